@@ -21,7 +21,8 @@ use crate::{Applied, At, Durability, Error, ErrorKind, Op, QueueName};
 /// - An `Err` of class [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) or
 ///   [`ErrorClass::Rejected`](crate::ErrorClass::Rejected) means that nothing was changed. If that
 ///   is not certain, the class is [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
-/// - Every call returns within a bounded time, and the backend recovers by itself after a fault.
+/// - Every call returns within a bounded time, and the backend recovers automatically after a
+///   fault.
 /// - A missing capability is reported as [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported),
 ///   never ignored.
 ///
@@ -32,7 +33,7 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// The [`class`](Error::class) of the [`Error`] tells whether the operation may be repeated.
+    /// The [`class`](Error::class) of the [`Error`] says whether the operation may be repeated.
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error>;
 
     /// Returns the queue's name, for spans, metrics and logs; `None` if it has none.

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is known about a failed operation, and so what the caller may do next (see "What a failed
+/// The certainty about a failed operation, which decides the caller's next step (see "What a failed
 /// call means" in the guarantees).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
@@ -140,7 +140,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns what is known about an operation that failed this way.
+    /// Returns the class of an operation that failed this way.
     #[must_use]
     pub const fn class(&self) -> ErrorClass {
         match self {
@@ -233,7 +233,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// A failed operation: what happened, what is known about it, and the cause.
+/// A failed operation: its kind, its class, its text and its cause.
 ///
 /// Never contains payloads or passwords. Cheap to clone, because one failed batch is reported to
 /// many callers.
@@ -276,7 +276,7 @@ impl Error {
         &self.0.kind
     }
 
-    /// Returns what is known about the operation, and so whether it may be repeated.
+    /// Returns the class of the operation, and so whether it may be repeated.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         self.0.kind.class()
@@ -332,7 +332,7 @@ pub enum Violation {
     TooLong {
         /// The name of the input.
         what: &'static str,
-        /// What is counted: `bytes`, `items`.
+        /// The counted unit: `bytes`, `items`.
         unit: &'static str,
         /// The actual length.
         actual: usize,
@@ -378,7 +378,7 @@ pub enum Violation {
         what: &'static str,
         /// The value given. Never a URL with a password, and never a payload.
         value: String,
-        /// What is wrong with it.
+        /// The reason why it is wrong.
         reason: String,
     },
 }

@@ -20,8 +20,8 @@ pub struct HandOff {
     /// ([`Known::Update`](crate::Known::Update)) or have the id of a settled message.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub messages: Vec<NewMessage>,
-    /// What the queue keeps for those who wait. Only an [`Outcome::Ack`] has one. Without messages,
-    /// there must be one.
+    /// The result that the queue keeps for waiting callers. Only an [`Outcome::Ack`] has one.
+    /// Without messages, there must be one.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub result: Option<NewResult>,
 }

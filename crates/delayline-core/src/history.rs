@@ -51,10 +51,9 @@ impl Resolution {
 
 /// What a queue was like in the past, and is now.
 ///
-/// The first operation that changes a queue in a minute stores what the queue was like when that
-/// minute began, and the first one in an hour what it was like when that hour began. So a time
-/// without a point is one in which nothing changed, and the difference between the totals of two
-/// points is exactly what happened between them.
+/// The first change of a queue in a minute stores the state at the beginning of that minute. The
+/// first one in an hour does so for the hour. So nothing changed in a time without a point, and the
+/// difference between the totals of two points counts exactly the changes between them.
 ///
 /// If the server's clock steps back, the points that it has not reached any more are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::{Millis, NewMessage, Schedule, Timestamp, Violation};
 )]
 #[non_exhaustive]
 pub enum Known {
-    /// Leaves it alone, and tells where it stands. The default.
+    /// Keeps the existing message and returns its status. The default.
     #[default]
     Refuse,
     /// Changes it, revives it, or follows it.

@@ -142,8 +142,8 @@ pub struct NewMessage {
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub known: Known,
     /// Throttles the id: once this message has been created, no other message with `throttle` is
-    /// created under its id for so long, whatever becomes of it: 1 to [`MAX_THROTTLE_MS`]. See
-    /// [`Enqueued::Throttled`](crate::Enqueued::Throttled).
+    /// created under its id during this time, even if the first one ends. Range: 1 to
+    /// [`MAX_THROTTLE_MS`]. See [`Enqueued::Throttled`](crate::Enqueued::Throttled).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub throttle: Option<Millis>,
 }

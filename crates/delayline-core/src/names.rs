@@ -143,7 +143,7 @@ impl TryFrom<Bytes> for MessageId {
     }
 }
 
-/// Always printable: invalid UTF-8 and characters that are not [`is_printable`] are escaped, so an
+/// Always printable: invalid UTF-8 and characters that are not [`is_printable`] are escaped. So an
 /// id can neither control a terminal nor change the direction of the text around it.
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -239,10 +239,10 @@ impl fmt::Debug for ClaimId {
 /// The right to settle or extend one delivery: the claim's random token and the message's epoch.
 ///
 /// The epoch alone repeats if a failover or a crash of the server loses a claim; the token alone
-/// has no order. Together they are the fence (G6). Handlers can use the epoch as the fencing token
-/// of their own conditional writes, if their claims are confirmed
-/// ([`Durability`](crate::Durability)). A new message that reuses an id starts at 1 again, with a
-/// higher [`sequence`](crate::MessageInfo::sequence).
+/// has no order. Together they are the fence (G6). Handlers can use the epoch as a fencing token
+/// for conditional writes, if their claims are confirmed ([`Durability`](crate::Durability)). A new
+/// message that reuses an id starts at 1 again, with a higher
+/// [`sequence`](crate::MessageInfo::sequence).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -257,8 +257,9 @@ pub struct Lease {
 }
 
 /// Returns whether a character may be written to a terminal or a log unescaped. Excluded are
-/// control characters, characters that are invisible or change the writing direction (such as
-/// U+202E), line and paragraph separators, spaces but U+0020, private and unassigned characters.
+/// control characters, line and paragraph separators, spaces but U+0020, private and unassigned
+/// characters. Excluded are also characters that are invisible or change the writing direction,
+/// such as U+202E.
 ///
 /// The tables of the standard library decide, which follow Unicode.
 #[must_use]

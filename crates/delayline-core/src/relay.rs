@@ -16,7 +16,7 @@ use crate::{Headers, MessageId, Timestamp, Violation};
 ///
 /// It stands in for a claim: it moves up to [`MAX_BURIALS`](crate::limits::MAX_BURIALS) expired
 /// messages to the dead letters and stops at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES).
-/// It also takes back up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM) expired leases; the next
+/// It also reclaims up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM) expired leases; the next
 /// relay moves those messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
@@ -127,9 +127,9 @@ impl Relay {
 
 /// A message in a destination.
 ///
-/// In a list it is the payload alone. In a stream it is an entry with the fields
-/// [`ID`](Self::ID), [`DUE`](Self::DUE), [`PAYLOAD`](Self::PAYLOAD), in this order, and one field
-/// for each header, whose name follows [`HEADER`](Self::HEADER).
+/// In a list it is the payload alone. In a stream it is an entry with the fields [`ID`](Self::ID),
+/// [`DUE`](Self::DUE), [`PAYLOAD`](Self::PAYLOAD), in this order. Then comes one field for each
+/// header, whose name follows [`HEADER`](Self::HEADER).
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]

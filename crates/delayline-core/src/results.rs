@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::limits::{MAX_RESULT_BYTES, MAX_RESULT_RETENTION_MS};
 use crate::{DeathReason, Millis, Status, Violation};
 
-/// What an ack leaves for those who wait for the message.
+/// The result that an ack leaves for callers that wait for the message.
 ///
 /// Its `Debug` output omits the bytes.
 #[derive(Clone, PartialEq, Eq)]

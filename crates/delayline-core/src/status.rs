@@ -60,7 +60,7 @@ pub enum DeathReason {
     Undecodable,
     /// It expired before it was delivered.
     Expired,
-    /// Its record has disappeared from the server, or what is stored about it cannot be read.
+    /// Its record has disappeared from the server, or its stored data cannot be read.
     ///
     /// If the record is intact, a redrive revives the message fully, except that its epoch and
     /// errors may be lost. Otherwise only the id is left, and the redrive returns

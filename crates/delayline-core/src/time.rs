@@ -51,8 +51,8 @@ impl Timestamp {
     }
 }
 
-/// Rounds up to the next millisecond, so that nothing is early. A clock that decides what is due
-/// rounds down instead.
+/// Rounds up to the next millisecond, so that nothing is early. A clock that decides whether a
+/// message is due rounds down instead.
 impl TryFrom<SystemTime> for Timestamp {
     type Error = Violation;
 

@@ -1,4 +1,4 @@
-//! What has happened in a queue so far.
+//! Cumulative counters of a queue.
 
 use std::time::Duration;
 
@@ -6,9 +6,8 @@ use crate::DeathReason;
 
 /// How often each thing has happened in a queue since its first message.
 ///
-/// Counters only grow. They are counted by the server in the same step as what they count, so no
-/// worker or exporter has to be running, and a repeated operation counts once. A repair leaves them
-/// alone.
+/// Counters only grow. The server counts them in the same step as the event. So no worker or
+/// exporter has to run, and a repeated operation counts once. A repair leaves them alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -40,7 +39,7 @@ pub struct Totals {
     pub snoozed: u64,
     /// Leases ended by [`Outcome::Release`](crate::Outcome::Release).
     pub released: u64,
-    /// Leases that expired and were taken back, whether the message was delivered again or died of
+    /// Leases that expired and were reclaimed, whether the message was delivered again or died of
     /// it. The lease of a message whose cancellation was requested is not counted.
     pub crashed: u64,
     /// Dead letters redriven.
@@ -55,12 +54,12 @@ pub struct Totals {
     pub died_undecodable: u64,
     /// Deaths of [`DeathReason::Expired`].
     pub died_expired: u64,
-    /// Deaths of [`DeathReason::Unreadable`], except those that a repair found.
+    /// Deaths of [`DeathReason::Unreadable`], without the ones that a repair found.
     pub died_unreadable: u64,
-    /// Deliveries by lateness, the time from the due time to the claim: bucket `n` counts those
-    /// that were late by less than [`lateness_bound`](Self::lateness_bound) of `n` and by no less
-    /// than that of the bucket before. The due time is that of the latest enqueue, reschedule,
-    /// retry, snooze or redrive; a release or an expired lease leaves it unchanged.
+    /// Deliveries by lateness, the time from the due time to the claim: bucket `n` counts
+    /// deliveries that were late by less than [`lateness_bound`](Self::lateness_bound) of `n` and
+    /// by no less than that of the bucket before. The due time is that of the latest enqueue,
+    /// reschedule, retry, snooze or redrive; a release or an expired lease leaves it unchanged.
     pub lateness: [u64; Self::LATENESS_BUCKETS],
 }
 

@@ -121,8 +121,8 @@ impl MemoryBackend {
         self.lock().take_relayed(key)
     }
 
-    /// Ignores poisoning: `apply` does not panic, so no panic can leave the state half changed in a
-    /// way that matters more than going on.
+    /// Ignores poisoning: `apply` does not panic, so no panic can leave the state half changed, and
+    /// the queue continues.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -35,11 +35,11 @@ struct Shared {
     label: Label,
     events: EventSink,
     cancels: Cancels,
-    /// By durability, so that other sends do not wait for those that request one.
+    /// By durability, so that a send waits only for sends of the same durability.
     mergers: Mutex<BTreeMap<Durability, Merger>>,
     /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
-    /// Those who wait for messages to end.
+    /// Callers that wait for messages to end.
     waiters: Waiters,
 }
 
@@ -178,7 +178,7 @@ impl Client {
     }
 }
 
-/// Leaves out the source of trace contexts, and what is shared but for the queue's name.
+/// Leaves out the source of trace contexts, and of the shared part all but the queue's name.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
@@ -192,10 +192,10 @@ impl fmt::Debug for Client {
 
 /// The failed attempts of one operation.
 ///
-/// An operation that was not executed is sent again after a pause, until the time is over. One that
-/// may have been executed is sent again unchanged, up to [`MAX_UNKNOWN`] times: by the contract of
-/// [`Op`] that has no second effect. No attempt starts after the time is over; the backend limits
-/// the time of an attempt in progress.
+/// An operation that was not executed is sent again after a pause, until the time has passed. One
+/// that may have been executed is sent again unchanged, up to [`MAX_UNKNOWN`] times: by the
+/// contract of [`Op`] that has no second effect. No attempt starts after the time is over; the
+/// backend limits the time of an attempt in progress.
 #[derive(Debug)]
 pub(crate) struct Tries {
     give_up: Instant,

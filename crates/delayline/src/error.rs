@@ -9,9 +9,9 @@ use crate::codec::CodecError;
 
 /// Why a call failed.
 ///
-/// [`kind`](Self::kind) is the reason. [`class`](Self::class) says what is known about the
-/// operation, and [`is_retryable`](Self::is_retryable) whether the same call may succeed later. The
-/// text begins with the kind's and goes on with details, such as an address or the words of a
+/// [`kind`](Self::kind) is the reason. [`class`](Self::class) says whether the operation may have
+/// been executed, and [`is_retryable`](Self::is_retryable) whether the same call may succeed later.
+/// The text begins with the kind's and continues with details, such as an address or the words of a
 /// codec. A cause is its [`source`](std::error::Error::source).
 ///
 /// It never contains payloads or passwords. Clones are cheap.

@@ -140,7 +140,7 @@ pub enum EventKind {
 ///
 /// It receives the events of one queue, its clones and their workers in this process, and none from
 /// other processes. The events of one call arrive in the order of its messages, those of concurrent
-/// calls in any order ([`Event::at`] tells).
+/// calls in any order ([`Event::at`] has the instant).
 ///
 /// **Lossy.** Up to 1,024 events are kept for a slow listener; after that it misses the oldest, and
 /// [`missed`](Self::missed) counts them. No call ever waits for a listener.
@@ -222,7 +222,7 @@ impl EventSink {
         Events { receiver: sender.subscribe(), missed: 0 }
     }
 
-    /// Tells listeners, if there are any, what a call executed `at` did to a message.
+    /// Sends listeners, if any, the effect on a message of a call executed `at`.
     pub(crate) fn tell(&self, id: &MessageId, at: Timestamp, kind: EventKind) {
         self.tell_with(id, None, at, kind);
     }

@@ -75,8 +75,8 @@ pub trait Kind {
 /// kinds.
 ///
 /// **Every worker of the queue should know all its kinds.** A worker has no handler for an unknown
-/// kind, and treats its message like one whose payload cannot be decoded: by default it counts as a
-/// failure and is retried, maybe by another worker
+/// kind, and treats its message like one whose payload cannot be decoded. By default that is a
+/// failure, and the message is retried, maybe by another worker
 /// ([`WorkerBuilder::on_undecodable`]). So deploy workers before producers.
 ///
 /// Clones are cheap and share the connection.
@@ -122,9 +122,9 @@ impl<C> Jobs<C> {
         self.queue.draft(self.queue.encoding().encode(value)).kind(T::KIND)
     }
 
-    /// Adds the handler of a kind. It is like that of [`Worker::run`], and the
-    /// type of its job says which kind it handles. Handlers share state by
-    /// [`with_state`](crate::with_state), or by what they capture.
+    /// Adds the handler of a kind. It is like that of [`Worker::run`], and the type of its job says
+    /// which kind it handles. Handlers share state by [`with_state`](crate::with_state), or capture
+    /// it.
     ///
     /// A second handler of the same kind, or a kind outside its limits, makes
     /// [`handler`](Self::handler) fail.

@@ -104,10 +104,10 @@
 //!
 //! # Observe
 //!
-//! [`Queue::stats`] counts, [`Queue::history`] tells what happened, [`Queue::forecast`] what falls
-//! due, [`Queue::explain`] why a message is not delivered, and [`Queue::events`] what calls of this
-//! process do. Calls and handlers have `tracing` spans; the feature `metrics` adds counters and
-//! histograms: see [`telemetry`].
+//! [`Queue::stats`] counts messages, [`Queue::history`] returns the past, and [`Queue::forecast`]
+//! counts what falls due. [`Queue::explain`] says why a message is not delivered, and
+//! [`Queue::events`] reports what calls of this process do. Calls and handlers have `tracing`
+//! spans; the feature `metrics` adds counters and histograms: see [`telemetry`].
 //!
 //! # Test
 //!
@@ -132,10 +132,10 @@
 //! # What it promises
 //!
 //! [Guarantees](guarantees) has the promises; the numbers in this documentation, such as
-//! [G8](guarantees#g8), are theirs. [`State`](backend::State) is what they mean, and [`backend`]
-//! the contract behind a queue. Every call can be repeated after an error: its id makes a second
-//! send harmless, and only the holder of a lease can settle the message. Nothing is delivered
-//! early; after a crash, a message is delivered again, so handlers should be idempotent:
+//! [G8](guarantees#g8), are theirs. [`State`](backend::State) defines their meaning, and
+//! [`backend`] the contract behind a queue. Every call can be repeated after an error: its id makes
+//! a second send harmless, and only the holder of a lease can settle the message. Nothing is
+//! delivered early; after a crash, a message is delivered again, so handlers should be idempotent:
 //! [`Job::epoch`] is a fencing token if claims are
 //! [confirmed](crate::worker::WorkerBuilder::claim_durability).
 

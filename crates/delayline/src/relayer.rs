@@ -20,11 +20,11 @@ use crate::{Error, Queue};
 ///
 /// Each message becomes exactly one element, in the order in which workers would get them, and is
 /// then finished; never before it is due ([G28](crate::guarantees#g28)). It is one atomic step on
-/// the server. Any number of relays, in any number of processes, may serve one queue, beside
-/// workers too; there is no leader.
+/// the server. Any number of relays, in any number of processes, may serve one queue, along with
+/// workers; there is no leader.
 ///
-/// What happens to an element afterwards is up to its consumers: one that pops a list and dies has
-/// lost what it popped. A group of a stream keeps what its consumers have not acknowledged.
+/// Afterwards an element is up to its consumers: one that pops a list and dies has lost the
+/// message. A group of a stream keeps what its consumers have not acknowledged.
 ///
 /// ```no_run
 /// # use delayline::Queue;
@@ -73,8 +73,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// ([`durability`](Self::durability)).
     ///
     /// On a cluster the destination must be in the queue's hash slot: the first braces of its key
-    /// are `{NAME}`, for the queue `NAME`. In memory, what was moved stays in the
-    /// process; tests take it with `TestQueue::take_relayed`.
+    /// are `{NAME}`, for the queue `NAME`. In memory, moved messages stay in the process; tests
+    /// take them with `TestQueue::take_relayed`.
     #[doc(alias = "transfer")]
     pub fn relay(&self, to: Destination) -> Relayer {
         let relay = Relay::new(to, DEFAULT_BATCH);
@@ -96,7 +96,7 @@ impl Relayer {
         self
     }
 
-    /// Moves what is due now, up to one batch: one operation, which is not repeated if it fails.
+    /// Moves due messages, up to one batch: one operation, which is not repeated if it fails.
     ///
     /// # Cancel safety
     ///
@@ -105,9 +105,9 @@ impl Relayer {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a cluster has the destination
-    /// in another slot, if the server cannot tell a group's backlog (before Redis 7), or if the
-    /// stream has no id left; [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the
-    /// destination is something else; and like [`Queue::cancel`]. After one of class
+    /// in another slot, if the server cannot count a group's backlog (before Redis 7), or if the
+    /// stream has no id left. [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the
+    /// destination is something else. Otherwise like [`Queue::cancel`]. After one of class
     /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) nothing was moved. After one of
     /// class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) an unknown batch of messages
     /// may have been moved; the next call moves the next due messages, and none twice.
@@ -139,13 +139,13 @@ impl Relayer {
     }
 
     /// Moves messages as they fall due, until `shutdown` completes or a [`RelayHandle`] stops it.
-    /// Returns what it has moved.
+    /// Returns the number of messages it moved.
     ///
     /// It sleeps until the next message is due, and wakes up when one comes that is due sooner, at
-    /// least every five seconds. While the destination is full, it looks again after 10 to 20 ms at
-    /// first, and after up to one second in the end. While the server cannot be reached or is out
-    /// of memory, it keeps trying, every two seconds at most, and logs that once a minute. The
-    /// operation that runs when it is stopped is finished first.
+    /// least every five seconds. While the destination is full, it retries with a backoff from 10
+    /// ms to 1 s. While the server cannot be reached or is out of memory, it keeps trying, every
+    /// two seconds at most, and logs that once a minute. The operation that runs when it is stopped
+    /// is finished first.
     ///
     /// # Cancel safety
     ///
@@ -278,7 +278,7 @@ impl Rest {
     }
 }
 
-/// Whether a relay has moved what was due, or goes on with that.
+/// Whether a relay has moved all due messages, or continues.
 fn is_able(result: &Result<Applied, delayline_core::Error>) -> bool {
     matches!(result, Ok(Applied { reply: Reply::Relay(relayed), .. }) if !relayed.held_back)
 }

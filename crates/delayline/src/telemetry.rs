@@ -12,8 +12,8 @@
 //! - `call`, of level `DEBUG`: one operation of the backend. Messages that are sent together share
 //!   a `call`, inside a span `group` that follows from their `send`s.
 //! - `process`, of level `INFO`: one delivery, from the start of its handler to the outcome. Log
-//!   lines of a handler are inside it. It has no parent, so that each delivery is a trace of its
-//!   own wherever the worker runs.
+//!   lines of a handler are inside it. It has no parent, so that each delivery is a separate trace
+//!   wherever the worker runs.
 //!
 //! | field | on | value |
 //! |---|---|---|
@@ -47,8 +47,8 @@
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `undecodable`, `snooze`, `release`, `reject` |
 //! | `delayline_retries_total` | counter | `queue` | messages that will be retried after a failure |
 //! | `delayline_dead_total` | counter | `queue`, `reason` | messages that became dead letters: `max_failures` and `rejected` by a settlement of this process; `max_crashes`, `expired` and `unreadable` found by its claims |
-//! | `delayline_leases_lost_total` | counter | `queue` | settlements and lease extensions that came too late ([G6](crate::guarantees#g6)) |
-//! | `delayline_doorbell_total` | counter | `queue`, `result` | waits for a hint: `hit`, `miss` (none came in time), `error` |
+//! | `delayline_leases_lost_total` | counter | `queue` | settlements and lease extensions that were too late ([G6](crate::guarantees#g6)) |
+//! | `delayline_doorbell_total` | counter | `queue`, `result` | waits for a hint: `hit`, `miss` (none arrived in time), `error` |
 //! | `delayline_overloaded_total` | counter | `queue` | sends refused because too many were waiting |
 //! | `delayline_messages` | gauge | `queue`, `state` | `scheduled`, `ready`, `leased`, `dead` |
 //! | `delayline_oldest_due_age_seconds` | gauge | `queue` | how long the oldest unclaimed message has been due; 0 if there is none |

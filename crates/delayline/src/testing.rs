@@ -1,11 +1,11 @@
-//! Tests for programs that use a queue: what was sent, and what handlers do with it, without a
+//! Tests for programs that use a queue: the messages sent, and the effects of handlers, without a
 //! server and without waiting. Needs the feature `testing`.
 //!
 //! A [`TestQueue`] is a queue in memory whose clock only moves when the test moves it; a
 //! [`TestConnection`] has many queues with one such clock. Pass a test queue's
-//! [`queue`](TestQueue::queue) to the code under test, check what that code has sent
-//! ([`assert_sent`](TestQueue::assert_sent)), and run a handler on it
-//! ([`drain`](TestQueue::drain)): one message after the other in the queue's own order, so that
+//! [`queue`](TestQueue::queue) to the code under test. Check the messages that it has sent
+//! ([`assert_sent`](TestQueue::assert_sent)), and run a handler on them
+//! ([`drain`](TestQueue::drain)). It handles one message after the other in the queue's order, so
 //! tests are deterministic. A delay of half an hour takes no time at all.
 //!
 //! ```
@@ -64,7 +64,7 @@ use crate::codec::{Decode, Json};
 use crate::worker::Retry;
 use crate::{Error, Queue};
 
-/// A queue in memory that remembers what was sent, with a clock that the test moves.
+/// A queue in memory that remembers sent messages, with a clock that the test moves.
 ///
 /// Clones share the same queue. Each new `TestQueue` has its own clock: those of a
 /// [`TestConnection`] share one.
@@ -198,7 +198,7 @@ impl<T: ?Sized, C> TestQueue<T, C> {
     ///
     /// # Panics
     ///
-    /// If there is none. The text lists what was sent.
+    /// If there is none. The text lists the sent messages.
     #[track_caller]
     pub fn assert_sent<I>(&self, id: I) -> SentMessage<T, C>
     where

@@ -16,7 +16,7 @@ use tokio::time::{self, Instant};
 /// Waits until `instant`, and returns at once if it has passed.
 ///
 /// If the thread could not be started, the runtime's timer ends the wait. It also does in tests
-/// with paused time, where instants do not pass by themselves.
+/// with paused time, where time does not pass on its own.
 pub(crate) async fn sleep_until(instant: Instant) {
     if let Some(coarse) = instant.checked_sub(LAST_STRETCH) {
         time::sleep_until(coarse).await;

@@ -51,18 +51,18 @@ struct Waiter {
 #[derive(Clone, Debug)]
 enum Seen {
     Nothing,
-    /// The message was pending at this instant, and the wait goes on.
+    /// The message was pending at this instant, and the wait continues.
     Pending(Instant),
     Answer(Result<Completion, Error>),
 }
 
 impl Waiters {
-    /// Waits until the message is no longer pending, or until the limit. A look that was sent by
+    /// Waits until the message is no longer pending, or until the limit. A query that was sent by
     /// then has [`LAST_REPLY`] to be answered, and the first one [`FIRST_REPLY`].
     ///
     /// # Errors
     ///
-    /// The error of a look, or that the server has not replied for too long.
+    /// The error of a query, or that the server has not replied for too long.
     pub(crate) async fn wait(
         &self,
         client: &Client,
@@ -109,7 +109,7 @@ impl Waiting {
         !std::mem::replace(&mut self.looking, true)
     }
 
-    /// Takes those that have to be looked for now, by message, as many as fit in one operation.
+    /// Takes the waiters whose messages have to be queried now, as many as fit in one operation.
     fn due(&mut self, now: Instant) -> BTreeMap<MessageId, Vec<Waiter>> {
         let mut due = BTreeMap::<_, Vec<_>>::new();
         while due.len() < MAX_BATCH
@@ -124,7 +124,7 @@ impl Waiting {
     }
 }
 
-/// The task that looks. If its runtime ends, those who wait start another one.
+/// The task that looks. If its runtime ends, the waiting callers start another one.
 struct Look {
     shared: Arc<Shared>,
     over: bool,
@@ -187,7 +187,7 @@ impl Look {
                     }
                     Some(progress) => Ok(progress.clone()),
                 },
-                // The look gave up with the least patient. A more patient one goes on.
+                // The query gave up with the least patient caller. A more patient one continues.
                 Err(error)
                     if error.class() != ErrorClass::Rejected
                         && waiter.patience_left(began) > patience + LONGEST_PAUSE =>
@@ -204,7 +204,7 @@ impl Look {
 }
 
 impl Waiter {
-    /// How long a look that begins now may keep trying on its account.
+    /// How long a query that begins now may keep trying on its account.
     fn patience_left(&self, now: Instant) -> Duration {
         self.give_up.map_or(self.patience, |give_up| give_up.saturating_duration_since(now))
     }

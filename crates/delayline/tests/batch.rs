@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 const LINGER: Duration = Duration::from_millis(50);
 
-/// When each batch began, and what it held.
+/// When each batch began, and its messages.
 type Batches = Arc<Mutex<Vec<(Duration, Vec<u64>)>>>;
 
 async fn filled(delays_ms: &[u64]) -> (Arc<Faulty>, Queue<u64>) {
@@ -196,7 +196,7 @@ async fn a_timeout_of_one_message_drops_the_batch() {
     assert!(errors[2].starts_with("timed out after 500ms"), "{errors:?}");
 }
 
-/// What comes after it begins another batch.
+/// The next message begins another batch.
 #[tokio::test(start_paused = true)]
 async fn nobody_joins_a_batch_whose_first_message_was_dropped() {
     let (_, queue) = filled(&[0, 30, 30]).await;

@@ -158,7 +158,7 @@ async fn a_limit_on_the_age_of_its_lease_gives_its_message_to_another() {
     assert_eq!((report.epoch, report.cancel_reason), (1, Some(CancelReason::LeaseTooOld)));
     let second = timeout(ms(10_000), seen.recv()).await.unwrap();
     assert_eq!(second, Some((2, 1, None)));
-    // Its answer comes too late, and changes nothing.
+    // Its answer is too late, and changes nothing.
     opener.send(()).unwrap();
     let first = timeout(ms(10_000), seen.recv()).await.unwrap().unwrap();
     assert_eq!((first.0, first.1), (1, 0));

@@ -23,7 +23,7 @@ const DRIVERS: &[RedisClient] = &[
 const SECOND: i64 = 1_000;
 const YEAR: i64 = 365 * 86_400 * SECOND;
 
-/// What was handled, in order: the message and its epoch.
+/// The handled messages, in order, with their epochs.
 type Handled = mpsc::UnboundedReceiver<(u64, u64)>;
 
 async fn next(handled: &mut Handled) -> (u64, u64) {
@@ -59,7 +59,7 @@ async fn jumps(driver: RedisClient) {
     let now = i64::try_from(machine.as_millis()).unwrap();
     let (to_1970, to_2100) = (86_400 * SECOND - now, 4_102_444_800 * SECOND - now);
 
-    // Due long after all that follows here, by any clock but those that are ahead.
+    // Due long after all that follows here, unless a clock is ahead.
     queue.send_in(&1_000, Duration::from_secs(3_600)).await.unwrap();
     let mut sent = 0;
     let steps = [0, SECOND, -SECOND, -YEAR, to_1970, 0, YEAR, to_2100, -YEAR, to_1970, 0];
@@ -79,7 +79,7 @@ async fn jumps(driver: RedisClient) {
             assert!(n < sent, "{driver:?}: {n} at the step {step}");
             assert_eq!(epoch, 1, "{driver:?}: {n} was leased before, at the step {step}");
         }
-        // A step forward would end the leases of what is handled and not settled yet (G19).
+        // A step forward would end the leases of messages that are not settled yet (G19).
         timeout(Duration::from_secs(20), async {
             while queue.stats().await.unwrap().leased > 0 {}
         })

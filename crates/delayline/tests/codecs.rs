@@ -64,7 +64,7 @@ async fn texts_and_slices_are_sent_without_a_copy() {
     let texts: Queue<str> = connection.queue("texts").await.unwrap();
     texts.send("close it").await.unwrap();
     assert_eq!(payload(&connection, "texts").await, r#""close it""#);
-    // The other program reads what it can own.
+    // The other program reads owned values.
     let owned: Queue<String> = connection.queue("texts").await.unwrap();
     assert_eq!(owned.decode(&payload(&connection, "texts").await).unwrap(), "close it");
 

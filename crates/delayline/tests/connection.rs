@@ -88,7 +88,8 @@ mod on_a_server {
                 let summary = worker.run(async |_: Job<u64>| Ok::<(), &str>(())).await;
                 assert_eq!(summary.acked, messages, "{driver:?}");
             }
-            // A queue goes on without the value that it was opened from, and heals by itself.
+            // A queue works without the value that it was opened from, and reconnects
+            // automatically.
             assert!(!format!("{connection:?}").contains("hunter2"));
             drop(connection);
             server.kill();

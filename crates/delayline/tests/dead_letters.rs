@@ -1,4 +1,4 @@
-//! Redriving what is dead, while it dies again.
+//! Redriving dead letters while they die again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -53,7 +53,7 @@ impl Hopeless {
         self.inner.apply(At::Fixed(now), op).await.unwrap()
     }
 
-    /// Claims what is ready, and lets it die when the clock has moved.
+    /// Claims ready messages, and lets them die when the clock has moved.
     async fn let_die(&self, step: i64) {
         let claim_id = ClaimId::from_bytes(unused_bytes());
         let (consumer, lease) = ("w".try_into().unwrap(), Millis::saturating(60_000));

@@ -1,4 +1,4 @@
-//! Which calls are to be confirmed, and what becomes of those that are not (G25).
+//! Which calls are to be confirmed, and the results of unconfirmed calls (G25).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 

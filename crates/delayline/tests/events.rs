@@ -1,4 +1,4 @@
-//! What a queue tells about its messages.
+//! The events of a queue.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 

@@ -47,7 +47,7 @@ async fn steal(backend: &Faulty) -> usize {
     }
 }
 
-/// Answers why the token fired, by way of an error text that tells it.
+/// Fails with the reason why the token fired.
 async fn wait_for_token(job: Job<u64>) -> Result<(), String> {
     job.cancellation().cancelled().await;
     Err(format!("{:?}", job.cancel_reason().unwrap()))
@@ -150,7 +150,7 @@ async fn a_handler_is_told_when_its_lease_has_run_out_while_nothing_could_be_sen
     assert_eq!(steal(&backend).await, 1);
     backend.set_plan(|_| Fault::None);
     sleep(ms(2_500)).await;
-    // The ack came too late and has changed nothing (G6).
+    // The ack was too late and has changed nothing (G6).
     assert_eq!((backend.stats().await.leased, backend.stats().await.totals.acked), (1, 0));
     handle.stop(ms(0));
     assert_eq!(running.await.unwrap().lost, 1);

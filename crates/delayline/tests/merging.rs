@@ -140,11 +140,11 @@ async fn who_gives_up_waiting_takes_nothing_from_the_others() {
     let (waiting, patient) = tokio::join!(timeout(soon, others.send(&2)), others.send(&3));
     assert!(leader.await.unwrap() && waiting.is_err());
     patient.unwrap();
-    // The first was on its way; the second was taken back before it left.
+    // The first was on its way; the second was withdrawn before it left.
     assert_eq!(backend.stats().await.totals.enqueued, 2);
 }
 
-/// Those that would have to give up before the next pause is over give up with it.
+/// Sends that would have to give up before the end of the next pause give up with it.
 #[tokio::test(start_paused = true)]
 async fn a_group_gives_up_with_its_least_patient_caller_and_the_patient_go_on() {
     let (start, millis) = (Instant::now(), Duration::from_millis);
@@ -158,7 +158,7 @@ async fn a_group_gives_up_with_its_least_patient_caller_and_the_patient_go_on() 
             (queue.send(&n).await.map(|_| ()), start.elapsed())
         }
     };
-    // The first is a group of its own, and the others are the next.
+    // The first is a group alone, and the others are the next.
     let ended = tokio::join!(send(1, 0), send(2, 100), send(3, 600), send(4, 8_000));
     let (_, least, nearly, patient) = ended;
     for (sent, at) in [least, nearly] {

@@ -26,7 +26,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What was measured, by name and labels: `delayline_enqueued_total queue=numbers result=created`.
+/// The measurements, by name and labels: `delayline_enqueued_total queue=numbers result=created`.
 #[derive(Debug, Default)]
 struct Measured {
     values: BTreeMap<String, DebugValue>,
@@ -142,7 +142,8 @@ async fn messages_are_counted_by_what_became_of_them() {
         ("delayline_settled_total outcome=snooze queue=numbers", 1),
         ("delayline_settled_total outcome=release queue=numbers", 1),
         ("delayline_settled_total outcome=reject queue=numbers", 1),
-        // 1 and 2 are tried again; 2 has failed for good after that, and 5 at once; 6 has expired.
+        // 1 and 2 are tried again; 2 has failed permanently after that, and 5 at once; 6 has
+        // expired.
         ("delayline_retries_total queue=numbers", 2),
         ("delayline_dead_total queue=numbers reason=max_failures", 1),
         ("delayline_dead_total queue=numbers reason=rejected", 1),
@@ -161,8 +162,8 @@ async fn messages_are_counted_by_what_became_of_them() {
             "{outcome}: {took:?}"
         );
     }
-    // Six were due 5 s before the worker began. Three of those that came back had a due instant of
-    // their own; the one that was given back is as late as before.
+    // Six were due 5 s before the worker began. Three of the returned messages had a new due
+    // instant; the released one is as late as before.
     let lateness = measured.histogram("delayline_lateness_seconds queue=numbers");
     assert_eq!(lateness.len(), 10);
     let in_time = lateness.iter().filter(|late| **late <= 0.003).count();

@@ -55,7 +55,7 @@ async fn messages_are_relayed_to_the_millisecond() {
         }
     }
     assert_eq!(moved, [0, 1, 2_000, 2_001, 7_500, 60_000]);
-    // A look every five seconds, and one for each instant.
+    // A poll every five seconds, and one for each instant.
     let looks = backend.sent("relay").len();
     assert!(looks < 25, "{looks} operations");
 }
@@ -257,7 +257,7 @@ async fn several_relays_share_the_messages_of_a_server() {
         for relay in relays.collect::<Vec<_>>() {
             moved += timeout(PATIENCE, relay).await.unwrap().unwrap().unwrap().relayed;
         }
-        // Ids are those of their own.
+        // The ids of the messages that this call moves.
         let rest = queue.relay(list(None)).once().await.unwrap().ids.len() as u64;
         assert_eq!(moved + rest, 100);
         let Reply::Array(elements) = server.command(&["LRANGE", "due", "0", "-1"]) else {

@@ -207,7 +207,7 @@ async fn a_wait_ends_at_its_limit_while_the_server_is_away() {
         assert_eq!(waited, Duration::from_millis(end));
     }
 
-    // The server goes away one second before the limit, or nine before.
+    // The server stops one second before the limit, or nine before.
     for (left, expected) in [(1, Ok(Completion::Pending)), (9, Err(ErrorKind::Timeout))] {
         backend.set_plan(|_| Fault::None);
         let going = async {

@@ -1,5 +1,5 @@
 //! Payloads, header values and passwords are in no log line, span, metric, error or `Debug` output.
-//! One test, because what listens is there for the whole process.
+//! One test, because the listener is installed for the whole process.
 
 #![cfg(feature = "json")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]

@@ -325,7 +325,7 @@ fn blocked(server: &Server) -> u32 {
     server.info("clients", "blocked_clients").parse().unwrap()
 }
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let look = async {
         while !is_so() {

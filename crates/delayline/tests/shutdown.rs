@@ -1,4 +1,4 @@
-//! Signals that stop a worker. A program of its own: signals reach the whole process.
+//! Signals that stop a worker. A separate program: signals reach the whole process.
 
 #![cfg(all(unix, feature = "signal"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]

@@ -282,7 +282,7 @@ async fn what_is_put_off_for_ever_ends_a_drain_with_a_text_that_tells_it() {
                  waits, delivery 161: Snooze(60s), now Scheduled\n  waits, delivery 160: ";
     assert!(said.starts_with(begin), "{said}");
 
-    // Without the clock as well. What the first left is there.
+    // Without the clock as well. The messages of the first run are still there.
     let release = async |_: Job<u64>| Ok::<_, &str>(Outcome::Release);
     test.advance(HOUR);
     let panic = AssertUnwindSafe(test.drain_due(release)).catch_unwind().await.unwrap_err();

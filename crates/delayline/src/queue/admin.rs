@@ -163,7 +163,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// # Cancel safety
     ///
     /// If the future is dropped, the messages redriven so far stay redriven. Call again for the
-    /// rest, which includes those that have died again.
+    /// rest, which includes messages that have died again.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     }
 
     /// Repairs what [`check`](Self::check) finds, page by page, until a pass finds nothing, with
-    /// three passes at most. Returns what was wrong. The queue can be in use meanwhile.
+    /// three passes at most. Returns the findings. The queue can be in use meanwhile.
     ///
     /// Each message is moved to the one place where it belongs. If only half of an operation was
     /// applied to it, that is the place where it was, or where the operation was moving it. A
@@ -276,7 +276,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, what has been repaired so far is kept. Call again to continue.
+    /// If the future is dropped, the repairs so far are kept. Call again to continue.
     ///
     /// # Errors
     ///

@@ -26,10 +26,11 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Whether the message will be or has been delivered: it was created, it has updated or follows
-    /// the message of its id, or a message with this id and content is waiting, leased, acked or
-    /// relayed ([G15](crate::guarantees#g15)). False for a conflict, for a throttled message, and
-    /// for a duplicate of a dead, cancelled or purged message, which will not be delivered.
+    /// Returns `true` if the message will be or has been delivered: it was created, or it has
+    /// updated or follows the message of its id. Also if a message with this id and content is
+    /// waiting, leased, acked or relayed ([G15](crate::guarantees#g15)). False for a conflict, for
+    /// a throttled message, and for a duplicate of a dead, cancelled or purged message, which will
+    /// not be delivered.
     #[must_use]
     pub const fn is_accepted(&self) -> bool {
         use Status::{Acked, Leased, Ready, Relayed, Scheduled};

@@ -20,8 +20,8 @@ use crate::telemetry::TraceContext;
 ///
 /// It remembers the name of its queue: a queue of another name refuses it, before anything is sent.
 ///
-/// By default it is due at once, has normal priority, a generated id (a UUIDv7) and no headers,
-/// never expires, and becomes a dead letter after 20 failures or 5 expired leases.
+/// By default it is due at once, has normal priority, a generated id (a UUIDv7) and no headers, and
+/// never expires. It becomes a dead letter after 20 failures or 5 expired leases.
 ///
 /// Setters never fail. The first value that is outside its limits makes [`send`](Self::send) fail,
 /// before anything is sent, with an error that names the value and the limit.
@@ -81,7 +81,7 @@ impl Draft {
 
     /// Names the message: 1 to 128 bytes. Sending the same content under the same id again is
     /// harmless, until at least an hour after the message has finished
-    /// ([G15](crate::guarantees#g15)), and the id cancels or reschedules the message later.
+    /// ([G15](crate::guarantees#g15)). The id cancels or reschedules the message later.
     pub fn id<I>(mut self, id: I) -> Self
     where
         I: TryInto<MessageId, Error: Into<Error>>,
@@ -110,7 +110,7 @@ impl Draft {
     /// A repeated send could then create a second message, if the first was handled in between. So
     /// after a reply that was lost or not confirmed this message is not sent again automatically,
     /// and the error is [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) at once;
-    /// [`Queue::get`](crate::Queue::get) returns what is known of the id.
+    /// [`Queue::get`](crate::Queue::get) returns the message of the id.
     pub fn reuse_finished_id(self) -> Self {
         self.with(|message| message.finished_ids = FinishedIds::Reuse)
     }
@@ -239,7 +239,7 @@ impl Draft {
 
     /// Updates what the queue has under this id, whatever its state; [`debounce`](Self::debounce),
     /// [`coalesce`](Self::coalesce), [`or_reschedule`](Self::or_reschedule) and
-    /// [`or_replace`](Self::or_replace) are short for the usual kinds. [`Sent::outcome`] tells what
+    /// [`or_replace`](Self::or_replace) are short for the usual kinds. [`Sent::outcome`] says what
     /// happened:
     ///
     /// | the message of this id | what happens | outcome |

@@ -7,7 +7,7 @@ use delayline_core::{DeathReason, MessageInfo, MessageState, Status, Timestamp};
 
 use super::Found;
 
-/// Why a message is not delivered now, or what has become of it: the result of
+/// Why a message is not delivered now, or its end: the result of
 /// [`Queue::explain`](crate::Queue::explain). `Display` says it in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,7 +65,7 @@ pub enum Explanation {
 }
 
 impl Explanation {
-    /// Explains what a look-up has found, given the server's clock then and whether the queue is
+    /// Explains the result of a look-up, given the server's clock then and whether the queue is
     /// paused. [`Queue::explain`](crate::Queue::explain) does all of it.
     #[must_use]
     pub fn new<T>(found: &Found<T>, now: Timestamp, is_paused: bool) -> Self {

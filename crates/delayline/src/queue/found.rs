@@ -1,4 +1,4 @@
-//! What a look-up returns.
+//! The result of a look-up.
 
 use std::fmt;
 

@@ -157,7 +157,7 @@ impl Listing {
 }
 
 impl Bound {
-    /// Removes what is beyond the bound; returns whether the listing has ended.
+    /// Removes items beyond the bound; returns whether the listing has ended.
     fn cut(&mut self, letters: &mut Vec<MessageInfo>) -> bool {
         let died_later = |letter: &MessageInfo| match letter.state {
             MessageState::Dead { since, .. } => since > self.until,
@@ -195,7 +195,7 @@ pub(super) async fn redrive_all<T: ?Sized, C>(
 pub struct Audit {
     /// The number of messages examined.
     pub examined: u64,
-    /// What is wrong. Empty if nothing is.
+    /// The finding. Empty if nothing is.
     pub findings: Vec<Finding>,
 }
 

@@ -16,7 +16,7 @@ use crate::error::message_id;
 use crate::{Error, telemetry};
 
 impl<T, C: Decode<T>> Queue<T, C> {
-    /// Returns what is known about an id, with the value of a live message.
+    /// Returns the message or the end of an id, with the value of a live message.
     ///
     /// ```
     /// # use delayline::{Found, Queue};
@@ -45,8 +45,8 @@ impl<T, C: Decode<T>> Queue<T, C> {
         only(self.get_many([id]).await?)
     }
 
-    /// Returns what is known about many ids, one result per id, in order. Each operation looks up
-    /// at most 16 ids; several operations are not one snapshot.
+    /// Returns the messages or ends of many ids, one result per id, in order. Each operation looks
+    /// up at most 16 ids; several operations are not one snapshot.
     ///
     /// ```
     /// # use delayline::message::Status;
@@ -88,10 +88,9 @@ impl<T, C: Decode<T>> Queue<T, C> {
 }
 
 impl<T: ?Sized, C> Queue<T, C> {
-    /// Waits until a message is acked, cancelled, purged, relayed, or a dead letter, or until
-    /// `limit` has passed, and returns how far it has come ([G32](crate::guarantees#g32)). An id
-    /// that the queue does not know is
-    /// [`Completion::Unknown`] at once.
+    /// Waits until a message is acked, cancelled, purged, relayed or a dead letter, or until
+    /// `limit` has passed. Returns how far it has come ([G32](crate::guarantees#g32)). An id that
+    /// the queue does not know is [`Completion::Unknown`] at once.
     ///
     /// What happens is noticed within an eighth of the time waited, and within 10 ms to 1 s. All
     /// who wait for messages of one queue in a process share one task, whose calls look for up to
@@ -143,7 +142,7 @@ impl<T: ?Sized, C> Queue<T, C> {
         self.client.waiters().wait(&self.client, message_id(id)?, limit).await
     }
 
-    /// Explains why a message is not delivered now, or what has become of it.
+    /// Explains why a message is not delivered now, or how it ended.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -225,7 +224,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// # Errors
     ///
     /// See [`patience`](Self::patience). Also, before anything is sent, if there are no delays or
-    /// more than 100, if they are not in ascending order, or if one is longer than 100 years.
+    /// more than 100, if they do not ascend, or if one exceeds 100 years.
     pub async fn forecast(
         &self,
         delays: impl IntoIterator<Item = Duration>,

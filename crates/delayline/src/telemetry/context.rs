@@ -10,8 +10,8 @@ use delayline_core::{Headers, Violation};
 /// [`Draft::trace_context`](crate::Draft::trace_context), or to all messages with
 /// [`Queue::trace_source`](crate::Queue::trace_source). The consumer reads it with
 /// [`from_headers`](Self::from_headers) and passes it to its tracer, as a link of the handler's
-/// span or as a parent: see the guide [`traces`](crate::guides::traces). This crate has no tracer
-/// of its own, because `tracing` alone has no such ids.
+/// span or as a parent: see the guide [`traces`](crate::guides::traces). This crate has no tracer,
+/// because `tracing` alone has no such ids.
 ///
 /// ```
 /// use delayline::message::Headers;

@@ -141,7 +141,7 @@ meters! {
         metrics::counter!(OVERLOADED, [queue.label()].iter()).increment(1);
     }
 
-    /// The queue was counted at this time of its own clock.
+    /// The instant of the count, by the queue's clock.
     pub(crate) fn depths(queue: &Label, stats: &Stats, at: Timestamp) {
         let states = [("scheduled", stats.scheduled), ("ready", stats.ready),
             ("leased", stats.leased), ("dead", stats.dead)];

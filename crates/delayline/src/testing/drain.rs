@@ -71,9 +71,8 @@ impl Display for Handled {
 }
 
 impl<T: Send + 'static, C: Decode<T>> TestQueue<T, C> {
-    /// Handles the messages that are due, and those that become due meanwhile, with a handler like
-    /// that of [`Worker::run`](crate::Worker::run). The clock stands still, unless the handler
-    /// moves it.
+    /// Handles the messages that are due or become due meanwhile, with a handler like that of
+    /// [`Worker::run`](crate::Worker::run). The clock stands still, unless the handler moves it.
     ///
     /// Messages are handled one after the other, in the queue's order. Only a
     /// [`batch_handler`](crate::worker::batch_handler) gets several at once: up to its maximum of
@@ -99,9 +98,10 @@ impl<T: Send + 'static, C: Decode<T>> TestQueue<T, C> {
         self.alone(handler).drain_due().await
     }
 
-    /// Handles the messages that become due within this time. Moves the clock, which other queues
-    /// of the same [`TestConnection`](super::TestConnection) share, from one due time to the next,
-    /// and finally to the end of this time. Otherwise like [`drain_due`](Self::drain_due).
+    /// Handles the messages that become due within this time. Moves the clock from one due time to
+    /// the next, and finally to the end of this time. Other queues of the same
+    /// [`TestConnection`](super::TestConnection) share the clock. Otherwise like
+    /// [`drain_due`](Self::drain_due).
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! A queue in memory that keeps a copy of what was sent.
+//! A queue in memory that keeps a copy of each sent message.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

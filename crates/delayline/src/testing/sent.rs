@@ -183,7 +183,7 @@ impl<T: ?Sized, C> Debug for SentMessage<T, C> {
     }
 }
 
-/// What was sent, for the text of an assertion.
+/// The sent messages, for the text of an assertion.
 pub(super) fn list<T: ?Sized, C>(sent: &[SentMessage<T, C>]) -> String {
     lines(sent, ToString::to_string)
 }

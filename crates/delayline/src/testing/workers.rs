@@ -79,8 +79,8 @@ impl TestWorkers {
         self
     }
 
-    /// Handles the messages that are due, and those that become due meanwhile. The clock stands
-    /// still, unless a handler moves it. Otherwise like [`TestQueue::drain_due`].
+    /// Handles the messages that are due or become due meanwhile. The clock stands still, unless a
+    /// handler moves it. Otherwise like [`TestQueue::drain_due`].
     ///
     /// # Cancel safety
     ///

@@ -26,12 +26,12 @@ use super::{HandlerError, Job, Outcome};
 ///   each. An error is a failure of each message. A wrong number of outcomes fails all messages.
 /// - **Leases** belong to each message: the worker renews them while the batch waits and runs. A
 ///   job whose lease is lost, or which is cancelled, has its [token](Job::cancellation) fired.
-/// - **Tests.** In the drains of the module `testing`, a batch has the messages that are due at the
-///   same instant, at most `max`, and `linger` takes no time.
+/// - **Tests.** In the drains of the module `testing`, a batch has up to `max` messages that are
+///   due at the same instant, and `linger` takes no time.
 /// - **Spans.** The function runs in the span of the batch's first message.
-/// - **Panics** and dropped batches are failures of each message. If a message runs into the
-///   worker's [`handler_timeout`](super::WorkerBuilder::handler_timeout), which includes its wait,
-///   the whole batch is dropped, so that no message is handled twice at once.
+/// - **Panics** and dropped batches are failures of each message. If a message exceeds the worker's
+///   [`handler_timeout`](super::WorkerBuilder::handler_timeout), which includes its wait, the whole
+///   batch is dropped. So no message is handled twice at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -121,7 +121,7 @@ struct Open<T> {
 struct Batch<T> {
     jobs: Vec<Job<T>>,
     results: Vec<oneshot::Sender<Result<Outcome, Outcome>>>,
-    /// Fires if one of the jobs is dropped; also tells batches apart.
+    /// Fires if one of the jobs is dropped; also distinguishes batches.
     dropped: Arc<CancellationToken>,
 }
 
@@ -191,7 +191,7 @@ where
         mut full: oneshot::Receiver<Batch<T>>,
         dropped: &Arc<CancellationToken>,
     ) -> Option<Batch<T>> {
-        // Those that were claimed together are started together.
+        // Messages that were claimed together are started together.
         tokio::task::yield_now().await;
         tokio::select! {
             biased;

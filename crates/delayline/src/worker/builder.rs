@@ -268,7 +268,7 @@ impl Config {
         }
     }
 
-    /// Checks the limits. A claim for all slots checks those that it shares.
+    /// Checks the limits. A claim for all slots checks the shared ones.
     fn validate(&self) -> Result<(), Violation> {
         self.claim_durability.validate()?;
         if self.concurrency == 0 || self.concurrency > MAX_BATCH {

@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-/// Fires when it is no longer useful to go on with a message: returned by
+/// Fires when it is no longer useful to continue with a message: returned by
 /// [`Job::cancellation`](crate::Job::cancellation). Clones fire together.
 ///
 /// ```

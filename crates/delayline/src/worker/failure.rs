@@ -98,7 +98,7 @@ impl HandlerError<Chosen> for Outcome {
     }
 }
 
-/// The text of an error and of its causes, not much longer than what is stored.
+/// The text of an error and of its causes, not much longer than the stored text.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     for cause in successors(error.source(), |&cause| cause.source()).take(MAX_CAUSES) {

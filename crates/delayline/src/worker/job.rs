@@ -123,11 +123,10 @@ impl<T> Job<T> {
     ///
     /// A draft without an id gets one that is derived from this queue and from the job's id,
     /// sequence number and time of enqueuing. So if the handler runs again, because its ack was
-    /// lost, the other queue recognizes the message for as long as it remembers it, at least an
-    /// hour after it has finished ([G15](crate::guarantees#g15)): the message is sent at least
-    /// once, and within that time exactly once. If the other queue refuses the message, as a
-    /// conflict or because it knows it as dead, cancelled or purged, this returns a failure:
-    /// [`Outcome::Retry`].
+    /// lost, the other queue recognizes the message. It remembers it for at least an hour after it
+    /// has finished ([G15](crate::guarantees#g15)). The message is sent at least once, and within
+    /// that time exactly once. If the other queue refuses the message, as a conflict or because it
+    /// knows it as dead, cancelled or purged, this returns a failure: [`Outcome::Retry`].
     ///
     /// ```
     /// # use delayline::{Error, Job, Queue, Worker};

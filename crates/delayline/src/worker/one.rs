@@ -14,10 +14,10 @@ use crate::codec::{Decode, Json};
 
 /// Handles the messages of one queue; use [`Workers`](crate::Workers) for several.
 ///
-/// It claims no more messages than it has free slots, wakes up when the next one is due, renews the
-/// leases of running handlers, and settles each message with its handler's result. A panic, a
-/// timeout or an undecodable payload affects only its own message. While the backend fails or
-/// refuses calls, the worker keeps trying, every two seconds at most, and recovers on its own
+/// It claims no more messages than it has free slots, and wakes up when the next one is due. It
+/// renews the leases of running handlers, and settles each message with its handler's result. A
+/// panic, a timeout or an undecodable payload affects only its own message. While the backend fails
+/// or refuses calls, the worker keeps trying, every two seconds at most, and recovers on its own
 /// ([G21](crate::guarantees#g21)): a missing permission may still be granted. It logs a lasting
 /// failure once a minute and calls [`WorkerBuilder::on_refusal`]. Only a worker that ends on an
 /// empty queue also ends when it is refused, because it cannot learn whether the queue is empty.
@@ -76,7 +76,7 @@ impl<T, C> Worker<T, C> {
 }
 
 impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
-    /// Handles messages until a [`WorkerHandle`] stops it, and returns what it has handled.
+    /// Handles messages until a [`WorkerHandle`] stops it, and returns a summary.
     ///
     /// The result of `handler` settles its message: `Ok(())` or [`Outcome::Ack`] acks it, and an
     /// error is a failure, after which the message is retried as the retry policy says. The error
@@ -108,7 +108,7 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     ///
     /// An async closure that uses captured state, such as `async move |job| sum.fetch_add(1)`, does
     /// not compile ("async closure does not implement `Fn` because it captures state from its
-    /// environment"): its futures would borrow from the closure, but each runs in its own task.
+    /// environment"). Its futures would borrow from the closure, but each runs in its own task.
     ///
     /// # Cancel safety
     ///
@@ -126,7 +126,7 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     }
 
     /// Handles messages until `shutdown` completes or a [`WorkerHandle`] stops it, then stops as
-    /// [`WorkerBuilder::stop_grace`] says. Returns what it has handled.
+    /// [`WorkerBuilder::stop_grace`] says. Returns a summary.
     ///
     /// # Cancel safety
     ///

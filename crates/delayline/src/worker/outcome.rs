@@ -76,7 +76,7 @@ pub enum Outcome {
     /// Not here: nothing is counted. The message is ready again at once, for any worker.
     ///
     /// While handlers return nothing else, a worker claims less and less often, down to ten times a
-    /// second, so that a message that no worker wants does not cause a busy loop.
+    /// second. So a message that no worker wants does not cause a busy loop.
     #[doc(alias = "requeue")]
     Release,
     /// Hopeless: the message becomes a dead letter, with this text as the error.
@@ -176,14 +176,14 @@ impl Outcome {
     ///
     /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if a value has no payload.
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a message is outside its limits, is an
-    /// update, or has the id of another one, or if there are none, more than
+    /// update, or has the id of another one. Also if there are no messages, more than
     /// [`MAX_FOLLOW_UPS`](crate::limits::MAX_FOLLOW_UPS), or more than
     /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). Drafts of two queues are invalid as
     /// well ([`Violation::OtherQueue`](crate::Violation::OtherQueue)).
     ///
     /// The worker checks the rest when the handler has ended. If a message has the id of the
-    /// handled one, or the drafts are of another queue than the handled message, nothing is sent,
-    /// and the handling is a failure with that error.
+    /// handled one, or the drafts are of another queue, nothing is sent, and the handling is a
+    /// failure with that error.
     #[doc(alias = "chain")]
     #[doc(alias = "follow_up")]
     pub fn then<M: Sendable>(self, messages: impl IntoIterator<Item = M>) -> Result<Self, Error> {

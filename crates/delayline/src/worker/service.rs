@@ -17,15 +17,15 @@ use super::{Job, Outcome};
 /// - **Readiness.** A job whose service is not ready holds its slot, and its lease is renewed like
 ///   that of a running handler; the time counts towards
 ///   [`handler_timeout`](super::WorkerBuilder::handler_timeout) and
-///   [`on_stuck`](super::WorkerBuilder::on_stuck). If the job's token fires meanwhile, because the
-///   worker stops or the message is to be cancelled, the message is released unstarted, and nothing
-///   is counted: [`Outcome::Release`].
+///   [`on_stuck`](super::WorkerBuilder::on_stuck). If the job's token fires meanwhile, the message
+///   is released unstarted, and nothing is counted: [`Outcome::Release`]. It fires if the worker
+///   stops or the message is to be cancelled.
 /// - **Errors** of the service, including those of becoming ready, are failures of the message. If
-///   an error is not the message's fault, such as a refusal by a layer that sheds load, let an
-///   outer layer turn it into an [`Outcome::Snooze`].
+///   an error is not the message's fault, such as shed load, let an outer layer turn it into an
+///   [`Outcome::Snooze`].
 /// - **Panics** affect only their own message, as with any handler.
-/// - A layer that drops the inner future, such as a timeout, does not fire the job's token, so it
-///   does not stop anything that the handler has spawned.
+/// - A layer that drops the inner future, such as a timeout, does not fire the job's token. So it
+///   does not stop tasks that the handler has spawned.
 ///
 /// A service that cannot be cloned, such as `tower`'s rate limit, can be wrapped in its `Buffer`.
 /// Layers that repeat a request cannot be used, because a [`Job`] is not `Clone`: the queue does

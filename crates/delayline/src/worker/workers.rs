@@ -20,12 +20,12 @@ use crate::codec::Decode;
 /// each gets a share by its weight; the others use what one leaves over. A queue whose builder sets
 /// a [`concurrency`](WorkerBuilder::concurrency) never runs more handlers than that, so that slow
 /// work leaves room for the rest. If a queue's server does not reply, the other queues use its
-/// slots after 150 ms, or after four times as long as its replies usually take. Messages that it
-/// returns later, beyond the free slots, are released ([G10](crate::guarantees#g10)).
+/// slots after 150 ms, or after four times its usual response time. Messages that it returns later,
+/// beyond the free slots, are released ([G10](crate::guarantees#g10)).
 ///
 /// An idle process costs its server less this way than with a worker for each queue. It listens for
 /// hints of all queues of one connection in a single blocking wait. With more than two queues it
-/// polls each less often than every 5 s, so that in total it sends half a command per second
+/// polls each less often than every 5 s: in total it sends half a command per second
 /// ([G22](crate::guarantees#g22)).
 ///
 /// ```
@@ -112,8 +112,8 @@ impl Workers {
         self.stop.handle()
     }
 
-    /// Handles messages until a [`WorkerHandle`] stops it, and returns what it has handled. Without
-    /// a queue it returns at once.
+    /// Handles messages until a [`WorkerHandle`] stops it, and returns a summary. Without a queue
+    /// it returns at once.
     ///
     /// # Cancel safety
     ///
@@ -122,8 +122,8 @@ impl Workers {
         self.run_until(pending()).await
     }
 
-    /// Handles messages until `shutdown` completes or a [`WorkerHandle`] stops it. Returns what it
-    /// has handled.
+    /// Handles messages until `shutdown` completes or a [`WorkerHandle`] stops it. Returns a
+    /// summary.
     ///
     /// # Cancel safety
     ///

@@ -33,7 +33,7 @@ pub enum Fault {
     Busy,
     /// It is refused by a server that is out of memory.
     Full,
-    /// It is refused for good.
+    /// It is refused permanently.
     Denied,
 }
 
@@ -45,7 +45,7 @@ pub struct Faulty {
     plan: Mutex<Plan>,
     /// Every operation sent, with the time since the start.
     log: Mutex<Vec<(Duration, Op)>>,
-    /// Every operation sent, with what was to be confirmed.
+    /// Every operation sent, with its durability.
     durabilities: Mutex<Vec<(&'static str, Durability)>>,
     waits: Mutex<u32>,
 }
@@ -187,19 +187,19 @@ impl Wakeup for Faulty {
     }
 }
 
-/// What is logged on this thread during a run.
+/// The log of this thread during a run.
 pub async fn logged(run: impl AsyncFnOnce()) -> String {
     captured(Level::DEBUG, FmtSpan::NONE, run).await
 }
 
-/// What is logged with level `INFO`, with a line for each span that ends.
+/// The log with level `INFO`, with a line for each span that ends.
 pub async fn spans(run: impl AsyncFnOnce()) -> String {
     captured(Level::INFO, FmtSpan::CLOSE, run).await
 }
 
 async fn captured(level: Level, events: FmtSpan, run: impl AsyncFnOnce()) -> String {
-    // While there is only one subscriber, tracing-core asks the thread that first comes upon a line
-    // of code whether anybody is interested, and believes a thread without a subscriber for ever.
+    // With only one subscriber, tracing-core asks the first thread that reaches a line of code
+    // whether it has a subscriber. It believes a thread without one for ever.
     static SECOND: LazyLock<Dispatch> =
         LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
     LazyLock::force(&SECOND);

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use crate::failure::Failure;
 
-/// Asks at the terminal whether to go on; `deed` is like "delete 12 dead letters".
+/// Asks at the terminal whether to continue; `deed` is like "delete 12 dead letters".
 ///
 /// # Errors
 ///

@@ -46,7 +46,7 @@ impl Failure {
         failure
     }
 
-    /// Says what it is about.
+    /// Adds its subject.
     pub(crate) fn about(mut self, what: &str) -> Self {
         self.sentence = format!("{what}: {}", self.sentence);
         self

@@ -10,7 +10,7 @@ use delayline_json::harmless_json;
 
 use crate::failure::Failure;
 
-/// Writes to stdout. A reader who has gone away has seen enough.
+/// Writes to stdout. A reader that has closed the pipe has seen enough.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     write_on(text).map(drop)
 }
@@ -31,7 +31,7 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
     }
 }
 
-/// A JSON value on a line of its own.
+/// A JSON value on one line.
 pub(crate) fn json_line(value: &serde_json::Value) -> String {
     harmless_json(&value.to_string()) + "\n"
 }

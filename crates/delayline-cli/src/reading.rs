@@ -40,7 +40,7 @@ pub fn instant(text: &str) -> Result<SystemTime, String> {
     delayline_json::instant(text)
 }
 
-/// The messages of a file of JSON lines, or what is wrong with each.
+/// The messages of a file of JSON lines, or why each is invalid.
 #[must_use]
 pub fn messages(file: &[u8]) -> Vec<Result<NewMessage, String>> {
     input::messages(file)

@@ -1,4 +1,4 @@
-//! What became of messages, one by one or counted.
+//! The outcomes of messages, one by one or counted.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -11,8 +11,7 @@ use serde_json::{Map, Value};
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::write;
 
-/// What is to be said of ids that were not found: that they are finished, where the queue still
-/// knows that.
+/// The line for ids that were not found: that they are finished, if the queue still knows that.
 pub(crate) async fn not_found(
     queue: &Queue<Bytes, Raw>,
     ids: impl IntoIterator<Item = &MessageId>,
@@ -27,12 +26,12 @@ pub(crate) async fn not_found(
     Ok(ids.into_iter().zip(fates).collect())
 }
 
-/// What became of one message.
+/// The outcome for one message.
 #[derive(Clone, Copy)]
 pub(crate) struct Fate {
     /// In words, with `_` between them.
     pub(crate) word: &'static str,
-    /// Whether it is what was asked for.
+    /// Whether it is the requested outcome.
     pub(crate) done: bool,
     /// When the message is due now.
     pub(crate) due: Option<Timestamp>,
@@ -77,7 +76,7 @@ impl Report {
         }
     }
 
-    /// Counts a message, and says on stdout what became of it.
+    /// Counts a message, and prints its outcome on stdout.
     pub(crate) fn tell(&mut self, id: &MessageId, fate: Fate) -> Result<(), Failure> {
         self.count(fate);
         if !self.as_json {

@@ -195,7 +195,7 @@ fn a_trickle_keeps_its_rate_and_ends_at_ctrl_c() {
     }
 }
 
-/// What dies again while the redrive goes on is left alone; it would never end otherwise.
+/// Messages that die again during the redrive are left alone; it would never end otherwise.
 #[test]
 fn a_redrive_of_all_ends_although_its_letters_die_again() {
     let server = Server::start();
@@ -249,7 +249,7 @@ fn the_watch_gives_a_line_each_time_and_ends_at_ctrl_c() {
             support::send_signal(&child, signal);
             support::ended(child).code(0);
         }
-        // A reader that goes away ends it too.
+        // A reader that closes the pipe ends it too.
         let mut child = support::start(&mut on(&server, &["stats", "--watch", "100ms"]));
         drop(child.stdout.take());
         support::ended(child).code(0);

@@ -297,7 +297,7 @@ fn a_page_that_others_change_is_read_again() {
     assert_eq!(waiting(&server), expected(&all));
     assert_eq!(redis(&server, "EXISTS jobs"), "0");
 
-    // A new payload, which was not read. What was sent has another content now.
+    // A new payload, which was not read. The entry has another content now.
     redis(&server, &format!("ZADD jobs {LATER} c\nHSET data c old"));
     let url = interrupted(&server, "EXEC", 1, |_| "HSET data c new".to_owned());
     let flags = ["zset", "jobs", "--unit", "s", "--payloads", "data", "--from", url.as_str()];
@@ -328,7 +328,7 @@ fn an_import_ends_if_the_old_queue_is_still_in_use() {
 fn a_connection_lost_before_the_removal_leaves_messages_in_both_queues() {
     let server = Server::start();
     redis(&server, &format!("ZADD jobs {LATER} a"));
-    // All but the one that says so.
+    // All but one.
     let url = interrupted(&server, "EXEC", 1, |_| "CLIENT KILL TYPE normal SKIPME yes".to_owned());
     let flags = ["zset", "jobs", "--unit", "s", "--yes", "--from", url.as_str()];
     let told = run(import(&server, "redis", &flags)).code(4).stderr;

@@ -1,4 +1,4 @@
-//! `delayline import zset --live`, while the old producers go on.
+//! `delayline import zset --live`, while the old producers still run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -73,7 +73,7 @@ fn entries_are_moved_as_producers_add_them() {
         redis(&server, &format!("ZADD reminders 0 early {LATER} late"));
         wait_until("a second move", || is_moved(&server));
         assert_eq!(waiting(&server), expected(&[("early", 0, 20), ("late", LATER * 1_000, 20)]));
-        // A new time for what was moved.
+        // A new time for a moved entry.
         redis(&server, &format!("ZADD reminders {} late", LATER + 60));
         wait_until("a third move", || is_moved(&server));
         let all = [("early", 0, 20), ("late", (LATER + 60) * 1_000, 20)];
@@ -108,7 +108,7 @@ fn a_kill_before_the_removal_loses_nothing_and_doubles_nothing() {
         killed_before_the_removal(&server, driver);
         assert_eq!(redis(&server, "ZCARD reminders"), "1");
         assert_eq!(count(&server, "scheduled"), 1);
-        // Another kind of import would not know what was sent.
+        // Another kind of import would not know which entries were sent.
         let plain = ["import", "zset", "reminders", "--unit", "s", "--yes"];
         let told = run(on(&server, &plain)).code(2).stderr;
         assert!(told.contains("reminders:delayline-import"), "{told}");
@@ -239,7 +239,7 @@ fn what_cannot_be_moved_stays_and_is_moved_once_it_can() {
         assert_counts(&counts, &[("created", created), ("left", 52)]);
         assert_eq!(counts["left_because"]["it has no payload"], 50);
         assert_eq!(redis(&server, "ZCARD reminders"), "52");
-        // It ended by itself, with nothing on its way.
+        // It ended on its own, with nothing on its way.
         assert_eq!(redis(&server, "EXISTS reminders:delayline-import"), "0");
     }
     let marks = || redis(&server, "EXISTS reminders:delayline-import");

@@ -31,8 +31,8 @@ fn every_order_is_closed_whoever_dies() {
     }
 }
 
-/// A message whose handler takes the whole worker with it ends in the dead letters after as many
-/// deaths as it may cost, and its neighbour is handled.
+/// A message whose handler kills the whole worker becomes a dead letter after its limit of crashes,
+/// and its neighbour is handled.
 #[test]
 fn a_message_that_kills_its_worker_every_time_costs_three_lives_and_no_neighbours() {
     for driver in DRIVERS {
@@ -156,8 +156,8 @@ fn close_orders(driver: &str) {
     run(on(&server, &["check"])).code(0);
 }
 
-/// Waits until messages are with workers, all of which live, or none are left. If a burst is over
-/// before anybody has looked, the next one is hit.
+/// Waits until messages are with workers, all of which live, or none are left. If a burst ends
+/// before it was noticed, the next one is hit.
 fn wait_for_work(server: &Server, workers: &[Running]) {
     assert_eq!(workers.len(), WORKERS);
     // The bands of the index: waiting messages by priority, then leased ones.

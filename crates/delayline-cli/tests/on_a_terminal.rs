@@ -62,7 +62,7 @@ fn long_jobs_show_how_far_they_are() {
     assert!(screen.contains("/30"), "{screen:?}");
     assert!(screen.ends_with("redriven 30\r\n"), "{screen:?}");
 
-    // A bar that counts what was read would be full at once.
+    // A bar that counts lines read would be full at once.
     let_die(&server, 40, "no");
     let dead = count(&server, "dead");
     let args = ["dead", "redrive", "--all", "--rate", "1", "--yes"];

@@ -16,7 +16,7 @@ use ring::hmac;
 use serde_json::Value;
 use support::{count, on, run, run_with_input, send, send_signal, start, wait_until};
 
-/// A request as it came in: its lines, and its body.
+/// A request as it arrived: its lines, and its body.
 struct Request {
     lines: Vec<String>,
     body: Vec<u8>,
@@ -82,7 +82,7 @@ fn post<'a>(url: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
     args.iter().chain(flags).copied().collect()
 }
 
-/// The state of a message and what was said of its failures.
+/// The state of a message and its errors.
 fn known(server: &Server, id: &str) -> Value {
     run(on(server, &["get", id, "--json"])).code(0).lines()[0].clone()
 }

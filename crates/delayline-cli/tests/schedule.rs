@@ -29,7 +29,7 @@ fn a_scheduler_sends_what_is_put() {
         let listed = run(on(&server, &["list", "--json"])).code(0).lines();
         let first = &listed[0]["messages"][0];
         assert!(first["id"].as_str().unwrap().starts_with("tick@"), "{first}");
-        // What was created ahead goes with the schedule.
+        // Messages created ahead are removed with the schedule.
         assert_eq!(ask(&["remove", "tick"]).code(0).stdout, "tick: removed\n");
         support::wait_until("no ticks", || count(&server, "scheduled") == 0);
         assert!(ask(&["remove", "tick"]).code(1).stderr.contains("no schedule tick"));
@@ -78,7 +78,7 @@ fn a_file_is_all_that_its_owner_has() {
         };
         assert_eq!(apply(both).code(0).lines(), [counts(2, 0, 0, 0)]);
         assert_eq!(apply(both).code(0).lines(), [counts(0, 0, 2, 0)]);
-        // The owner of another name keeps what it has.
+        // The owner of another name keeps its schedules.
         let other = both.replace("shop", "shop2");
         apply(&other).code(0);
         let bad = both.replace("@daily", "0 0 31 2 *");

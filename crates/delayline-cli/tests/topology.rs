@@ -57,7 +57,7 @@ fn sentinels_have_a_login_of_their_own_which_no_command_learns_unasked() {
         let ended = run(with(&work)).code(0);
         assert!(ended.stderr.contains("DELAYLINE_ID"), "{}", ended.stderr);
         assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
-        // Without an id of its own: the other driver has sent one before.
+        // Without an id: the other driver has sent one before.
         run(with(&["send", "--payload", "x"])).code(0);
         let work = ["work", "--until-empty", "--pass-url", "--exec", "sh", "-c", "env >&2"];
         let ended = run(with(&work)).code(0);
@@ -133,7 +133,7 @@ fn the_doctor_asks_every_node_of_a_cluster() {
     let text = run(at(&cluster.url(), "redis", &["doctor"])).code(0).stdout;
     assert!(text.contains(&format!("replica of {primary}")), "{text}");
     assert!(text.contains("not yet replicated: about 10 s at most"), "{text}");
-    // What is wrong with a replica counts: it may be the primary tomorrow.
+    // Problems of a replica count: it may be the primary tomorrow.
     cluster.nodes()[3].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     cluster.nodes()[0].command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     let lines = examined(&cluster.url(), "redis", 1);

@@ -62,7 +62,7 @@ fn a_queue_is_created_by_a_message_or_if_a_pause_says_so() {
     run(on(&server, &["--queue", "texts", "check"])).code(0);
     // A worker may start before the first producer.
     run(on(&server, &["--queue", "later", "work", "--until-empty", "--exec", "true"])).code(0);
-    // What is in memory ends with the command, so that it is always new.
+    // A queue in memory ends with the command, so that it is always new.
     run(bare(&["--url", "memory:", "--queue", "orders", "stats"])).code(0);
 }
 

@@ -71,7 +71,7 @@ fn a_replica_and_a_missing_right_are_refused() {
     command.env("DELAYLINE_URL", server.url_with_login("u", "pw"));
     let refused = run(command).code(3);
     assert!(refused.stderr.contains("permit"), "{}", refused.stderr);
-    // What it replicates from does not matter.
+    // The source of its replication does not matter.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let refused = run(on(&server, &["upgrade", "--yes"])).code(3);
     assert!(refused.stderr.contains("replica"), "{}", refused.stderr);

@@ -305,7 +305,7 @@ fn a_concurrency_that_is_out_of_range_is_named() {
     }
 }
 
-/// Asks a worker to stop, and waits until it has heard. What it says goes on where this ends.
+/// Asks a worker to stop, and waits until it has heard. The rest follows here.
 #[track_caller]
 fn stop(child: &mut Running, signal: &str) -> BufReader<ChildStderr> {
     send_signal(child, signal);

@@ -17,20 +17,20 @@ pub use self::findings::{Finding, Verdict};
 use self::findings::{Findings, good_unless};
 pub use self::tables::Table;
 
-/// What was found on all servers, and on sentinels.
+/// The findings on all servers, and on sentinels.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Examination {
-    /// What they have answered.
+    /// Their answers.
     pub survey: Survey,
-    /// What that means.
+    /// The meaning of these answers.
     pub findings: Vec<Finding>,
 }
 
 /// Asks every server of the URL, of the cluster or behind the sentinels, replicas included. Changes
 /// nothing.
 ///
-/// Each server gets a connection of its own and answers a few commands.
+/// Each server gets a separate connection and answers a few commands.
 ///
 /// # Cancel safety
 ///
@@ -48,8 +48,8 @@ pub async fn examine(connect: &Connect) -> Result<Examination, Error> {
     Ok(Examination { survey, findings: findings.0 })
 }
 
-/// Looks at a queue over a connection of its own: what the user may do with it, whether it opens,
-/// how long a call takes, and what the server's clock says. Changes nothing.
+/// Examines a queue over a separate connection: the user's permissions, whether it opens, how long
+/// a call takes, and the server's clock. Changes nothing.
 ///
 /// # Cancel safety
 ///
@@ -84,8 +84,8 @@ impl Examination {
         tables::tables(&self.survey)
     }
 
-    /// The servers (`server`), then the sentinels (`sentinel`), as JSON objects. What is not known
-    /// has no member.
+    /// The servers (`server`), then the sentinels (`sentinel`), as JSON objects. Unknown values
+    /// have no member.
     #[must_use]
     pub fn json(&self) -> Vec<Value> {
         tables::json(&self.survey)

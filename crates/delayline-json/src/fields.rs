@@ -58,7 +58,7 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// What is wrong, in words, without any value whose place is the payload's.
+    /// The reason, in words, without any value whose place is the payload's.
     pub fn from_json(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
         let Object(members) = serde_json::from_str(text).map_err(|error| place(&error))?;
@@ -117,7 +117,7 @@ impl Fields {
     ///
     /// # Errors
     ///
-    /// What is wrong, in words, without the payload.
+    /// The reason, in words, without the payload.
     pub fn message(
         self,
         make_id: impl FnOnce() -> Result<String, String>,

@@ -3,7 +3,7 @@
 use delayline::admin::Finding;
 use serde_json::{Value, json};
 
-/// The kind of a finding, and what it is about.
+/// The kind of a finding, and its subject.
 #[must_use]
 pub fn finding(finding: &Finding) -> (&'static str, Value) {
     match finding {

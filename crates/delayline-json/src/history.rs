@@ -41,11 +41,11 @@ fn point(point: &HistoryPoint) -> Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Series {
-    /// What was counted: `sent`, `delivered` and so on.
+    /// The counted event: `sent`, `delivered` and so on.
     pub name: &'static str,
     /// Whether it counts messages that were there, and not things that happened.
     pub is_level: bool,
-    /// The counts, from the oldest part to the one that is now.
+    /// The counts, from the oldest part to the present one.
     pub parts: Vec<u64>,
 }
 
@@ -103,8 +103,8 @@ impl Parts {
     }
 }
 
-/// What a history says, as numbers to plot. Empty if the history has no point. What was relayed,
-/// replaced, cancelled or purged is there only if any was.
+/// What a history says, as numbers to plot. Empty if the history has no point. Relayed, replaced,
+/// cancelled and purged messages are listed only if there are any.
 #[must_use]
 pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
     let (Some(all), Some(last)) = (Parts::of(resolution, history), history.points.last()) else {
@@ -116,8 +116,8 @@ pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
         parts: all.flow(history, counter),
     };
     let level = |name, level: fn(&HistoryPoint) -> u64| {
-        // Nothing changes between the end of a point's unit and the next point: that one tells how
-        // the parts between them ended.
+        // Nothing changes between the end of a point's unit and the next point, which says how the
+        // parts between them ended.
         let mut parts = vec![level(last); all.count];
         for point in history.points.iter().rev() {
             if let Some(before) = all.index(point).and_then(|index| parts.get_mut(..index)) {
@@ -142,7 +142,7 @@ pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
         flow("purged", |totals| totals.purged),
     ];
     let levels = [
-        // Messages become ready as time passes, which no point tells.
+        // Messages become ready as time passes, which no point shows.
         level("waiting", |point| point.scheduled.saturating_add(point.ready)),
         level("leased", |point| point.leased),
         level("dead", |point| point.dead),
@@ -164,8 +164,8 @@ pub fn lateness_series(resolution: Resolution, history: &History) -> Vec<Vec<u64
 }
 
 /// How late the deliveries of a history were, in words: `50 % below 2 ms, 99 % below 64 ms, all
-/// below 128 ms`, or `50 % below 2 ms, 99 % below 64 ms, 3 of 4711 32.8 s or more` if some are in
-/// the last bucket. `None` if there were none.
+/// below 128 ms`. If some are in the last bucket: `50 % below 2 ms, 99 % below 64 ms, 3 of 4711
+/// 32.8 s or more`. `None` if there were none.
 #[must_use]
 pub fn lateness_in_words(history: &History) -> Option<String> {
     let (first, last) = (history.points.first()?, history.points.last()?);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn levels_are_those_at_the_end_of_each_part() {
-        // What a point tells was so from the end of the minute of the point before.
+        // The values of a point held from the end of the minute of the point before.
         let points =
             vec![point(1_000, 5, 1), point(1_001, 6, 2), point(1_336, 9, 3), point(1_337, 19, 4)];
         let waiting = parts(points, "waiting");
@@ -336,7 +336,7 @@ mod tests {
         (counts[0], counts[5], counts[12]) = (60, 39, 1);
         let expected = "50 % below 2 ms, 99 % below 64 ms, all below 8.2 s";
         assert_eq!(words(counts).as_deref(), Some(expected));
-        // Deliveries in the last bucket change nothing in what is said about the others.
+        // Deliveries in the last bucket do not change the words about the others.
         for (late, expected) in [
             (1, "50 % below 2 ms, 99 % below 8.2 s, 1 of 101 32.8 s or more"),
             (3, "50 % below 2 ms, 3 of 103 32.8 s or more"),

@@ -12,12 +12,12 @@ use delayline::{Error, MessageId};
 pub use self::filter::{LetterFilter, Wanted};
 pub use self::rate_limit::RateLimit;
 
-/// Reads through the dead letters of a listing for those that are wanted.
+/// Searches the dead letters of a listing.
 pub struct Letters<'a> {
     listing: Listing,
     wanted: Wanted,
     passes: Box<dyn Fn(&MessageInfo) -> bool + Send + Sync + 'a>,
-    /// Those that were read and not taken, with their places in the listing.
+    /// Letters that were read and not taken, with their places in the listing.
     waiting: VecDeque<(u64, MessageId)>,
     /// How many may be read still.
     left: u64,
@@ -114,7 +114,7 @@ impl<'a> Letters<'a> {
         Ok(())
     }
 
-    /// Takes letters that wait, as many as asked for if they are there.
+    /// Takes waiting letters, at most the requested number.
     pub fn take(&mut self, most: usize) -> Vec<MessageId> {
         let count = most.min(self.waiting.len());
         let (places, ids): (Vec<_>, Vec<_>) = self.waiting.drain(..count).unzip();

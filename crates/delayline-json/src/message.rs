@@ -72,7 +72,7 @@ pub fn message(message: &Message<Bytes>) -> Value {
     Value::Object(object)
 }
 
-/// What is known of an id that is not a live message's.
+/// The status of an id that is not a live message's.
 #[must_use]
 pub fn stateless(message: &MessageId, state: &str) -> Value {
     let mut object = id(message);

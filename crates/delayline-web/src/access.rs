@@ -100,7 +100,7 @@ impl Access {
         Self(Kind::Credentials(credentials.into_iter().collect()))
     }
 
-    /// Who makes the request. `brake` slows those who guess.
+    /// Who makes the request. `brake` slows clients that guess.
     pub(crate) async fn visitor(&self, parts: &Parts, brake: &Brake) -> Admission {
         let credentials = match &self.0 {
             Kind::Everyone(rights) => return Admission::Visitor(Visitor::new("everyone", *rights)),
@@ -144,7 +144,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// A token or a password, whose it is, and what it permits.
+/// A token or a password, its owner, and its rights.
 ///
 /// The secret is not in the `Debug` output.
 #[derive(Clone)]
@@ -231,7 +231,7 @@ impl Presented {
         }
     }
 
-    /// Compares with every credential, so that the time tells nothing about which one came close.
+    /// Compares with every credential, so that the time does not show which one came close.
     fn find(&self, credentials: &[Credential]) -> Option<Visitor> {
         let mut found = None;
         for credential in credentials.iter().filter(|it| it.basic == self.user.is_some()) {

@@ -18,12 +18,12 @@ pub(crate) enum Action {
     Purge,
 }
 
-/// What became of one message.
+/// The outcome for one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// In a word, with `_` between its parts.
     pub(crate) word: &'static str,
-    /// Whether it is what was asked for.
+    /// Whether it is the requested outcome.
     pub(crate) done: bool,
     /// When the message is due now.
     pub(crate) due: Option<Timestamp>,

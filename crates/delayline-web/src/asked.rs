@@ -96,7 +96,7 @@ impl Asked {
         self.reasons.contains(&reason)
     }
 
-    /// The names and values of what was given.
+    /// The names and values of the given parameters.
     pub(crate) fn fields(&self) -> Vec<(&'static str, &str)> {
         let reasons = self.reasons.iter().map(|reason| ("reason", reason.name()));
         let texts = [

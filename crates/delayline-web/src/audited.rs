@@ -47,8 +47,8 @@ pub(crate) async fn switch(context: &Context, queue: &str, pause: bool) -> Resul
     Ok(matches!(reply, Reply::Pause { changed: true } | Reply::Resume { changed: true }))
 }
 
-/// Runs an operation and what logs it in a task of their own: a client that closes its connection
-/// drops the handler, when the server may have executed the operation already.
+/// Runs an operation and its logging in a separate task. A client that closes its connection drops
+/// the handler, when the server may have executed the operation already.
 pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Failure> {

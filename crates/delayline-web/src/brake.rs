@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 
 /// Counts failed logins. Each key has [`BURST`] of them at once, and then one each [`PERIOD`].
 ///
-/// Keys are not kept but share [`PLACES`] by their hashes, so that guesses under ever new names
-/// take no memory and push no other key out.
+/// Keys share [`PLACES`] by their hashes. So guesses under ever new names take no memory and push
+/// no other key out.
 pub(crate) struct Brake {
     hasher: RandomState,
     /// When the failures of each place are forgotten.

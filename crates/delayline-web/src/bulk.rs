@@ -1,4 +1,4 @@
-//! What is done to all dead letters that match, in the background: one job for each queue at a
+//! Bulk actions on all dead letters that match, in the background. Each queue has one job at a
 //! time, until it has ended, is stopped, or the router is dropped.
 
 pub(crate) mod run;
@@ -16,7 +16,7 @@ use crate::asked::Asked;
 use crate::failure::Failure;
 use crate::{Rights, Role};
 
-/// What is to be done to each letter.
+/// The action for each letter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BulkAction {
     /// It is only counted.
@@ -34,7 +34,7 @@ impl BulkAction {
         }
     }
 
-    /// The action of a name; what is redriven is due then.
+    /// The action of a name; redriven messages are due then.
     pub(crate) fn named(name: &str, schedule: Schedule) -> Result<Self, Failure> {
         let known = [Self::Count, Self::Redrive(schedule), Self::Purge];
         known
@@ -68,14 +68,14 @@ impl BulkAction {
     }
 }
 
-/// What is to be done to which letters, and how many at most.
+/// An action, its letters, and their maximum number.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) action: BulkAction,
     pub(crate) asked: Asked,
     /// How many a second at most.
     pub(crate) rate: Option<u32>,
-    /// How many at most, those that died first before the others.
+    /// Maximum number, oldest first.
     pub(crate) limit: Option<u64>,
 }
 
@@ -185,7 +185,7 @@ impl Slot {
         locked(&self.0).clone()
     }
 
-    /// The one that runs.
+    /// The running job.
     pub(crate) fn running(&self) -> Option<Arc<Job>> {
         self.job().filter(|job| job.progress().end.is_none())
     }

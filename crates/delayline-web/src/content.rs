@@ -24,7 +24,7 @@ impl Form {
         }
     }
 
-    /// The form that was asked for, or the one that fits best.
+    /// The requested form, or the form that fits best.
     pub(crate) fn choose(asked: Option<&str>, bytes: &[u8]) -> Self {
         if let Some(form) = Self::ALL.into_iter().find(|form| asked == Some(form.name())) {
             return form;
@@ -109,7 +109,7 @@ fn new_line(out: &mut String, depth: usize) {
     (0..depth.min(16)).for_each(|_| out.push_str("  "));
 }
 
-/// Rows of 16 bytes: the offset, the bytes, and those that are printable.
+/// Rows of 16 bytes: the offset, the bytes, and the printable characters.
 fn hex(bytes: &[u8]) -> String {
     let mut out = String::new();
     for (row, part) in bytes.chunks(16).enumerate() {

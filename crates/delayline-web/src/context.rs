@@ -80,7 +80,7 @@ impl Context {
         self.served(name).map(|(name, served)| (name, &served.queue))
     }
 
-    /// The queue of this name, with what was last read of it.
+    /// The queue of this name, with its latest readings.
     pub(crate) fn served(&self, name: &str) -> Result<(&str, &Served), Failure> {
         match self.known.queues.get_key_value(name) {
             Some((name, served)) => Ok((name, served)),
@@ -119,7 +119,7 @@ impl Context {
         self.sees_contents() && !self.shared.redacts()
     }
 
-    /// What is known of an id, as the visitor may see it.
+    /// The message or end of an id, as the visitor may see it.
     pub(crate) async fn get(&self, name: &str, id: &MessageId) -> Result<Found<Bytes>, Failure> {
         let (name, queue) = self.named(name)?;
         let mut found = queue.get(id.clone()).await?;

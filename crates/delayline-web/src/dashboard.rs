@@ -154,8 +154,9 @@ impl Dashboard {
         self
     }
 
-    /// The router. Its paths are `/`, which leads to the page of all queues, `/queues`, the other
-    /// pages beside it, `/api/v1`, `/metrics` for Prometheus, and `/health`, which needs no access.
+    /// The router. Its paths are `/`, which leads to the page of all queues, `/queues`, and the
+    /// other pages next to it. There are also `/api/v1`, `/metrics` for Prometheus, and `/health`,
+    /// which needs no access.
     ///
     /// # Errors
     ///

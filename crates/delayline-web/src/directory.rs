@@ -1,4 +1,4 @@
-//! Which queues are shown: those that were added, and those that a server is found to have.
+//! The queues that are shown: added ones, and discovered ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
@@ -16,7 +16,7 @@ use crate::served::Served;
 /// Queues by name.
 pub(crate) type Queues = BTreeMap<String, Arc<Served>>;
 
-/// What is known of the queues at a moment.
+/// The known queues at a moment.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
     pub(crate) queues: Arc<Queues>,
@@ -35,7 +35,7 @@ pub(crate) struct Search {
     pub(crate) left_out: usize,
     /// The first queues that could not be opened, and why.
     pub(crate) refused: Vec<(String, Error)>,
-    /// Why the queues of some primaries could not be read; those that were known remain.
+    /// Why the queues of some primaries could not be read; known ones remain.
     pub(crate) unread: Option<Error>,
     /// Why the list could not be read when it last should have been.
     pub(crate) failure: Option<Error>,
@@ -150,8 +150,8 @@ impl Directory {
         });
     }
 
-    /// What is known. Looks again if that is older than a minute, and waits a moment for the
-    /// result: a search that takes longer goes on, and shows later.
+    /// The known queues. Searches again if they are older than a minute, and waits a moment for the
+    /// result. A longer search continues, and its result is shown later.
     pub(crate) async fn known(&self) -> Known {
         let Some(finder) = &self.finder else {
             return Known { queues: Arc::clone(&self.added), search: None };
@@ -187,7 +187,7 @@ impl Directory {
     }
 }
 
-/// The queues of the server, beside those that were added.
+/// The queues of the server, in addition to the added ones.
 async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys: u64) -> Known {
     let begin = Instant::now();
     let found = match connection.queues_within(most_keys).await {
@@ -203,7 +203,7 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
     };
     let mut names = found.names;
     if !found.complete {
-        // What was not seen this time may well be there.
+        // A queue that was not seen this time may well exist.
         let parsed = before.queues.keys().filter_map(|name| QueueName::new(name.as_str()).ok());
         names.extend(parsed);
         names.sort();
@@ -236,7 +236,7 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
     Known { queues: Arc::new(queues), search: Some(search) }
 }
 
-/// What was known, and why nothing new is.
+/// The queues known before, and why there is nothing new.
 fn failed(before: &Known, error: &Error) -> Known {
     let search = before.search.clone().unwrap_or_default();
     let search = Search { failure: Some(error.clone()), tried: Some(Instant::now()), ..search };
@@ -248,7 +248,7 @@ fn is_of_the_queue(error: &Error) -> bool {
     error.class() == ErrorClass::Rejected
 }
 
-/// Logs what a change of the list means for those who only see metrics.
+/// Logs the effect of a change of the list, for operators who only see metrics.
 fn told(before: &Known, now: &Known) {
     let (Some(before), Some(now)) = (&before.search, &now.search) else { return };
     match (&before.failure, &now.failure) {

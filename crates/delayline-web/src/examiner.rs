@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::latest::Latest;
 
-/// How to reach the servers, and what was last found there.
+/// How to reach the servers, and the latest findings.
 pub(crate) struct Examiner {
     connect: Connect,
     latest: Latest<Arc<Examined>>,
@@ -19,7 +19,7 @@ pub(crate) struct Examiner {
     turn: Mutex<()>,
 }
 
-/// What was found on the servers, or why nothing was, and when.
+/// The findings on the servers, or why there are none, and their time.
 pub(crate) struct Examined {
     pub(crate) at: Instant,
     pub(crate) result: Result<Examination, Error>,
@@ -30,7 +30,7 @@ impl Examiner {
         Self { connect, latest: Latest::default(), turn: Mutex::default() }
     }
 
-    /// What was found on the servers within the last seconds.
+    /// The findings of the last seconds.
     pub(crate) async fn servers(&self) -> Option<Arc<Examined>> {
         let read = async {
             let result = examine(&self.connect).await;
@@ -39,7 +39,7 @@ impl Examiner {
         self.latest.within(MOST_AGE, read).await
     }
 
-    /// What is found about a queue, now, over a connection of its own.
+    /// The findings about a queue, now, over a separate connection.
     pub(crate) async fn queue(&self, name: &str) -> Result<Vec<Finding>, Error> {
         let _turn = self.turn.lock().await;
         examine_queue(&self.connect, name).await

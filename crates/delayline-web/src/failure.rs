@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     Protocol,
     /// The task that did it ended without a result.
     Aborted,
-    /// What was asked makes no sense, in words.
+    /// Why the request makes no sense, in words.
     Wrong(String),
     /// Some items of a list make no sense: their places from 0, and why. Nothing was sent.
     Items(Vec<(usize, String)>),
@@ -36,7 +36,7 @@ pub(crate) enum Failure {
     Slowed,
     /// The body is longer than this many bytes.
     TooLarge(usize),
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     Slow,
     /// The bodies under way leave no memory for this one.
     Crowded,
@@ -117,7 +117,7 @@ impl Failure {
 }
 
 /// The status of a backend's error: 400 for input outside of a limit, 503 if it may work later, 504
-/// if nothing is known of the outcome, 502 if the server refuses.
+/// if the outcome is unknown, 502 if the server refuses.
 fn status_of(error: &Error) -> StatusCode {
     match error.kind() {
         ErrorKind::Invalid(_) | ErrorKind::Encode | ErrorKind::Decode => StatusCode::BAD_REQUEST,

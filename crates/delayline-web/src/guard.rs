@@ -27,7 +27,7 @@ pub(crate) fn admit(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router
     router.layer(from_fn_with_state(Arc::clone(shared), only_visitors))
 }
 
-/// Refuses forged requests, and tells browsers what they may do with an answer.
+/// Refuses forged requests, and sets the headers that restrict browsers.
 pub(crate) fn protect(router: Router<Arc<Shared>>) -> Router<Arc<Shared>> {
     // What answers is not told the path; `strict` is.
     let forged = |_: ProtectionError| -> Response<Body> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use delayline::{MessageId, Violation};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-/// What is not encoded: the characters that mean nothing anywhere in a URL.
+/// Characters that are not encoded, since they mean nothing anywhere in a URL.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Bytes for the path or the query of a URL, or for a form.

@@ -1,4 +1,4 @@
-//! What was last read of a queue, for all who want to see it at the same time.
+//! The latest readings of a queue, shared by all visitors who see it at the same time.
 
 use std::sync::PoisonError;
 use std::time::Duration;

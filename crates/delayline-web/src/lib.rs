@@ -1,4 +1,4 @@
-//! A dashboard for [`delayline`] queues, and an HTTP API beside it, as one router.
+//! A dashboard for [`delayline`] queues and an HTTP API, as one router.
 //!
 //! [`Dashboard`] makes a [`Router`] of axum's, which is a [`tower`] service as well. Mount it
 //! anywhere: all of its links are relative.
@@ -27,9 +27,9 @@
 //!
 //! # Security
 //!
-//! - [`Access`] says who may come in, and each visitor has [`Rights`]: those of one [`Role`] or of
-//!   several, for all queues or for some ([`Visitor::only_queues`]). What a visitor may not do is
-//!   not offered, and refused if asked for.
+//! - [`Access`] authenticates visitors. Each visitor has [`Rights`]: the rights of one [`Role`] or
+//!   of several, for all queues or for some ([`Visitor::only_queues`]). What a visitor may not do
+//!   is not offered, and refused if asked for.
 //! - Requests that change something and come from another site are refused, by the headers
 //!   `Sec-Fetch-Site` and `Origin`.
 //! - The content security policy permits no script and no style but the two files that are served
@@ -37,31 +37,31 @@
 //! - Headers such as `X-Forwarded-For` are never looked at. A proxy that changes the `Host` header
 //!   makes old browsers, which send no `Sec-Fetch-Site`, fail the check above.
 //! - Each action except sending leaves a line of level `INFO` under the target
-//!   `delayline_web::audit`, with the fields `visitor`, `action`, `queue`, `messages` and
-//!   `outcome`, and `id` if it is about one message. A job leaves one when it starts, one when a
-//!   visitor stops it, and one when it ends, with its id as `job`; the first has its filter, rate
-//!   and limit. Sends are logged at `DEBUG`.
+//!   `delayline_web::audit`. Its fields are `visitor`, `action`, `queue`, `messages` and `outcome`,
+//!   and `id` if it is about one message. A job leaves one when it starts, one when a visitor stops
+//!   it, and one when it ends, with its id as `job`; the first has its filter, rate and limit.
+//!   Sends are logged at `DEBUG`.
 //! - A request that is refused for want of a role, or because it comes from another site, leaves a
-//!   line of level `WARN` there, and so does a login with a wrong secret. After ten of these, an
-//!   address has one try a second for each user, and more are answered with 429. The server
-//!   sets [`ClientAddress`].
+//!   line of level `WARN` there. So does a login with a wrong secret. After ten of these, an
+//!   address has one try a second for each user, and more are answered with 429. The server sets
+//!   [`ClientAddress`].
 //! - Only operators see the details of errors of the server, since these name addresses.
 //!
 //! # Costs
 //!
-//! The list of queues has the queues that were added and, with [`Dashboard::discover`], those that
-//! a search through the names of the server's keys has found. A search runs on request, at most
+//! The list of queues has the added queues. With [`Dashboard::discover`] it also has the queues
+//! that a search through the names of the server's keys finds. A search runs on request, at most
 //! once a minute. It reads up to 1,000,000 keys of each primary and finds up to 200 queues. Pages
 //! show when the list was read and whether it is complete.
 //!
 //! With [`Dashboard::server`], a page examines the servers: one connection and a few commands for
 //! each of them, at most once in five seconds for all visitors together.
 //!
-//! Each page costs the server a few calls, each of them bounded: a list is 50 messages at most, a
-//! check or a repair looks at 10,000 messages for each click, and a filter of dead letters at 1,000
-//! for each page. What must look at more is a job: it counts, redrives or purges the dead letters
-//! that match in the background, one call at a time and one job for each queue, until it is stopped
-//! or the router is dropped. A call that fails is repeated for two seconds; then the page says why.
+//! Each page costs the server a few bounded calls: a list has 50 messages at most, a check or a
+//! repair examines 10,000 messages for each click, and a filter of dead letters 1,000 for each
+//! page. Longer work is a job, one for each queue: it counts, redrives or purges matching dead
+//! letters in the background, one call at a time. It ends when it is stopped or the router is
+//! dropped. A call that fails is repeated for two seconds; then the page says why.
 
 /// The example of the read-me compiles.
 #[cfg(doctest)]

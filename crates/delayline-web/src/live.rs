@@ -1,4 +1,4 @@
-//! Tells open pages when a queue has changed.
+//! Notifies open pages when a queue has changed.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
         stream::unfold(state, move |(context, only, mut since, mut ticks, mut quiet)| async move {
             loop {
                 ticks.tick().await;
-                // Then the browser comes again, and is asked again who it is.
+                // Then the browser reconnects, and is authenticated again.
                 if start.elapsed() > MOST_TIME {
                     return None;
                 }

@@ -171,7 +171,7 @@ const LATENESS: &str = "delayline_queue_lateness_seconds";
 
 type Total = (&'static str, &'static str, fn(&Stats) -> u64);
 
-/// Counted by the server, so they go on where they were after a restart of this process.
+/// Counted by the server, so they continue where they were after a restart of this process.
 const TOTALS: [Total; 12] = [
     ("delayline_queue_enqueued_total", "Messages ever sent", |stats| stats.totals.enqueued),
     ("delayline_queue_delivered_total", "Leases ever granted", |stats| stats.totals.delivered()),

@@ -1,5 +1,5 @@
-//! The pages. All stand beside each other, so that relative links need to know nothing of where the
-//! router is mounted.
+//! The pages. All have paths of one level, so that relative links work wherever the router is
+//! mounted.
 
 mod bulk;
 mod buttons;

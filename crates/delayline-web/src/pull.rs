@@ -1,6 +1,6 @@
 //! Claims of consumers over HTTP: who waits for messages, and which leases were answered.
 //!
-//! All polls that wait on a queue share one task ([`polls`]), which waits for hints, claims for one
+//! All polls that wait on a queue share one task ([`polls`]). It waits for hints, claims for one
 //! poll after the other, and ends with the last poll. Leases that no client can receive are
 //! released ([`hold`]).
 

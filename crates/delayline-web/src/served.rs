@@ -1,4 +1,4 @@
-//! A queue that is shown, and what was last read of it.
+//! A queue that is shown, and its latest readings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::latest::{Counted, Latest};
 use crate::pull::polls::Polls;
 
-/// A queue, and what was last read of it.
+/// A queue, and its latest readings.
 pub(crate) struct Served {
     pub(crate) queue: Queue<Bytes, Raw>,
     pub(crate) counts: Latest<(Stats, Timestamp)>,
@@ -87,7 +87,7 @@ pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timesta
     }
 }
 
-/// How long a request goes on trying while the server is unreachable.
+/// How long a request is repeated while the server is unreachable.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const COUNTS_AGE: Duration = Duration::from_secs(1);

@@ -44,7 +44,7 @@ pub(crate) struct DeadList {
 ///
 /// Resets failures and crashes and removes the expiry; keeps id, payload, headers and errors.
 ///
-/// --all means messages that were dead when the command started; those that die again are left
+/// --all means messages that were dead when the command started; messages that die again are left
 /// alone. Ctrl-C stops between two operations and reports progress.
 #[derive(clap::Args)]
 #[command(after_help = REDRIVE_HELP)]
@@ -107,7 +107,7 @@ pub(crate) struct Selection {
     pub(crate) json: bool,
 }
 
-/// Which dead letters are meant: those that pass all of these.
+/// Conditions that the dead letters must all meet.
 #[derive(clap::Args)]
 pub(crate) struct Filter {
     /// Only with this reason; repeatable

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// Explain why messages are not delivered, or what became of them
+/// Explain why messages are not delivered, or how they ended
 ///
 /// Not due, paused, held by a worker, dead, finished or unknown: in words.
 #[derive(clap::Args)]

@@ -49,7 +49,7 @@ pub(crate) enum OldQueue {
         #[command(flatten)]
         how: How,
     },
-    /// An RDelayedQueue of Redisson (Java): what is not yet in its destination queue
+    /// An RDelayedQueue of Redisson (Java): entries that are not yet in its destination queue
     Redisson {
         /// Name of the destination queue
         name: String,
@@ -83,11 +83,11 @@ pub(crate) enum OldQueue {
     },
 }
 
-/// While the old producers go on.
+/// While the old producers still run.
 #[derive(clap::Args)]
 pub(crate) struct Live {
-    /// Go on moving entries as the old producers add them, until Ctrl-C or SIGTERM; the sorted set
-    /// is on the server of --url
+    /// Move entries as the old producers add them, until Ctrl-C or SIGTERM; the sorted set is on
+    /// the server of --url
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) live: bool,
 
@@ -95,7 +95,7 @@ pub(crate) struct Live {
     #[arg(long, requires = "live")]
     pub(crate) until_empty: bool,
 
-    /// Time between two looks when there was nothing to move: 10ms to 1h
+    /// Time between two polls when there was nothing to move: 10ms to 1h
     #[arg(long, value_name = "DURATION", requires = "live", default_value = "1s")]
     pub(crate) interval: String,
 }
@@ -111,7 +111,7 @@ pub(crate) enum Unit {
     Us,
 }
 
-/// What is the same for every kind of queue.
+/// The same for every kind of queue.
 #[derive(clap::Args)]
 pub(crate) struct How {
     /// The server of the old queue, if it is not --url; a single one, as redis://, rediss:// or
@@ -139,7 +139,7 @@ pub(crate) struct How {
 }
 
 impl OldQueue {
-    /// How to go on while the old producers do, if they do.
+    /// How to continue while the old producers run, if they do.
     pub(crate) const fn live(&self) -> Option<&Live> {
         match self {
             Self::Zset { live, .. } if live.live => Some(live),

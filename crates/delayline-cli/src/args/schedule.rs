@@ -6,8 +6,8 @@ use clap::{ArgGroup, Subcommand, ValueEnum};
 
 /// Send messages again and again, by cron line or interval
 ///
-/// A schedule is a message in a queue of its own. A scheduler (`schedule run`, or a program with
-/// the library) sends a message into the schedule's target queue for each of its instants, exactly
+/// A schedule is a message in a separate queue. A scheduler (`schedule run`, or a program with the
+/// library) sends a message into the schedule's target queue for each of its instants, exactly
 /// once.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
@@ -93,7 +93,7 @@ pub(crate) struct SchedulePut {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Overlap {
-    /// Send the next message beside it
+    /// Send the next message all the same
     Allow,
     /// Leave that instant out
     Skip,

@@ -41,7 +41,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ROLE", value_enum, default_value_t = Role::Operator)]
     pub(crate) contents_for: Role,
 
-    /// Most connections: a consumer that waits for messages has one of its own
+    /// Most connections: each consumer that waits for messages has one
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(16..=100_000))]
     pub(crate) connections: usize,

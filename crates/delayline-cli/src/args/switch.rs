@@ -3,7 +3,7 @@
 /// Stop deliveries
 ///
 /// For all workers, until `delayline resume`. Everything else continues: messages are accepted and
-/// fall due, and workers can finish those that they have.
+/// fall due, and workers can finish their messages.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 /// Wait until a message is handled, and print its result
 ///
 /// Prints the result that the handler left, if the message was sent with --keep-result. How it
-/// ended is on stderr: acked, cancelled, purged, relayed or dead; or pending, when the time is
-/// over.
+/// ended is on stderr: acked, cancelled, purged, relayed or dead; or pending, when the time has
+/// passed.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Wait {

@@ -75,8 +75,8 @@ pub(crate) struct Post {
     #[arg(long, requires = "post")]
     pub(crate) retry_4xx: bool,
 
-    /// How often a message is snoozed because an answer asks for it (429 or 503 with Retry-After);
-    /// after that, such an answer counts as a failure. Releases, such as when work ends, count as
+    /// How often a message is snoozed because a response asks for it (429 or 503 with Retry-After);
+    /// after that, such a response counts as a failure. Releases, such as when work ends, count as
     /// snoozes
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) max_snoozes: u64,

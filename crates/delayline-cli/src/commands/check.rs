@@ -40,7 +40,7 @@ pub(crate) struct Check {
 pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failure> {
     let queue = target.open().await?;
     let mut audit = queue.check().await?;
-    // One that has lost what it is known by may have messages to be repaired.
+    // A queue that has lost its control record may have messages to be repaired.
     if audit.examined == 0 && audit.findings.is_empty() && !target.is_known(&queue).await? {
         return Err(target.unknown());
     }

@@ -103,7 +103,7 @@ fn would(action: Action, count: u64, as_json: bool) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The letters that are named, each with an answer of its own.
+/// The named letters, each with its own result.
 async fn named(
     queue: &Queue<Bytes, Raw>,
     ids: Vec<MessageId>,

@@ -37,7 +37,7 @@ fn plot(queue: &str, resolution: Resolution, history: &delayline::admin::History
     text + &format!("{:<12}{}\n", "late by", late.as_deref().unwrap_or("no deliveries"))
 }
 
-/// A plot, and what it adds up to, or what is there now.
+/// A plot with its sum, or with the present number.
 fn row(series: &Series) -> String {
     let most = series.parts.iter().copied().max().unwrap_or_default();
     let plot: String = series.parts.iter().map(|count| sign(*count, most)).collect();

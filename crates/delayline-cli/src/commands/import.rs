@@ -92,7 +92,7 @@ struct Move {
 
 #[derive(Clone, Default)]
 struct Counts {
-    /// Accepted for the first time; in a dry run, those that would be sent.
+    /// Accepted for the first time; in a dry run, messages that would be sent.
     created: u64,
     /// Accepted before, by an import that was interrupted, and delivered or still to be.
     duplicate: u64,
@@ -108,7 +108,7 @@ struct Counts {
     named: BTreeMap<&'static str, u64>,
     /// The earliest and the latest due time.
     due: Option<(Timestamp, Timestamp)>,
-    /// Whether others go on in the old queue, so that there are updates.
+    /// Whether producers still use the old queue, so that there are updates.
     live: bool,
 }
 
@@ -147,8 +147,8 @@ impl Move {
         Ok(())
     }
 
-    /// Sends the messages and removes those that the queue has. Returns how many stay; `None` if
-    /// others have changed the old queue meanwhile, and the page has to be read again.
+    /// Sends the messages and removes the accepted ones. Returns how many stay; `None` if others
+    /// have changed the old queue meanwhile, and the page has to be read again.
     async fn page(
         &mut self,
         place: &Place,
@@ -280,7 +280,7 @@ impl Counts {
         self.due = Some((first.min(due), last.max(due)));
     }
 
-    /// Those that the queue has, now or before.
+    /// Messages that the queue has, now or before.
     const fn accepted(&self) -> u64 {
         self.created + self.updated + self.duplicate
     }

@@ -202,7 +202,7 @@ impl Place<'_> {
     }
 }
 
-/// Prints what became of a schedule, if there is one of this name.
+/// Prints the outcome for a schedule, if there is one of this name.
 fn changed(args: &ScheduleNamed, known: bool, word: &str) -> Result<ExitCode, Failure> {
     if !known {
         return Err(unknown(&args.name));

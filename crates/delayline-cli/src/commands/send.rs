@@ -95,7 +95,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
     let mut signals = Signals::listen()?;
     let mut counts = Counts::default();
     let result = loop {
-        // A chunk under way is finished first, so that the counts tell what was sent.
+        // A chunk under way is finished first, so that the counts are right.
         let chunk = tokio::select! {
             biased;
             () = signals.next() => break Err(interrupted()),

@@ -162,7 +162,7 @@ fn names(target: &Target, args: &Serve) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Answers only those who ask for this machine. The page of another site can let its own name lead
+/// Answers only requests that name this machine. The page of another site can let its own name lead
 /// here, and would be taken for a page of this one.
 fn only_local_names(router: Router, listen: IpAddr) -> Router {
     router.layer(from_fn(move |request: Request, next: Next| async move {

@@ -94,7 +94,7 @@ fn table(queue: &str, stats: &delayline::admin::Stats) -> String {
 }
 
 fn line(stats: &delayline::admin::Stats) -> String {
-    // What has never happened is left out.
+    // Events that have never happened are left out.
     let counts = json::counts(stats)
         .into_iter()
         .filter(|(name, count)| *count > 0 || !name.ends_with("_total"));

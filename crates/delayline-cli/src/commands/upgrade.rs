@@ -69,7 +69,7 @@ pub(crate) async fn run(target: &Target, args: &Upgrade) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is printed about a queue that was found in one state, and left in another.
+/// The line about a queue that was found in one state, and left in another.
 fn report(queue: &str, found: &Progress, left: &Progress, args: &Upgrade) -> String {
     let Progress { version, target, begun, seen, total, .. } = *found;
     if args.json {

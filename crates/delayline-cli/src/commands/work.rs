@@ -50,7 +50,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
         .consumer("delayline work");
     let failure = Arc::<Mutex<Option<Failure>>>::default();
     if args.until_empty {
-        // It ends by itself then.
+        // Then it ends.
         let refused = Arc::clone(&failure);
         builder = builder.on_refusal(move |error| note(&refused, error.clone().into()));
     }
@@ -69,7 +69,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     }
 }
 
-/// Delivers the messages of one queue beside another service, until its handle stops it.
+/// Delivers the messages of one queue along with another service, until its handle stops it.
 pub(crate) struct Deliverer {
     worker: Worker<Bytes, Raw>,
     way: Way,
@@ -234,5 +234,5 @@ fn ack_with(job: &Delivery, result: Vec<u8>) -> Outcome {
     Outcome::AckWith(result.into())
 }
 
-/// As much of a result as is worth reading: one byte more tells that it is too large.
+/// As much of a result as is worth reading: one byte more shows that it is too large.
 const MOST_RESULT_BYTES: usize = MAX_RESULT_BYTES + 1;

@@ -1,4 +1,4 @@
-//! Reads a file in a thread of its own, a few messages ahead.
+//! Reads a file in a separate thread, a few messages ahead.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 pub(crate) struct Item {
     /// Its number, from 1.
     pub(crate) number: u64,
-    /// The message, or what is wrong with it.
+    /// The message, or why it is invalid.
     pub(crate) message: Result<NewMessage, String>,
 }
 

@@ -25,7 +25,7 @@ impl Table {
         self.rows.len() >= PIECE_ROWS
     }
 
-    /// What was added since the last piece, with the heads of the columns if it is the first.
+    /// The rows added since the last piece, with the heads of the columns if it is the first.
     pub(crate) fn piece(&mut self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::NOTHING);
@@ -76,7 +76,7 @@ fn row(info: &MessageInfo) -> [String; COLUMNS] {
     ]
 }
 
-/// What is to be known of the state, and the latest error.
+/// Details of the state, and the latest error.
 fn note(info: &MessageInfo) -> String {
     let mut parts = Vec::new();
     match info.state {

@@ -62,7 +62,7 @@ impl DerefMut for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(mut child) = self.0.take() else { return };
-        // At a second signal a worker ends what it runs, which would survive a kill.
+        // At a second signal a worker ends its commands, which would survive a kill.
         for _ in 0..40 {
             if !matches!(child.try_wait(), Ok(None)) {
                 return;

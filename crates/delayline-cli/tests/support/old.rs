@@ -54,8 +54,8 @@ pub fn interrupted(
     })
 }
 
-/// A URL of the server, and what tells that a request with this word has come this way. It is not
-/// executed, and nothing after it.
+/// A URL of the server, and a channel that reports a request with this word. It is not executed,
+/// and nothing after it.
 pub fn held(server: &Server, word: &'static str) -> (String, Receiver<()>) {
     let (tell, told) = mpsc::channel();
     let url = proxied(server, word, usize::MAX, move |_| {

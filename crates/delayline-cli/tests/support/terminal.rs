@@ -1,4 +1,4 @@
-//! The command on a terminal of its own.
+//! The command on a separate terminal.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -9,13 +9,13 @@ use crate::{harmless_line, hint};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What was looked at, in a word or two.
+    /// The examined thing, in a word or two.
     pub check: &'static str,
     /// Where: addresses. Empty if it is about all of them, or about none.
     pub servers: Vec<String>,
     /// Whether that is good.
     pub verdict: Verdict,
-    /// What was found. May have text that a server wrote.
+    /// The finding. May have text that a server wrote.
     pub detail: String,
     /// What to do about it. Empty if it is good.
     pub advice: &'static str,
@@ -33,7 +33,7 @@ pub enum Verdict {
 }
 
 impl Finding {
-    /// What was found and where, in one line without a character that could steer a terminal.
+    /// The finding and its place, in one line without a character that could steer a terminal.
     #[must_use]
     pub fn line(&self) -> String {
         harmless_line(&match &self.servers[..] {
@@ -67,12 +67,12 @@ impl Verdict {
     }
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 pub(super) struct Findings(pub(super) Vec<Finding>);
 
 impl Findings {
-    /// Adds what was found as a whole.
+    /// Adds a finding about the whole.
     pub(super) fn add(
         &mut self,
         check: &'static str,
@@ -90,7 +90,7 @@ impl Findings {
         self.add(check, Verdict::Bad, error.to_string(), advice);
     }
 
-    /// Adds what was found on one server, together with others on which the same was found.
+    /// Adds a finding of one server, together with other servers that have the same.
     pub(super) fn add_on(
         &mut self,
         server: &str,
@@ -115,7 +115,7 @@ impl Findings {
     }
 }
 
-/// What is good needs no advice.
+/// Good findings need no advice.
 fn advised(verdict: Verdict, advice: &'static str) -> &'static str {
     if verdict == Verdict::Good { "" } else { advice }
 }

@@ -28,7 +28,7 @@ pub(super) fn version_of(info: &Fields) -> String {
     }
 }
 
-/// How a server keeps what it has, in words; whether that is enough.
+/// How a server keeps its data, in words; whether that is enough.
 pub(super) fn persistence(info: &Fields, settings: Option<&Fields>) -> (String, bool) {
     let sync = settings.map(|settings| field(settings, "appendfsync"));
     let save = settings.map(|settings| field(settings, "save"));
@@ -41,7 +41,7 @@ pub(super) fn persistence(info: &Fields, settings: Option<&Fields>) -> (String, 
     }
 }
 
-/// Whether those who know take the server for a primary.
+/// Whether the cluster or the sentinels take the server for a primary.
 pub(super) fn is_primary(survey: &Survey, server: &ServerReport) -> bool {
     match survey.kind {
         TopologyKind::Single => {

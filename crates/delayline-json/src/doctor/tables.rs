@@ -7,8 +7,7 @@ use super::servers::{field, is_primary, number, persistence, version_of};
 use super::topology::{bytes_behind, primary_named, primary_of};
 use crate::harmless_line;
 
-/// What is known of servers or sentinels, one a row. No cell has a character that could steer a
-/// terminal.
+/// Servers or sentinels, one a row. No cell has a character that could steer a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Table {
@@ -102,7 +101,7 @@ pub(super) fn json(survey: &Survey) -> Vec<Value> {
     servers.chain(sentinels).collect()
 }
 
-/// What is known of one server. What is not known has no field.
+/// One server. Unknown values have no field.
 fn fields(survey: &Survey, server: &ServerReport) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));

@@ -8,7 +8,7 @@ use delayline::message::{DeathReason, MessageInfo, MessageState};
 
 use crate::{duration, instant};
 
-/// Which dead letters are meant: those that pass all of it.
+/// Conditions that the dead letters must all meet.
 #[derive(Clone, Debug, Default)]
 pub struct LetterFilter {
     reasons: Vec<DeathReason>,
@@ -40,7 +40,7 @@ impl LetterFilter {
     ///
     /// # Errors
     ///
-    /// What is wrong with a time, in words.
+    /// Why a time is invalid, in words.
     pub fn new(
         reasons: Vec<DeathReason>,
         error: Option<String>,

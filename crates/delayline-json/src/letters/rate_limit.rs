@@ -21,7 +21,7 @@ impl RateLimit {
         };
         let batch = (rate / OPERATIONS_A_SECOND).clamp(1, 1_000);
         let mut ticks = interval(Duration::from_secs(u64::from(batch)) / rate);
-        // What is late is not made up for.
+        // Delays are not made up for.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { batch: usize::try_from(batch).unwrap_or(BATCH), ticks: Some(ticks) }
     }

@@ -29,7 +29,7 @@ pub(super) async fn start(
     let order = order(&members)?;
     let job = run::start(&context, &place.queue, order).await?;
     let mut response = answer(StatusCode::ACCEPTED, &told(&context, &place.queue, &job));
-    // Beside this path.
+    // Next to this path.
     if let Ok(to) = HeaderValue::try_from(format!("jobs/{}", job.id)) {
         response.headers_mut().insert(LOCATION, to);
     }

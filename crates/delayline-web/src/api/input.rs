@@ -57,7 +57,7 @@ pub(super) fn members(
     }
 }
 
-/// `delay` or `at`, if one of them is there.
+/// `delay` or `at`, if one of them is given.
 pub(super) fn schedule(members: &Map<String, Value>) -> Result<Option<Schedule>, Failure> {
     let text = |name: &str| match members.get(name) {
         None => Ok(None),
@@ -78,7 +78,7 @@ pub(super) fn schedule(members: &Map<String, Value>) -> Result<Option<Schedule>,
     }
 }
 
-/// `ids`, and `ids_base64` for those that are no text.
+/// `ids`, and `ids_base64` for ids that are no text.
 pub(super) fn ids(members: &Map<String, Value>) -> Result<Vec<MessageId>, Failure> {
     let list = |name: &str| match members.get(name) {
         None => Ok(Vec::new()),

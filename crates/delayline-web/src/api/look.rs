@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::{Failure, told};
 use crate::served::counted;
 
-/// The names of all queues, and of those that were looked for how old the list is.
+/// The names of all queues, and for discovered ones the age of the list.
 pub(super) async fn queues(context: Context) -> Response {
     let names: Vec<&String> = context.known.queues.keys().collect();
     let mut value = json!({ "queues": names });
@@ -109,7 +109,7 @@ async fn page(
     Ok(answer(StatusCode::OK, &json!({ "messages": messages, "next": next })))
 }
 
-/// What is known of an id.
+/// The state of an id.
 pub(super) async fn get(place: Place, context: Context) -> Result<Response, Problem> {
     let (queue, id) = place.id()?;
     let value = match context.get(&queue, &id).await? {

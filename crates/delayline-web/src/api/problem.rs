@@ -41,7 +41,7 @@ pub(crate) fn of(failure: &Failure, rights: Rights) -> Response {
     problem(failure.status(), &failure.detail_for(rights), more)
 }
 
-/// A problem with members of its own.
+/// A problem with further members.
 pub(super) fn problem(status: StatusCode, detail: &str, more: Map<String, Value>) -> Response {
     let mut object = more;
     object.insert("type".to_owned(), "about:blank".into());

@@ -1,4 +1,4 @@
-//! Messages that come in.
+//! Messages that clients send.
 
 use std::sync::Arc;
 
@@ -193,7 +193,7 @@ fn failed(id: &MessageId, error: &Error) -> Map<String, Value> {
     value
 }
 
-/// What became of a message.
+/// The outcome for a message.
 fn told(sent: &Sent) -> Map<String, Value> {
     let mut value = json::id(&sent.id);
     value.insert("outcome".to_owned(), sent.outcome.name().into());

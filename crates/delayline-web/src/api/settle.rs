@@ -69,7 +69,7 @@ pub(super) async fn settle(
     Ok(to_the_end(work).await?)
 }
 
-/// The items that carry messages or a result, or those that do not.
+/// The items that carry messages or a result, or the others.
 fn pick(items: &[HandOff], carrying: bool) -> impl Iterator<Item = &HandOff> {
     items.iter().filter(move |item| carries(item) == carrying)
 }
@@ -128,7 +128,7 @@ fn told(
     }
 }
 
-/// What became of a lease.
+/// The outcome for a lease.
 fn settled(item: &HandOff, result: &HandedOff) -> Map<String, Value> {
     let mut value = Map::new();
     let (outcome, state) = match result.settled {
@@ -152,7 +152,7 @@ fn settled(item: &HandOff, result: &HandedOff) -> Map<String, Value> {
     value
 }
 
-/// What became of a message that follows.
+/// The outcome for a message that follows.
 fn followed(id: &MessageId, enqueued: Enqueued) -> Map<String, Value> {
     let mut value = json::id(id);
     value.insert("outcome".to_owned(), enqueued.name().into());

@@ -93,7 +93,7 @@ pub(crate) struct Seen {
     pub(crate) complete: bool,
 }
 
-/// Looks at up to [`MOST_SURVEYED`] dead letters for those that match.
+/// Searches up to [`MOST_SURVEYED`] dead letters for matches.
 pub(crate) async fn survey(context: &Context, queue: &str, asked: &Asked) -> Result<Seen, Failure> {
     let (name, served) = context.served(queue)?;
     let (mut letters, dead, _) = find(context, name, served, asked, u64::MAX).await?;

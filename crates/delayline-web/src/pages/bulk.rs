@@ -1,5 +1,4 @@
-//! What is done to all dead letters that match: how to start it, how far it has come, how to stop
-//! it.
+//! Bulk actions on all dead letters that match: start, progress, stop.
 
 use axum::extract::Request;
 use axum::response::Response;

@@ -122,7 +122,7 @@ async fn many(
     Ok(see(&format!("dead?queue={of}{after}{filter}&note={word}&done={done}&rest={rest}")))
 }
 
-/// Asks whether to go on. If the ids do not stand in the address, they are fields of this name.
+/// Asks whether to continue. If the ids do not stand in the address, they are fields of this name.
 fn ask(
     context: &Context,
     queue: &str,
@@ -171,7 +171,7 @@ pub(super) fn when(text: &str) -> Result<Schedule, Failure> {
     Ok(Schedule::In(Millis::try_from(delay)?))
 }
 
-/// Sends the browser to a page beside this one.
+/// Sends the browser to a page next to this one.
 pub(super) fn see(to: &str) -> Response {
     (StatusCode::SEE_OTHER, [(LOCATION, to)]).into_response()
 }

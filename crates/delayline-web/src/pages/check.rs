@@ -92,7 +92,8 @@ struct Stretch {
     examined: u64,
     findings: Vec<Finding>,
     next: Option<Position>,
-    /// Why it ends before it should. What is before `next` was examined, and repaired if asked.
+    /// Why it ends before it should. Messages before `next` were examined, and repaired if
+    /// requested.
     stopped: Option<Failure>,
 }
 
@@ -138,7 +139,7 @@ async fn step(
     }
 }
 
-/// The page that tells what was found. Its status is that of the failure, if there was one.
+/// The page with the findings. Its status is that of the failure, if there was one.
 fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> Response {
     let of = encoded(queue.as_bytes());
     let count = stretch.findings.len();

@@ -87,7 +87,7 @@ async fn find(
     Ok(Found { letters, examined, next: listing.position() })
 }
 
-/// The letters with a box each, and what can be done to those that are selected or to all of them.
+/// The letters with a box each, and the actions for the selected ones or for all of them.
 fn form(
     context: &Context,
     queue: &str,

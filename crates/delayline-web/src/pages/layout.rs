@@ -98,7 +98,7 @@ fn document(title: &str, header: &Markup, main: &Markup) -> Markup {
     }
 }
 
-/// What was just done, by a word from a fixed list: a link cannot put words of its own here.
+/// The last action, by a word from a fixed list: a link cannot put other words here.
 fn notice(context: &Context) -> Markup {
     let number = |name: &str| context.params.text(name)?.parse::<u32>().ok();
     let Some(word) = context.params.text("note") else { return html! {} };

@@ -17,8 +17,8 @@ use crate::ids::encoded;
 use crate::live::stamp;
 use crate::when::span;
 
-/// Leads from where the router is mounted, with or without a slash at the end, to the page of all
-/// queues, beside which all other pages stand.
+/// Leads from the mount point of the router, with or without a slash at the end, to the page of all
+/// queues, next to which all other pages stand.
 pub(super) async fn root(OriginalUri(uri): OriginalUri) -> Response {
     let last = uri.path().rsplit('/').next().unwrap_or_default();
     let to = if last.is_empty() { "queues".to_owned() } else { format!("{last}/queues") };
@@ -91,7 +91,7 @@ pub(super) async fn page(context: Context) -> Response {
     Frame { context: &context, title: "Queues", queue: None, here: "overview", live }.page(&content)
 }
 
-/// When the list of queues was read, and what is not in it.
+/// When the list of queues was read, and what it leaves out.
 fn searched(search: &Search, rights: Rights) -> Markup {
     html! {
         @match search.read {

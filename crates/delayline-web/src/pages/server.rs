@@ -1,4 +1,4 @@
-//! The servers of the queues: what they are to each other, and what is wrong with them.
+//! The servers of the queues, their roles, and their problems.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ fn failed(error: &Error) -> Markup {
     }
 }
 
-/// What was found, the worst first.
+/// The findings, the worst first.
 fn findings(found: &[Finding]) -> Markup {
     let mut found: Vec<&Finding> = found.iter().collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));

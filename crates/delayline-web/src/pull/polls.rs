@@ -100,7 +100,7 @@ impl Polls {
             let (polls, queue_, claim_, hold_) =
                 (Arc::clone(self), queue.clone(), Arc::clone(&claim), hold.clone());
             let work = async move { attempt(&polls, &queue_, &claim_, &hold_).await };
-            // A client that goes away drops this future, when the server may have granted leases.
+            // A client that disconnects drops this future, when the server may have granted leases.
             let first = tokio::spawn(work.in_current_span()).await.map_err(|_| aborted())?;
             let place = match (&first, deadline) {
                 (_, None) => return first,
@@ -215,7 +215,7 @@ impl Polls {
     /// Answers a poll with what its claim returned, if it is an answer.
     fn conclude(&self, key: i64, result: Result<Granted, Error>, pause: Duration) {
         let mut state = self.lock();
-        // Taken out before they are dropped: what they hold needs other locks.
+        // Taken out before they are dropped: their contents need other locks.
         let mut ended = Vec::new();
         match result {
             Ok(granted) => {
@@ -238,7 +238,7 @@ impl Polls {
         }
         drop(state);
         for (poll, result) in ended {
-            // A client that has gone away has dropped its end.
+            // A client that has disconnected has dropped its end.
             let _ = poll.answer.send(result);
         }
     }
@@ -257,7 +257,7 @@ enum Step {
     Look(i64, Arc<Claim>, Hold),
 }
 
-/// A poll among those that wait, until this is dropped.
+/// A waiting poll, until this is dropped.
 struct Poll {
     polls: Arc<Polls>,
     key: i64,
@@ -364,7 +364,7 @@ async fn pass_on(queue: &Queue<Bytes, Raw>) {
 }
 
 /// Claims until there are messages or none is due. A claim that returns nothing may have buried or
-/// reclaimed what was due, and a repeated one has nothing new.
+/// reclaimed due messages, and a repeated one has nothing new.
 async fn attempt(
     polls: &Polls,
     queue: &Queue<Bytes, Raw>,
@@ -396,7 +396,7 @@ fn aborted() -> Error {
 }
 
 const SAFETY_POLL: Duration = Duration::from_millis(WORKER_POLL_MS);
-/// Claims in a row that return nothing although something is due. Each of them takes back or buries
+/// Claims in a row that return nothing although something is due. Each of them reclaims or buries
 /// hundreds of messages.
 const MOST_TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -8,8 +8,8 @@ use ring::rand::SystemRandom;
 
 /// Turns the claim ids of clients into those of the queue.
 ///
-/// Clients choose claim ids, and may choose poor ones. The queue's claim id is an HMAC of who
-/// claims and what was chosen, so neither it nor a lease can be guessed, and no visitor can repeat
+/// Clients choose claim ids, and may choose poor ones. The queue's claim id is an HMAC of the
+/// visitor and the chosen id. So neither it nor a lease can be guessed, and no visitor can repeat
 /// the claim of another one.
 pub(crate) struct ClaimIds(Key);
 

@@ -381,7 +381,7 @@ pub fn permits(document: &Value, schema: &Value, value: &Value) -> bool {
     })
 }
 
-/// What is refused by its form is not permitted by the description, and what is permitted is not
+/// The description permits no request that is refused for its form, and no permitted request is
 /// refused.
 #[tokio::test]
 async fn the_description_permits_what_is_accepted() {

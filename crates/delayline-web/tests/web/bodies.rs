@@ -53,7 +53,7 @@ async fn unfinished_bodies_together_take_a_bounded_amount_of_memory() {
         let status = task.await.unwrap().unwrap().status().as_u16();
         assert!([408, 503].contains(&status), "{status}");
     }
-    // Those that gave up have left their places.
+    // Requests that gave up have left their places.
     let payload = "x".repeat(MIB - 100);
     let message = format!(r#"{{"payload": "{payload}"}}"#);
     call(&site, "POST", "/queues/orders/messages", &message).await.status(201);

@@ -100,7 +100,7 @@ async fn many_visitors_cost_one_search_and_a_server_that_is_away_is_told() {
     get(&busy, "/metrics").await.status(200).has(r#"{queue="orders"} 1"#);
     assert_eq!(scans(), 1);
 
-    // One that begins while the server is away, beside one that knows its queues.
+    // A dashboard that begins while the server is down, and one that knows its queues.
     server.kill();
     let late = site(&connection);
     get(&late, "/health").await.status(503);

@@ -231,7 +231,7 @@ async fn a_limit_is_kept_and_what_is_redriven_is_due_when_it_was_asked_for() {
     // A count is of all.
     let next = post(&site, "/bulk?queue=orders", "action=count&limit=7&when=").await.leads_to();
     drop(finished(&next).await.has("<dt>Match</dt><dd>80</dd>").lacks("in all"));
-    // Those that died first go first.
+    // The oldest go first.
     let page = async || orders.dead_letters().await.unwrap().next_page().await.unwrap().unwrap();
     let before = page().await;
     let fields = "action=purge&sure=yes&limit=1";

@@ -79,7 +79,7 @@ async fn a_queue_that_cannot_be_counted_keeps_its_last_counts_with_their_age() {
     let after = scrape().await;
     assert_eq!(value(&after, "delayline_queue_up"), Some(0.0));
     assert_eq!(value(&after, "delayline_queue_count_age_seconds"), Some(90.0));
-    // What is due waits, and no series has a gap.
+    // Due messages wait, and no series has a gap.
     let oldest = "delayline_oldest_due_age_seconds";
     let waited = value(&after, oldest).unwrap() - value(&before, oldest).unwrap();
     assert!((89.9..=90.1).contains(&waited), "{waited}");
@@ -205,7 +205,7 @@ async fn alerts_and_dashboard_ask_for_metrics_and_labels_that_exist() {
             let named = asked(&expr, &known);
             let metrics = &named.metrics;
             assert!(!metrics.is_empty(), "{expr}");
-            // Several exporters may tell the same of a queue, and each tells of its own list.
+            // Several exporters may report the same queue, and each reports its own list.
             let of_list = metrics.iter().all(|it| it.contains("_discovery_"));
             let once = expr.contains(if of_list { " by (instance)" } else { "max by (queue" });
             assert!(once || !metrics.iter().any(|it| exported.contains_key(it)), "{expr}");

@@ -182,7 +182,7 @@ async fn the_router_can_be_mounted_anywhere() {
         let bare = get(&mount, "/admin/q").await.status(307);
         assert_eq!(bare.header("location"), "q/queues");
         let page = get(&mount, "/admin/q/queues").await.status(200);
-        // No link leads anywhere but to what stands beside it.
+        // No link leads anywhere but to a page next to it.
         for (_, rest) in page.text().match_indices("href=\"").map(|it| page.text().split_at(it.0)) {
             let link = rest.trim_start_matches("href=\"").split('"').next().unwrap();
             assert!(!link.starts_with('/') && !link.contains(".."), "{link}");

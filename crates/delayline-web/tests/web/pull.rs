@@ -282,7 +282,7 @@ async fn workers_see_no_lists_and_limited_tokens_one_queue() {
     assert_eq!(orders.stats().await.unwrap().totals.delivered(), 0);
 }
 
-/// Counts operations and waits, and fails all while told to.
+/// Counts operations and waits, and fails all of them on request.
 #[derive(Debug)]
 struct Counted {
     inner: Arc<dyn QueueBackend>,
@@ -424,7 +424,7 @@ async fn a_stop_answers_all_polls_at_once() {
     for poll in waiting {
         assert_eq!(poll.await.unwrap()["deliveries"], json!([]));
     }
-    // A later one gets what is there, and does not wait.
+    // A later one gets the ready messages, and does not wait.
     assert_eq!(claim(&site, json!({})).await["deliveries"], json!([]));
     send(&orders, "a", "x").await;
     assert_eq!(claim(&site, json!({})).await["deliveries"][0]["id"], "a");

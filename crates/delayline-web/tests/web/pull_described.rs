@@ -9,8 +9,8 @@ use crate::api::permits;
 use crate::pull::{claim, item, post, site};
 use crate::support::{get, orders, send};
 
-/// What is refused is not permitted by the description, and each answer has the members that it
-/// describes and no others.
+/// The description permits no refused request, and each answer has exactly the members that it
+/// describes.
 #[tokio::test]
 async fn requests_and_answers_are_as_described() {
     let orders = orders().await;

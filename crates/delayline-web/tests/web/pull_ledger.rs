@@ -37,7 +37,7 @@ async fn clients_that_vanish_lose_nothing_and_hold_nothing() {
         send(&orders, &format!("m{number}"), "x").await;
     }
     for client in clients {
-        // No lease expires within the test: one that stays would hold its message for good.
+        // No lease expires within the test: one that stays would hold its message permanently.
         timeout(Duration::from_secs(120), client).await.expect("a lease has stayed").unwrap();
     }
     assert!(ledger.gone.load(Ordering::SeqCst) > 100);
@@ -85,7 +85,7 @@ async fn client(site: Router, ledger: Arc<Ledger>, mut seed: u64) {
     }
 }
 
-/// Claims, and acks or releases what it gets, all of which it must hold alone.
+/// Claims, and acks or releases the messages, which it must hold alone.
 async fn handle(site: &Router, ledger: &Ledger, body: &Value, seed: u64) {
     let claimed = post(site, "claim", body).await.status(200).json();
     let deliveries = claimed["deliveries"].as_array().unwrap();

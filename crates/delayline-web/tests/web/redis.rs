@@ -1,4 +1,4 @@
-//! The same on a real server, also while it is away.
+//! The same on a real server, also while it is down.
 
 use std::time::Duration;
 

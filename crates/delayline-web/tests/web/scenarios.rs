@@ -19,7 +19,7 @@ fn filled(value: &Value, saved: &BTreeMap<String, Value>) -> Value {
     }
 }
 
-/// Whether an answer has what is expected: `*` is anything, and members that are not named are
+/// Whether an answer has the expected members: `*` is anything, and members that are not named are
 /// free.
 fn matches(expected: &Value, answer: &Value) -> bool {
     match (expected, answer) {

@@ -53,7 +53,7 @@ pub async fn let_die(queue: &Raws, ids: &[&str], reason: &str) {
     assert_eq!(queue.stats().await.unwrap().dead, u64::try_from(ids.len()).unwrap());
 }
 
-/// What was answered.
+/// The answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,

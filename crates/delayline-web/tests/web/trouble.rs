@@ -1,4 +1,4 @@
-//! A queue whose replies come late, or which fails.
+//! A queue whose replies are late, or which fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

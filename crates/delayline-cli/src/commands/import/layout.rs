@@ -13,8 +13,7 @@ use crate::args::{OldQueue, Unit};
 pub(super) struct Layout {
     /// Keys whose members are messages that wait.
     pub(super) places: Vec<Place>,
-    /// A sorted set of consumers, and what their names follow in the keys of sets of what they
-    /// hold.
+    /// A sorted set of consumers, and the prefix of the keys of their sets.
     pub(super) consumers: Option<(String, String)>,
     pub(super) content: Content,
     pub(super) attempts: Attempts,
@@ -32,9 +31,9 @@ pub(super) struct Place {
 pub(super) enum Kind {
     /// A sorted set with due times as scores.
     SortedSet(Unit),
-    /// A list of what is due.
+    /// A list of due entries.
     List,
-    /// A set of what is due.
+    /// A set of due entries.
     Set,
 }
 

@@ -157,8 +157,8 @@ impl Follow {
         Ok(Some(moved))
     }
 
-    /// Sends entries and removes those that the queue has, if they are as they were sent. Returns
-    /// whether there was something to send.
+    /// Sends entries and removes the accepted ones, if they are unchanged. Returns whether there
+    /// was something to send.
     async fn page(
         &mut self,
         entries: Vec<Looked>,

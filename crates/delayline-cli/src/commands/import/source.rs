@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub(super) max_failures: Option<u32>,
 }
 
-/// A connection of its own: the commands of a transaction must not mix with others. Always of
+/// A separate connection: the commands of a transaction must not mix with others. Always of
 /// redis-rs: fred takes an array that begins with the text `message` for a message of a channel.
 pub(super) struct Source {
     connection: <RedisDriver as Driver>::Connection,
@@ -130,7 +130,8 @@ impl Source {
             }
             Kind::List => now(self.array("LRANGE", &[key, &first, &last]).await?),
             Kind::Set => {
-                // In an order, so that those that stay are the first when the others are gone.
+                // In an order, so that the entries that stay are the first when the others are
+                // gone.
                 let mut members = self.array("SMEMBERS", &[key]).await?;
                 members.sort();
                 let skip = usize::try_from(skip).unwrap_or(usize::MAX);
@@ -238,7 +239,7 @@ impl Source {
             }
             self.request("EXEC", Vec::new()).await
         };
-        // What was done may be known or not.
+        // The outcome may be known or not.
         let reply = transaction.await.map_err(|error| {
             Failure::from(delayline::Error::from(error)).about("the old queue").hint(IN_BOTH)
         })?;

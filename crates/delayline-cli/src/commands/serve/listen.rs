@@ -1,7 +1,7 @@
 //! Connections from clients, which may be slow, many or gone.
 //!
-//! A client that opens many connections, or that sends requests and reads no answers, takes neither
-//! the others' connections nor those of health checks and Prometheus.
+//! A client may open many connections, or send requests and read no answers. Other clients, health
+//! checks and Prometheus still get connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -77,8 +77,8 @@ fn most_files(wanted: usize) -> usize {
     usize::try_from(files).unwrap_or(usize::MAX)
 }
 
-/// Serves until `end`; then what is under way may come to its end within some seconds. Returns the
-/// value of `end`.
+/// Serves until `end`; then requests under way may end within some seconds. Returns the value of
+/// `end`.
 pub(super) async fn serve<T>(
     listener: TcpListener,
     router: Router,

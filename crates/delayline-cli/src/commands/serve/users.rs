@@ -109,7 +109,7 @@ fn rights(roles: &str) -> Result<Rights, String> {
     })
 }
 
-/// The first word, and what comes after it.
+/// The first word, and the rest.
 fn word(text: &str) -> (&str, &str) {
     let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     (word, rest.trim_start())

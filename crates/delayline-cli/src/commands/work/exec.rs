@@ -108,7 +108,7 @@ impl Command {
         })
     }
 
-    /// Waits until the command must end, and answers what becomes of the message.
+    /// Waits until the command must end, and returns the outcome of the message.
     async fn cut_short(&self, job: &Delivery) -> Result<Outcome, String> {
         let limit = async {
             match self.limit {
@@ -213,7 +213,8 @@ async fn attend(child: &mut Child, payload: &[u8], heard: &Heard) -> std::io::Re
         }
     };
     if !silent {
-        // What it said last. But what it has left running may hold its stderr open for ever.
+        // Its last output. But processes that it has left running may hold its stderr open for
+        // ever.
         let _ = timeout(LAST_WORDS, talk).await;
     }
     status

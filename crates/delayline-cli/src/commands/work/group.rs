@@ -52,5 +52,5 @@ impl Drop for Group {
     }
 }
 
-/// Nothing else tells that a group is empty.
+/// Nothing else shows that a group is empty.
 const LOOK: Duration = Duration::from_millis(10);

@@ -54,7 +54,7 @@ impl Post {
         Ok(Self { queue: queue.to_owned(), url: uri, client, secret, timeout, rules })
     }
 
-    /// Posts a message. Answers what becomes of it.
+    /// Posts a message. Returns its outcome.
     pub(super) async fn run(&self, job: &Delivery) -> Result<Outcome, String> {
         let request = self.request(job).map_err(|error| format!("no request: {error}"))?;
         let response = tokio::select! {
@@ -205,7 +205,7 @@ async fn beginning(response: Response<Incoming>) -> String {
             }
         }
     };
-    // What has come by then is kept.
+    // What has arrived by then is kept.
     let _ = timeout(BODY, reading).await;
     String::from_utf8_lossy(&kept).into_owned()
 }

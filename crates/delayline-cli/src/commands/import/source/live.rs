@@ -1,9 +1,9 @@
-//! A sorted set whose producers go on.
+//! A sorted set whose producers still run.
 //!
-//! Each entry that is looked at gets a mark beside the sorted set: a token, the score and a digest
-//! of the payload. The same entry has the same token until it is taken, also after a kill; an entry
-//! that has changed, or that was taken and added again, gets another. So what is sent with the
-//! token is sent once in effect, and an entry is taken only as it was sent.
+//! Each entry that is read gets a mark in a hash: a token, the score and a digest of the payload.
+//! The same entry has the same token until it is taken, also after a kill; an entry that has
+//! changed, or that was taken and added again, gets another. So an entry that is sent with the
+//! token is sent once in effect, and it is removed only if unchanged.
 
 use bytes::Bytes;
 use delayline::Timestamp;
@@ -43,7 +43,7 @@ impl Looked {
     }
 }
 
-/// What became of an entry that was to be taken.
+/// The outcome for an entry that was to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Taken {
     /// It is no longer in the sorted set.
@@ -55,7 +55,7 @@ pub(in super::super) enum Taken {
 }
 
 impl Followed {
-    /// Where the marks are: beside the sorted set.
+    /// The key of the hash with the marks.
     pub(in super::super) fn marks(&self) -> String {
         marks(&self.key)
     }
@@ -118,7 +118,7 @@ impl Source {
         Ok(())
     }
 
-    /// Looks at up to `count` entries, without the first `skip`, and marks those that may be sent.
+    /// Reads up to `count` entries, without the first `skip`, and marks the ones that may be sent.
     pub(in super::super) async fn look(
         &self,
         of: &Followed,

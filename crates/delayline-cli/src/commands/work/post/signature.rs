@@ -42,7 +42,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// An id in percent-encoding, without dots, which separate what is signed.
+/// An id in percent-encoding, without dots, which separate the signed parts.
 pub(super) fn id(id: &[u8]) -> String {
     percent_encode(id, ENCODED).to_string()
 }

@@ -1,6 +1,6 @@
 //! [`State::apply`] alone: no lock, no clock, no server.
 //!
-//! Each operation is timed by itself within a whole round, so that the queue is the same before
+//! Each operation is timed separately within a whole round, so that the queue is the same before
 //! every round: as many ready messages as the backlog says.
 
 use std::cell::{LazyCell, RefCell};

@@ -1,5 +1,5 @@
-//! What the benchmarks share: the operations of one round, what programs do with a queue, and what
-//! they say of a server.
+//! Shared by the benchmarks: the operations of one round, programs that use a queue, and
+//! descriptions of a server.
 
 mod operations;
 mod ops;

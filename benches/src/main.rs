@@ -87,8 +87,8 @@ enum Subject {
     Client,
     /// Instructions of the server for each operation; needs valgrind, and is not part of everything
     Instructions,
-    /// What a queue behind sentinels and in a cluster costs the client, and how soon a failover is
-    /// over; not part of everything
+    /// Client costs of a queue behind sentinels and in a cluster, and the time of a failover; not
+    /// part of everything
     Topologies,
     /// redis-rs and fred side by side: the page "Which driver?"; not part of everything
     Drivers,

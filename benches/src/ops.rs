@@ -53,8 +53,8 @@ pub fn claim(max: usize) -> Op {
 ///
 /// # Panics
 ///
-/// It is not `expected` messages, or `reply` is another operation's: what was measured was not
-/// what was meant.
+/// It is not `expected` messages, or `reply` is another operation's: the measurement is of
+/// something else.
 #[track_caller]
 #[must_use]
 #[expect(clippy::panic, reason = "documented")]

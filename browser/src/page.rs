@@ -138,7 +138,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// It does not within half a minute; the message has what it says.
+    /// It does not within half a minute; the message has its text.
     pub async fn says(&self, text: &str) -> Result<()> {
         self.until(text, true).await
     }

@@ -98,7 +98,7 @@ impl Sample {
         }
     }
 
-    /// Handles what is due. A few fail, and some of these die.
+    /// Handles due messages. A few fail, and some of these die.
     async fn work(&self, minute: u64) -> Result<()> {
         let claimed = self.claim(100).await?;
         let settlements = claimed.into_iter().map(|(id, lease, sequence)| {

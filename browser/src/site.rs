@@ -58,7 +58,7 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = format!("http://{}/admin/q", listener.local_addr()?);
         let server = tokio::spawn(async {
-            // It never ends by itself.
+            // It never ends on its own.
             let _ = axum::serve(listener, app).await;
         });
         Ok(Self { address, between, server })

@@ -1,7 +1,7 @@
 //! Closes orders that are not paid in time.
 //!
-//! A shop sends a message with every new order, due when the order must be closed (here after one
-//! second, in production after half an hour). A payment cancels the message by the order's number.
+//! A shop sends a message with every new order, due when the order must be closed: here after one
+//! second, in production after half an hour. A payment cancels the message by the order's number.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example close_unpaid_orders

@@ -1,8 +1,8 @@
 //! A plain queue, first in, first out: messages without a delay, and one consumer.
 //!
-//! Messages of one priority come in the order of their due instants, and those of one millisecond
-//! in the order in which they were sent. So without delays they come in the order in which they
-//! were sent, as long as one handler runs at a time and none fails.
+//! Messages of one priority are delivered in the order of their due instants, and within one
+//! millisecond in the order of the sends. So without delays the order is that of the sends, as long
+//! as one handler runs at a time and none fails.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example plain_fifo

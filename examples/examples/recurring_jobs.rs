@@ -17,7 +17,7 @@ use delayline::schedules::{Overlap, Schedules, Spec};
 use delayline::{Connection, Error, Job, Queue, Worker};
 use tokio::sync::Notify;
 
-/// How long handlers may go on when their worker stops.
+/// How long handlers may continue when their worker stops.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What the program wants to happen again and again: called at each start.

@@ -1,7 +1,7 @@
 //! Moves what waits in a hand-written delay queue into Delayline.
 //!
-//! The usual hand-written one is a sorted set, scored by due time, and a loop that takes out what
-//! is due: `ZRANGEBYSCORE`, then `ZREM`, then the work. A poller that dies after `ZREM` loses its
+//! The usual hand-written one is a sorted set, scored by due time, and a loop that removes due
+//! entries: `ZRANGEBYSCORE`, then `ZREM`, then the work. A poller that dies after `ZREM` loses its
 //! entry. The migration loses and duplicates nothing, wherever it is interrupted: each entry is
 //! sent under its own id, and removed from the set once the queue has it.
 //!
@@ -29,7 +29,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
     let now = seconds_since_1970();
-    // Every run of the example has entries of its own.
+    // Every run of the example has its own entries.
     let run = format!("{now:.6}");
     let mut old = SortedSet::open(&url, format!("example/old-poller/{run}")).await?;
     // The first three are due, the others fall due within the next second.
@@ -75,8 +75,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sends entries of the set with their due times, and returns those that the queue has accepted,
-/// now or earlier.
+/// Sends entries of the set with their due times, and returns the entries that the queue has
+/// accepted, now or earlier.
 async fn send_page(queue: &Queue<String>, page: Vec<(String, f64)>) -> Result<Vec<String>> {
     let mut drafts = Vec::new();
     for (member, score) in &page {

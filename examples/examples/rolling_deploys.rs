@@ -1,8 +1,8 @@
 //! A rolling deploy: workers of the old and of the new version of a program share a queue.
 //!
 //! The new version sends a kind of message that the old one cannot decode, and has renamed a field.
-//! A message that a worker cannot decode counts as a failure and is retried with backoff, so it
-//! waits for a worker of the new version.
+//! A message that a worker cannot decode is a failure and is retried with backoff. So it waits for
+//! a worker of the new version.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example rolling_deploys
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// How soon a message is retried; in production, leave the default, which spans hours.
 const SOON: Duration = Duration::from_millis(50);
 
-/// How long handlers may go on when their worker stops.
+/// How long handlers may continue when their worker stops.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The version that runs everywhere.

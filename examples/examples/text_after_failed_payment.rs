@@ -2,8 +2,8 @@
 //!
 //! A failed payment sends a message that is due two minutes later (here 600 ms), named after the
 //! order. A payment that succeeds cancels it by that name. The gateway for texts fails now and
-//! then: the worker retries with growing delays. A text that fails for good becomes a dead letter,
-//! which is inspected, fixed and redriven.
+//! then: the worker retries with growing delays. A text that fails permanently becomes a dead
+//! letter, which is inspected, fixed and redriven.
 //!
 //! ```sh
 //! cargo run -p delayline-examples --example text_after_failed_payment

@@ -1,8 +1,8 @@
 //! A web service that schedules work and does it in the same process.
 //!
 //! `POST /orders/7` places an order, which is closed unless it is paid in time (here one second, in
-//! production half an hour). `DELETE /orders/7` is the payment. `GET /ready` tells a load balancer
-//! whether the queue can be reached, and the dashboard is at `/admin/q`, with metrics for
+//! production half an hour). `DELETE /orders/7` is the payment. `GET /ready` reports to a load
+//! balancer whether the queue can be reached, and the dashboard is at `/admin/q`, with metrics for
 //! Prometheus at `/admin/q/metrics`.
 //!
 //! ```sh
@@ -113,7 +113,7 @@ async fn ready(State(orders): State<Queue<CloseOrder>>) -> Result<StatusCode, St
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The queue has retried what is safe to retry, so the client may try again later.
+/// The queue has made all safe retries, so the client may try again later.
 fn unavailable(error: delayline::Error) -> StatusCode {
     eprintln!("{error}");
     StatusCode::SERVICE_UNAVAILABLE
@@ -124,7 +124,7 @@ async fn close_order(job: Job<CloseOrder>) -> Result<(), std::io::Error> {
     Ok(())
 }
 
-/// Stands in for customers, and checks what they see.
+/// Stands in for customers, and checks the responses.
 async fn customers(app: Router, orders: Queue<CloseOrder>, _busy: oneshot::Sender<()>) {
     let ask = async |method: Method, path: &str| {
         let request = Request::builder().method(method).uri(path).body(Body::empty());

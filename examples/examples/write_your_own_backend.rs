@@ -62,7 +62,7 @@ impl Backend for FileBackend {
         let (state, file) = &mut *queue;
         let step = Step { at: instant(at), op: op.clone() };
         if !op.is_read_only() {
-            // What was written may still be there, so a failure here is ambiguous.
+            // The written data may still exist, so a failure here is ambiguous.
             append(file, &step).map_err(|error| {
                 Error::with_source(ErrorKind::ConnectionLost, "the file", error)
             })?;

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use delayline_test_server::Server;
 
-/// Those that take the URL of a server.
+/// Programs that take the URL of a server.
 const ON_A_SERVER: [&str; 12] = [
     "close_unpaid_orders",
     "text_after_failed_payment",
@@ -27,13 +27,13 @@ const ON_A_SERVER: [&str; 12] = [
     "web_service",
 ];
 
-/// Those that need the URL of a server: guide and programs.
+/// Programs that need the URL of a server, with their guide.
 const YOUR_CLIENT: (&str, [&str; 2]) = ("your-redis-client", ["redis_client", "fred_client"]);
 
-/// Those that do not.
+/// Programs that take no URL.
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
-/// Those in a workspace of their own; `cargo xtask prove` runs them.
+/// Programs in a separate workspace; `cargo xtask prove` runs them.
 const APART: [&str; 1] = ["outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
@@ -237,7 +237,7 @@ fn run(name: &str, args: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Where cargo puts the programs: `examples` beside `deps`, where this test is.
+/// Where cargo puts the programs: `examples` next to `deps`, where this test is.
 ///
 /// `cargo test` builds them together with this test. `cargo test --all-targets` and `--test run`
 /// don't; then they are built here, once.
@@ -254,7 +254,7 @@ fn program(name: &str) -> PathBuf {
     profile.join("examples").join(name).with_extension(env::consts::EXE_EXTENSION)
 }
 
-/// Whether a program is newer than all that it was made of, which cargo lists beside it.
+/// Whether a program is newer than all its sources, which cargo lists next to it.
 fn is_fresh(program: &Path) -> bool {
     let modified = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
     let Some(built) = modified(&program.with_extension(env::consts::EXE_EXTENSION)) else {

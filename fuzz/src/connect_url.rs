@@ -2,7 +2,7 @@
 
 use delayline_redis_protocol::{Address, ConnectOptions, Topology};
 
-/// What is shown must be the same with either of them. Two, because the fuzzer would find one and
+/// The shown text must be the same with either of them. Two, because the fuzzer would find one and
 /// put it where it may be shown.
 const PASSWORDS: [&str; 2] = ["Zq7-Passwd-Zq7", "Xk3-Secret-Xk3"];
 

@@ -7,7 +7,7 @@ use delayline_redis_protocol::{classify, is_no_script};
 ///
 /// # Panics
 ///
-/// Reading panics, or the error tells more than the documentation of `classify` allows.
+/// Reading panics, or the error shows more than the documentation of `classify` allows.
 pub fn error_line(data: &[u8]) {
     let line = String::from_utf8_lossy(data);
     let error = classify(&line);

@@ -8,8 +8,8 @@ use delayline_redis_protocol::{KEY_NAMES, Keys};
 ///
 /// # Panics
 ///
-/// Something outside of the limits is taken, something within them is refused, two queues share a
-/// key, or a queue's keys would stand in different slots of a cluster.
+/// A name outside of the limits is accepted, a name within them is refused, two queues share a key,
+/// or a queue's keys are in different slots of a cluster.
 pub fn names(data: &[u8]) {
     let id = MessageId::new(data.to_vec());
     assert_eq!(id.is_ok(), (1..=MAX_ID_BYTES).contains(&data.len()));

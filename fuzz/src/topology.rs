@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const MOST_SENT: usize = 6;
 const CALLS: usize = 3;
 
-/// Servers of a cluster, or sentinels and servers, that answer what the bytes say, one answer after
+/// Servers of a cluster, or sentinels and servers, that give the answers in the bytes, one after
 /// the other; then they refuse.
 ///
 /// # Panics

@@ -13,8 +13,8 @@ use tower::ServiceExt as _;
 ///
 /// # Panics
 ///
-/// The router panics, or blames itself for what it was sent; an error of the API is not described;
-/// a page has an element of its visitor's.
+/// The router panics, or blames itself for a bad request; an error of the API is not described; a
+/// page has an element of its visitor's.
 pub fn web(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else { return };
     let mut parts = rest.splitn(2, |&byte| byte == b'\n');

@@ -1,13 +1,13 @@
-//! `cargo xtask release alone`: does every published crate compile by itself?
+//! `cargo xtask release alone`: does every published crate compile alone?
 
 use anyhow::{Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::workspace;
 
-/// Compiles each published crate with its default features and nothing beside it. When the whole
-/// workspace is built at once, a feature that one crate forgets to ask for is there because another
-/// has asked for it.
+/// Compiles each published crate alone, with its default features. When the whole workspace is
+/// built at once, a feature that one crate forgets to request is enabled because another crate
+/// requests it.
 ///
 /// No step of `ci`: each crate takes other features of the same dependencies, which are compiled
 /// anew for it.

@@ -5,7 +5,7 @@ use xshell::{Shell, cmd};
 
 use crate::redis_server;
 
-/// In a workspace of its own, because nothing else needs a client for browsers.
+/// In a separate workspace, because nothing else needs a client for browsers.
 const MANIFEST: [&str; 3] = ["--locked", "--manifest-path", "browser/Cargo.toml"];
 
 /// Does with the dashboard what a person does, in a Chromium without a window.
@@ -34,7 +34,7 @@ pub(crate) fn screenshots(shell: &Shell, args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Chromium and its driver: those that are there, else Debian's, installed now.
+/// Chromium and its driver: the installed ones, else Debian's, installed now.
 fn ensure_browser(shell: &Shell) -> Result<()> {
     for (package, program) in [("chromium", "chromium"), ("chromium-driver", "chromedriver")] {
         let there = cmd!(shell, "{program} --version").quiet().ignore_stdout().ignore_stderr();

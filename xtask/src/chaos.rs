@@ -5,7 +5,7 @@ use xshell::{Shell, cmd};
 
 use crate::redis_server;
 
-/// Torments real servers, which it needs to have.
+/// Injects faults into real servers, which must be installed.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);

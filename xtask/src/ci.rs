@@ -7,7 +7,7 @@ use xshell::{Shell, cmd};
 
 use crate::{deny, dependencies, links, monitoring, msrv, package, test, tidy, workspace, zoo};
 
-/// Runs every step, or those of a part; the first that fails ends it. The quick ones come first.
+/// Runs every step, or those of a part; the first that fails ends it. The quick ones are first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let start = Instant::now();
     match args {

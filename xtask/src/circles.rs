@@ -1,4 +1,4 @@
-//! No circles between the files of a crate, so that each file can be read after those that it uses.
+//! No circles between the files of a crate, so that each file can be read after the files it uses.
 //!
 //! File A uses file B if A names something that B defines, in a `use`, a path or a macro's
 //! arguments. Tests do not count. A module that only declares its children and re-exports their
@@ -166,7 +166,7 @@ fn definer<'a>(
     None
 }
 
-/// The files that one uses, and those that they use.
+/// The files that one uses, directly or through others.
 fn reachable<'a>(file: &'a str, uses: &Uses<'a>) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut next = vec![file];
@@ -237,7 +237,7 @@ mod tests {
         let root = ("lib.rs", "mod a;\npub use a::Child;\n");
         let parent = "mod child;\nmod other;\npub use self::child::Child;\n";
         assert!(found(&[root, ("a.rs", parent), child, other]).is_empty());
-        // What is re-exported belongs to the file that defines it.
+        // A re-exported name belongs to the file that defines it.
         let child = ("a/child.rs", "use crate::a::Other;\npub struct Child(Other);\n");
         let other = ("a/other.rs", "pub struct Other(Option<Box<super::Child>>);\n");
         let parent = format!("{parent}pub use self::other::Other;\n");

@@ -64,7 +64,7 @@ fn block<'a>(guide: &'a str, language: &str) -> Result<&'a str> {
     code.map(|(code, _)| code).with_context(|| format!("the guide has no code in {language}"))
 }
 
-/// Relays messages to a stream that the consumer reads, and compares what it prints.
+/// Relays messages to a stream that the consumer reads, and compares its output.
 fn feed(delayline: &Path, mut consumer: Command) -> Result<()> {
     let server = Server::builder().tcp().try_start()?;
     let url = server.url();
@@ -101,7 +101,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

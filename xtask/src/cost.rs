@@ -37,7 +37,7 @@ const FEATURES: [(&str, &str); 5] = [
 const LISTS_OF_READS: &str = r#"\b(op|reply|self)::forecast\b|"forecast(\.lua)?""#;
 const LISTS_OF_CHANGES: &str = r#"\b(op|reply|self)::reschedule\b|"reschedule(\.lua)?""#;
 
-/// Neither counted as written nor as places: what is generated, and licences.
+/// Neither counted as written nor as places: generated files, and licences.
 const GENERATED: [&str; 10] = [
     "Cargo.lock",
     "package-lock.json",

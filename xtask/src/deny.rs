@@ -64,7 +64,7 @@ fn deny(shell: &Shell, program: &Path, manifest: &str, args: &[&str]) -> Result<
     Ok(cmd!(shell, "{program} {all...} {args...}").run()?)
 }
 
-/// The program below `target/tools`: what is there already, else got now.
+/// The program below `target/tools`: the existing one, else got now.
 fn get(shell: &Shell) -> Result<PathBuf> {
     let folder = shell.current_dir().join("target/tools").join(format!("cargo-deny-{VERSION}"));
     let program = folder.join("bin/cargo-deny");

@@ -36,7 +36,7 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     Ok(())
 }
 
-/// Crate, what it must not pull in, and why. With all features on, without its tests.
+/// Crate, the dependencies it must not have, and why. With all features on, without its tests.
 const RULES: &[(&str, &[&str], &str)] = &[
     (
         "delayline-core",
@@ -86,8 +86,8 @@ fn whole_tree(tree: &Tree) -> Vec<String> {
     broken
 }
 
-/// Crates have versions of their own. One that asks for an older member than the one it is built
-/// with here may not compile with what a registry has.
+/// Crates have separate versions. One that asks for an older member than the one it is built with
+/// here may not compile with what a registry has.
 fn requirements(packages: &[Package]) -> Vec<String> {
     let mut broken = Vec::new();
     for package in packages {

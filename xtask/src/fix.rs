@@ -5,7 +5,7 @@ use xshell::{Shell, cmd};
 
 use crate::workspace;
 
-/// Formats the code, applies the lints' own corrections, and writes what is made from the sources.
+/// Formats the code, applies the lints' own corrections, and writes generated files.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "`fix` takes no arguments");
     cmd!(shell, "cargo clippy --fix --workspace --all-targets --allow-dirty --allow-staged")

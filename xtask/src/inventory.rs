@@ -9,8 +9,8 @@ use xshell::{Shell, cmd};
 use crate::programs::{Program, bare};
 use crate::{workspace, zoo};
 
-/// Checks that none of `programs` is empty, and that every test that a page or a patch of the zoo
-/// names is in one of them.
+/// Checks that none of `programs` is empty. Every test that a page or a patch of the zoo names must
+/// be in one of them.
 ///
 /// A test program whose feature is off compiles to nothing, and passes.
 pub(crate) fn check(shell: &Shell, programs: &[Program]) -> Result<()> {

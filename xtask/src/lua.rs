@@ -9,8 +9,8 @@ use xshell::{Shell, cmd};
 
 use crate::workspace;
 
-/// Prints a script as servers receive it (`NAME`), the names of all scripts (no argument), or how
-/// they differ from those of another revision (`[NAME] --diff REV`).
+/// Prints a script as servers receive it (`NAME`), or the names of all scripts (no argument). With
+/// `[NAME] --diff REV` it prints the changes since another revision.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let root = workspace::root();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {

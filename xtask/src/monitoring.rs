@@ -67,7 +67,7 @@ fn rules(dashboard: &Value) -> Result<Value> {
     Ok(json!({ "groups": [{ "name": "dashboard", "rules": rules }] }))
 }
 
-/// With values such as Grafana puts in. What is left of a variable is no PromQL.
+/// With values such as Grafana puts in. The rest of a variable is no PromQL.
 fn without_variables(expr: &str) -> String {
     expr.replace("$__rate_interval", "1m").replace("\"$queue\"", "\"orders|texts\"")
 }

@@ -19,7 +19,7 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
             return Ok(());
         }
     }
-    // A directory of its own: what one compiler has built is of no use to the other.
+    // A separate directory: one compiler cannot use the artifacts of the other.
     let all = ["--workspace", "--lib", "--bins", "--all-features", "--locked"];
     let apart = ["--target-dir", "target/msrv"];
     Ok(cmd!(shell, "rustup run {version} cargo check {all...} {apart...}").run()?)

@@ -1,6 +1,6 @@
 //! `cargo xtask prove mutants`: a sample of all small changes to a crate, each of which a test
-//! should catch. cargo-mutants makes and runs them; here is what it lacks: a sample that a seed
-//! decides, two stages of tests, and going on where a run was stopped.
+//! should catch. cargo-mutants makes and runs them; this adds a sample that a seed decides, two
+//! stages of tests, and the continuation of a stopped run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// One crate's sample, by what became of each mutant.
+/// One crate's sample, by the result of each mutant.
 fn report(sample: &[String], results: &BTreeMap<String, String>) {
     let mut counts = BTreeMap::<&str, usize>::new();
     for name in sample {
@@ -148,9 +148,9 @@ fn wide(package: &str) -> Vec<&'static str> {
 struct Place {
     tree: PathBuf,
     build: PathBuf,
-    /// What cargo-mutants writes, in folders of its own.
+    /// The output of cargo-mutants, in its own folders.
     output: PathBuf,
-    /// What became of each mutant of this commit.
+    /// The result of each mutant of this commit.
     results: PathBuf,
 }
 
@@ -200,7 +200,7 @@ impl Place {
         Ok(())
     }
 
-    /// What is known of each mutant of this commit, the run that was stopped last included.
+    /// The known results of each mutant of this commit, including the run that was stopped last.
     fn results(&self) -> Result<BTreeMap<String, String>> {
         let known = fs::read_to_string(&self.results).unwrap_or_default();
         let line = |line: &str| line.split_once(' ').map(|it| (it.1.to_owned(), it.0.to_owned()));

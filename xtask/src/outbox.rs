@@ -9,7 +9,7 @@ use crate::redis_server;
 
 /// Kills processes around the transactions of the outbox example, and counts its messages.
 ///
-/// In a workspace of its own, because nothing else needs a driver for SQL databases.
+/// In a separate workspace, because nothing else needs a driver for SQL databases.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "`outbox` takes no arguments");
     let server = redis_server::ensure(shell)?;

@@ -7,7 +7,7 @@ use crate::redis_server;
 
 /// Measures Delayline and other queues on private servers.
 ///
-/// In a workspace of its own, because nothing else needs the other queues.
+/// In a separate workspace, because nothing else needs the other queues.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);

@@ -25,7 +25,7 @@ pub(crate) struct Program {
     pub(crate) executable: PathBuf,
     /// The directory of its package, in which tests expect to run.
     directory: PathBuf,
-    /// It is one of `tests/*.rs`. Libraries and commands may do without tests of their own.
+    /// It is one of `tests/*.rs`. Libraries and commands may have no tests.
     pub(crate) must_have_tests: bool,
 }
 

@@ -6,7 +6,7 @@ use xshell::{Shell, cmd};
 use crate::workspace;
 
 /// Publishes each crate whose version the registry does not have, after those it depends on. Safe
-/// to repeat: crates have versions of their own, and a publish may end halfway.
+/// to repeat: crates have separate versions, and a publish may end halfway.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let dry = match args {
         [] => None,

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use delayline_test_server::{StartError, find_server_binary};
 use xshell::{Shell, cmd};
 
-/// The server program: the one that is there, else Debian's, installed now.
+/// The server program: the installed one, else Debian's, installed now.
 ///
 /// Without one the tests fail; they never skip.
 pub(crate) fn ensure(shell: &Shell) -> Result<PathBuf> {

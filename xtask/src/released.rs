@@ -86,7 +86,7 @@ impl Version {
         command
     }
 
-    /// Runs a verb to its end; answers what it has printed.
+    /// Runs a verb to its end; returns its output.
     fn run(&self, server: &Server, args: &[&str]) -> Result<String> {
         let output = self.command(server, args).output()?;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -154,7 +154,7 @@ fn side_by_side(one: &Version, other: &Version) -> Result<()> {
         version.run(&server, &["send", "--file", &file.to_string_lossy()])?;
         sent += MESSAGES as u64;
     }
-    // The one that was cancelled.
+    // The cancelled message.
     let begin = Instant::now();
     while one.count(&server, "acked_total")? < sent - 1 {
         ensure!(begin.elapsed() < PATIENCE, "{}", other.run(&server, &["stats"])?);
@@ -180,7 +180,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -106,7 +106,7 @@ fn test(shell: &Shell, names: &[String]) -> Result<()> {
 /// The conformance suite with one driver and RESP2.
 const SUITE: &str = "crates/delayline-redis/tests/conformance.rs";
 
-/// Runs the suite on a server. Answers how many cases passed.
+/// Runs the suite on a server. Returns the number of cases that passed.
 fn conformance(suite: &Program, server: &Path) -> Result<String> {
     let output = suite.command().env("REDIS_SERVER_BIN", server).output()?;
     let text = String::from_utf8_lossy(&output.stdout);

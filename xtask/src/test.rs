@@ -7,8 +7,8 @@ use xshell::{Shell, cmd};
 
 use crate::{chaos, inventory, programs, redis_server, servers, sim};
 
-/// Runs the tests, on this machine's server or on the one that `--server` names; what comes before
-/// `--` in `args` chooses which tests, what follows goes to them.
+/// Runs the tests, on this machine's server or on the one named by `--server`. In `args`, arguments
+/// before `--` choose the tests, and the others are passed to them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let (named, args) = server_of(shell, args)?;
     let own_server = named.is_none();

@@ -106,7 +106,7 @@ fn check_lua(line: &str, found: &mut impl FnMut(&str)) {
     }
 }
 
-/// `word` with no letter, digit or underscore beside it.
+/// `word` with no letter, digit or underscore next to it.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word)
@@ -128,7 +128,7 @@ fn walk(root: &Path, folder: &Path, visit: &mut impl FnMut(&str, &str)) -> Resul
             let from_root = path.strip_prefix(root)?.to_string_lossy().replace('\\', "/");
             visit(&from_root, &text);
         }
-        // What is not text (a fuzzer's findings, say) has no rules.
+        // Files that are not text (a fuzzer's findings, say) have no rules.
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Its version.
     pub(crate) version: String,
-    /// What it says of itself.
+    /// Its description.
     pub(crate) description: Option<String>,
     /// Where its page at a registry points to.
     pub(crate) repository: Option<String>,
@@ -35,7 +35,8 @@ pub(crate) struct Package {
     pub(crate) directory: PathBuf,
 }
 
-/// The workspace, and those that stand apart because daily builds do not need what they need.
+/// The workspace, and the ones that stand apart because daily builds do not need their
+/// dependencies.
 pub(crate) const MANIFESTS: [&str; 5] = [
     "Cargo.toml",
     "fuzz/Cargo.toml",
@@ -48,8 +49,8 @@ pub(crate) const MANIFESTS: [&str; 5] = [
 const MANIFEST_DIR: &str = "XTASK_MANIFEST_DIR";
 
 /// Starts this program again without what `cargo run` says of its package. Build scripts of
-/// dependencies run again when that changes, so every cargo that is started from here would build
-/// much anew, and so would the next one that is not.
+/// dependencies run again when that changes. So every cargo that is started from here would build
+/// much anew, and so would the next cargo after it.
 pub(crate) fn leave_cargo() -> Result<()> {
     let Some(directory) = env::var_os("CARGO_MANIFEST_DIR") else { return Ok(()) };
     let mut again = Command::new(env::current_exe()?);
@@ -66,8 +67,8 @@ pub(crate) fn leave_cargo() -> Result<()> {
 
 /// The root of the workspace.
 ///
-/// As `cargo run` says it. What was true at compile time may be another checkout's path, if both
-/// share a target directory.
+/// As `cargo run` says it. The path at compile time may be another checkout's, if both share a
+/// target directory.
 pub(crate) fn root() -> PathBuf {
     let own = env::var_os(MANIFEST_DIR)
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -91,7 +92,7 @@ pub(crate) fn rust_version(shell: &Shell) -> Result<String> {
     }
 }
 
-/// Where cargo puts what it builds: `CARGO_TARGET_DIR` or a configuration may say another place.
+/// Where cargo puts its artifacts: `CARGO_TARGET_DIR` or a configuration may say another place.
 pub(crate) fn target_directory(shell: &Shell) -> Result<PathBuf> {
     let metadata = metadata(shell)?;
     let path = metadata["target_directory"].as_str();

@@ -16,8 +16,8 @@ use self::suite::{Outcome, Suite, Until, Workplace};
 use crate::programs::bare;
 use crate::redis_server;
 
-/// Applies the defects one by one, or those whose names contain one of `args`, in a clone of the
-/// last commit, and runs the tests that should catch them.
+/// Applies defects one by one in a clone of the last commit: all, or the ones whose names contain
+/// one of `args`. Runs the tests that should catch them.
 ///
 /// A defect counts as caught only if a test that passes without it fails with it, by name.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -112,7 +112,7 @@ fn hunt(
     Ok(None)
 }
 
-/// The same with one suite, while the defect is there.
+/// The same with one suite, while the defect is applied.
 fn hunt_with(
     place: &Workplace,
     defect: &Defect,

@@ -26,8 +26,8 @@ use self::peers::rsmq::{InBatches, Singly};
 
 /// Measures Delayline and other queues on private servers, on this machine
 ///
-/// Each queue has a server of its own, with the same settings. Figures are to be compared within
-/// one run: machines differ, and so do the hours of one machine.
+/// Each queue has a separate server, with the same settings. Figures are to be compared within one
+/// run: machines differ, and so do the hours of one machine.
 #[derive(Parser)]
 struct Args {
     /// What to measure; everything without it

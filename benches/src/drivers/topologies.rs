@@ -1,5 +1,5 @@
-//! What a queue behind sentinels and in a cluster costs, compared to one on a single server, and
-//! how soon it is back when its server dies.
+//! Costs of a queue behind sentinels and in a cluster, compared to one on a single server, and the
+//! time of a failover.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -60,7 +60,7 @@ impl Usage {
     }
 }
 
-/// Keys that still exist after all retention times, except those that G24 allows.
+/// Keys that still exist after all retention times, except the ones that G24 allows.
 pub(crate) fn residue(server: &Server, queues: &[QueueName]) -> Result<Vec<String>> {
     server.set_clock_step(i64::try_from(ALL_RETENTION.as_millis())?);
     let mut allowed = Vec::new();

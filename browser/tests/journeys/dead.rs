@@ -52,7 +52,7 @@ async fn those_that_match_are_counted_and_redriven_at_a_rate() {
             page.open(&site.at("dead?queue=orders")).await?;
             page.click("Filter, or act on all that match").await?;
             page.type_into("Error contains", "timed out").await?;
-            // What was typed counts, though it was not sent.
+            // The typed text counts, though it was not sent.
             page.click("Redrive all that match...").await?;
             page.says("timed out").await?;
             page.click("Back").await?;
@@ -86,7 +86,7 @@ async fn those_that_match_are_counted_and_redriven_at_a_rate() {
     }
 }
 
-/// Waits until the page of a job says how it has ended, by itself if it runs scripts.
+/// Waits until the page of a job says how it has ended, automatically if it runs scripts.
 async fn settles(page: &Page, scripts: bool, text: &str) -> anyhow::Result<()> {
     let begin = Instant::now();
     let mut waits = !scripts;

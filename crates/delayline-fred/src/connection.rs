@@ -33,8 +33,8 @@ impl FredConnection {
     /// Does not use `Client::init`: if that is dropped, as after a timeout, the router continues,
     /// connects and lives forever.
     pub(crate) fn start(client: Client, tls: bool) -> Self {
-        // fred 10.1.0's router, before it ends, answers every command that it has taken, drops the
-        // ones it cannot answer, which fails them as well, and cancels the ones in its queue. A
+        // Before it ends, fred 10.1.0's router answers every command that it has taken. It drops
+        // the ones it cannot answer, which fails them as well, and cancels the ones in its queue. A
         // command that is still unanswered came to the queue after that: it was certainly not sent.
         let router = DriverTask::watch(client.connect(), move |ended| match ended {
             Ok(Err(error)) => failure::of_connecting(&error, tls),

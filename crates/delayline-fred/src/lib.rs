@@ -38,8 +38,8 @@ pub use driver::FredDriver;
 pub type FredTransport = DriverTransport<FredDriver>;
 
 /// Uses the address, the login, the TLS connector and the TCP settings of a client: all that its
-/// own connections have, such as client certificates. The transport opens connections of its own,
-/// with `TCP_NODELAY`; the client is not changed and need not be connected.
+/// own connections have, such as client certificates. The transport opens its own connections, with
+/// `TCP_NODELAY`; the client is not changed and need not be connected.
 ///
 /// A client for a cluster or for sentinels is refused, and so is a queue on one node of a cluster:
 /// connect with a URL that names the cluster or the service.

@@ -68,12 +68,12 @@ mod tests {
         assert!(order.is_next(first) && !order.is_next(second));
         order.answered(first);
         assert!(order.is_next(second));
-        // Its caller gives up. It may be the one that is answered next.
+        // Its caller gives up. It may be answered next.
         assert!(order.number(pending::<()>()).now_or_never().is_none());
         let fourth = sent();
         order.answered(second);
         assert!(!order.is_next(fourth));
-        // Replies come in order, so the one that was given up was answered as well.
+        // Replies arrive in order, so the abandoned call was answered as well.
         order.answered(fourth);
         assert!(order.is_next(sent()));
         order.answered(second);

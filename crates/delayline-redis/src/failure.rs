@@ -11,7 +11,7 @@ pub(crate) fn failure(error: &RedisError) -> Error {
     }
     match error.kind() {
         redis::ErrorKind::AuthenticationFailed => {
-            // The detail is the server's reply, which could repeat what was sent.
+            // The detail is the server's reply, which could repeat the request.
             let answer = classify(error.detail().unwrap_or_default());
             Error::with_detail(ErrorKind::Authentication, answer.detail())
         }

@@ -115,8 +115,8 @@ impl Builder {
         self
     }
 
-    /// Runs the server in a namespace of this network, with a TCP port on its own address,
-    /// which only the other servers of the network reach.
+    /// Runs the server in a namespace of this network, with a TCP port on its own address. Only the
+    /// other servers of the network reach it.
     pub fn network(mut self, network: &Network) -> Self {
         self.network = Some(network.clone());
         self.tcp()

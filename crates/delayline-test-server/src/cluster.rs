@@ -179,7 +179,7 @@ impl Cluster {
         from.command(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.id(to)]);
     }
 
-    /// Moves keys, except those that no longer exist.
+    /// Moves keys that still exist.
     ///
     /// # Panics
     ///

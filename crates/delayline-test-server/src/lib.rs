@@ -1,7 +1,7 @@
 //! Private `redis-server` processes for tests, benchmarks and `cargo xtask redis`.
 //!
-//! A [`Server`] lives in its own temporary directory and listens on a unix socket there, on
-//! request also on a TCP or TLS port of 127.0.0.1. Dropping it kills the process; a process that
+//! A [`Server`] lives in its own temporary directory and listens on a unix socket there. On request
+//! it also listens on a TCP or TLS port of 127.0.0.1. Dropping it kills the process; a process that
 //! dies without dropping it (a `static`, an abort, Ctrl-C) has its servers killed all the same.
 //!
 //! A machine without a server fails the tests: nothing here skips. The program is

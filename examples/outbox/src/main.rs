@@ -1,10 +1,10 @@
-//! Places orders in PostgreSQL, and closes those that were not rolled back.
+//! Places orders in PostgreSQL, and closes the committed ones.
 //!
 //! ```sh
 //! cargo run --manifest-path examples/outbox/Cargo.toml -- postgres://HOST/DATABASE redis://HOST
 //! ```
 //!
-//! It creates the tables `orders` and `outbox`, and adds orders to what they have.
+//! It creates the tables `orders` and `outbox`, and adds orders to them.
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ impl Shop {
         Self { database, redis, pool, queue: connection.queue("orders").await.unwrap() }
     }
 
-    /// A process of its own: its arguments are those of `victim`.
+    /// A separate process with arguments for `victim`.
     fn victim(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_victim"));
         command.arg(args[0]).arg(self.database.url()).args(&args[1..]);

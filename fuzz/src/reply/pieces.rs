@@ -58,7 +58,7 @@ fn record(data: &mut Unstructured<'_>) -> Result<Bytes> {
     record::DIGEST.put(&mut stored, 0);
     let form: u8 = data.arbitrary()?;
     record::FORM.put(&mut stored, form.into());
-    // The bits in the order of what they announce.
+    // The bits in the order of their fields.
     if form & form::LIMITED != 0 {
         record::MAX_FAILURES.put(&mut stored, 20);
         record::MAX_CRASHES.put(&mut stored, 5);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// A module, in a file of its own or within one.
+/// A module, in a separate file or within one.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     /// Its source.
@@ -14,7 +14,7 @@ pub(super) struct Module {
     pub(super) aliases: BTreeMap<String, Vec<String>>,
     /// The modules of which all is imported.
     pub(super) globs: Vec<Vec<String>>,
-    /// What is imported and not re-exported.
+    /// Names that are imported and not re-exported.
     pub(super) imported: Vec<Vec<String>>,
     /// The paths of expressions, types and patterns.
     pub(super) named: BTreeSet<Vec<String>>,

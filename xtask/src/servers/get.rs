@@ -10,7 +10,7 @@ use xshell::{Shell, cmd};
 use super::list::{Debian, Release};
 use crate::wheel;
 
-/// The program that runs the server, below `target/servers`: what is there already, else got now.
+/// The program that runs the server, below `target/servers`: the existing one, else got now.
 pub(crate) fn get(shell: &Shell, release: &Release) -> Result<PathBuf> {
     let folder = shell.current_dir().join("target/servers").join(release.name);
     let runner = folder.join("run");
@@ -86,7 +86,7 @@ fn check(shell: &Shell, release: &Release, runner: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Downloads with a state of its own: the machine's package lists stay as they are.
+/// Downloads with a separate state: the machine's package lists stay as they are.
 fn download_debs(shell: &Shell, debian: &Debian, to: &Path) -> Result<()> {
     let Some(suite) = debian.suites.last() else { return Ok(()) };
     let state = shell.current_dir().join("target/servers/apt").join(suite);

@@ -6,12 +6,12 @@ use crate::wheel::Wheel;
 pub(crate) struct Release {
     /// Its name in commands: `redis-7.0.15`.
     pub(crate) name: &'static str,
-    /// What it is called.
+    /// Its name.
     pub(crate) product: &'static str,
     pub(crate) version: &'static str,
     pub(crate) debian: Option<Debian>,
     pub(crate) wheel: Option<Wheel>,
-    /// Where the server's program is among what was unpacked.
+    /// The path of the server's program in the package.
     pub(crate) program: &'static str,
     /// Run it with the loader and the C library from its packages: this machine's may be too old.
     pub(crate) own_loader: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Release {
 
 /// Packages of a Debian release.
 pub(crate) struct Debian {
-    /// The suites, the one that holds the server last.
+    /// The suites; the one with the server is last.
     pub(crate) suites: &'static [&'static str],
     /// In the words of `apt-get download`.
     pub(crate) packages: &'static [&'static str],

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::suite::Suite;
 
-/// A defect: a patch whose first line says what it is. A later line before the patch itself may say
+/// A defect: a patch whose first line describes it. A later line before the patch itself may say
 /// `Caught by: TEST in SUITE`, where the suite is a cargo command without `cargo`.
 pub(super) struct Defect {
     pub(super) name: String,

@@ -151,7 +151,7 @@ impl Workplace {
             // One place in one file for both.
             .stdout(Stdio::from(output.try_clone()?))
             .stderr(Stdio::from(output))
-            // A group of its own, to be ended as a whole: cargo would leave the tests behind.
+            // A separate group, to be ended as a whole: cargo would leave the tests behind.
             .process_group(0)
             .spawn()
             .context("cargo cannot be run")

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A server of its own, with its data in a directory that is removed with it.
+/// A separate server, with its data in a directory that is removed with it.
 pub(crate) struct Postgres {
     programs: PathBuf,
     home: TempDir,

@@ -1,5 +1,4 @@
-//! What is left of a queue when the end of the append-only file is lost: whole operations, and no
-//! part of another.
+//! A queue after the end of the append-only file is lost: whole operations, and no part of another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +31,7 @@ pub(crate) struct Cuts {
 ///
 /// # Errors
 ///
-/// A server came back with something else than a prefix of the history.
+/// A server restarted with something else than a prefix of the history.
 pub(crate) async fn play(seed: u64, count: usize) -> Result<Cuts> {
     let mut chance = fastrand::Rng::with_seed(seed);
     let setting = Setting::new(false);

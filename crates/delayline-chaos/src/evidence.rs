@@ -1,4 +1,4 @@
-//! What the server's account of an operation tells about the operation.
+//! Evidence about an operation in the server's account of it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct Effects {
     /// For each message that it touched, its score in the index afterwards; `None` if it is not
     /// there.
     places: BTreeMap<MessageId, Option<u64>>,
-    /// What it has put into lists and streams that are no part of the queue, in order.
+    /// Elements that it has put into lists and streams outside of the queue, in order.
     elements: Vec<Put>,
 }
 
@@ -112,7 +112,7 @@ impl Effects {
             }),
             Op::Redrive(redrive) => redrive.ids.iter().any(touched),
             Op::Purge(ids) => ids.iter().any(touched),
-            // What is only flagged stays in its place.
+            // A message that is only flagged stays in its place.
             Op::Cancel(ids) => self.places.is_empty() || ids.iter().any(touched),
             Op::Extend(extend) => {
                 self.places.is_empty() || extend.leases.iter().any(|(id, _)| touched(id))
@@ -147,8 +147,8 @@ impl Effects {
         })
     }
 
-    /// Whether an operation, which the model has just executed, has put into destinations exactly
-    /// the messages that it moved, as they were and in their order.
+    /// Whether an operation that the model has just executed has put exactly its moved messages
+    /// into destinations, unchanged and in order.
     pub(crate) fn agree_on_elements(&self, model: &State, op: &Op, reply: &Reply) -> bool {
         let (Op::Relay(relay), Reply::Relay(relayed)) = (op, reply) else {
             return self.elements.is_empty();
@@ -162,7 +162,7 @@ impl Effects {
             && self.elements.iter().zip(new).all(|(put, element)| put.is(element, &relay.to))
     }
 
-    /// What it has put into destinations.
+    /// Its elements in destinations.
     pub(crate) fn elements(&self) -> &[Put] {
         &self.elements
     }
@@ -209,7 +209,7 @@ mod tests {
             message.schedule(Schedule::In(Millis::saturating(due)))
         };
         model.apply(at(0), &Op::Enqueue([("a", 2), ("b", 1), ("c", 0)].map(message).to_vec()));
-        // What is there already.
+        // The existing elements.
         model.apply(at(0), &Op::Relay(Relay::new(to.clone(), 1)));
         let op = Op::Relay(Relay::new(to.clone(), 5));
         let reply = model.apply(at(2), &op).reply;

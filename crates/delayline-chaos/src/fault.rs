@@ -46,7 +46,7 @@ pub(crate) enum Fault {
     FailedSnapshot,
     /// The server is busy with an endless script.
     BusyScript,
-    /// The server takes no more clients, and ends those that it has.
+    /// The server accepts no more clients, and disconnects the present ones.
     TooManyClients,
     /// A worker is gone, in the middle of its work.
     CrashWorker,
@@ -90,7 +90,7 @@ impl Fault {
         Self::StepClock,
     ];
 
-    /// Those that are neither a kill nor a freeze. Two rounds in a row share them out.
+    /// Faults that are neither a kill nor a freeze. Two rounds in a row share them out.
     pub(crate) const OTHERS: [Self; 16] = [
         Self::Restart,
         Self::FlushScripts,
@@ -116,7 +116,7 @@ impl Fault {
 pub(crate) enum Effect {
     /// Some get no answer.
     Failure,
-    /// They are answered when it is over, unless their callers give up.
+    /// They are answered after its end, unless their callers give up.
     Delay,
     /// They must only have been under way.
     None,
@@ -130,7 +130,7 @@ pub(crate) struct Adversary<'a> {
     /// The keys of all queues, and of where messages are relayed to.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) chance: fastrand::Rng,
-    /// Whether a kill may cost what was acknowledged.
+    /// Whether a kill may lose acknowledged calls.
     pub(crate) lossy: bool,
     pub(crate) file: &'a AppendOnlyFile,
     /// How long the append-only file was when each era but the last had ended.
@@ -374,5 +374,5 @@ impl Adversary<'_> {
 /// How long a caller waits for an answer is half of it.
 pub(crate) const LONGEST_OUTAGE_MS: u64 = 600;
 const LONGEST_TAIL_BYTES: usize = 8_192;
-/// Shorter than what is finished is remembered.
+/// Shorter than finished ids are remembered.
 const LONGEST_STEP_MS: i64 = 20 * 60 * 1_000;

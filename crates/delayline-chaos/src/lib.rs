@@ -25,7 +25,7 @@ use self::fault::Fault;
 use self::topology::{Kind, Tally};
 use self::verdict::Totals;
 
-/// Plays rounds of faults on private servers, and tells what was injected and which promises held
+/// Plays rounds of faults on private servers, and reports the faults and which promises held
 #[derive(Parser)]
 struct Args {
     /// What the queues are on: single, sentinel or cluster
@@ -36,7 +36,7 @@ struct Args {
     #[arg(long, default_value_t = 12, conflicts_with = "minutes")]
     rounds: u64,
 
-    /// Play rounds for so long instead
+    /// Play rounds for this time instead
     #[arg(long)]
     minutes: Option<u64>,
 

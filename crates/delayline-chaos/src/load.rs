@@ -1,4 +1,4 @@
-//! What goes on in the queues while faults happen to them.
+//! The load on the queues during faults.
 
 mod improvised;
 mod keyed;
@@ -94,7 +94,7 @@ async fn until_empty(queue: &Bare) -> Result<()> {
     }
 }
 
-/// Handles whatever can ever be due, and looks at what is left: the end of every history.
+/// Handles every message that can ever be due, and reads the rest: the end of every history.
 pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
     let end = At::Fixed(Timestamp::MAX);
     queue.apply(end, &Op::Resume).await?;
@@ -139,6 +139,6 @@ pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
     Ok(())
 }
 
-/// The drivers. Each has a connection of its own, as a process would have.
+/// The drivers. Each has a separate connection, as a process would have.
 pub(crate) const CLIENTS: [&str; 2] = ["redis-rs", "fred"];
 const LONGEST_FINISH: Duration = Duration::from_secs(60);

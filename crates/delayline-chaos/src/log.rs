@@ -1,4 +1,4 @@
-//! What the clients of one queue asked, when, and what they know of it.
+//! The calls of the clients of one queue, with their times and results.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -78,11 +78,11 @@ pub(crate) enum Outcome {
     Answered(Applied),
     /// The error promises that nothing was executed.
     NotExecuted(#[expect(dead_code, reason = "shown with what is kept of a failed round")] Error),
-    /// It may have been executed, or will be; so it is also while nothing has come back yet.
+    /// It may have been executed, or will be; also while there is no reply yet.
     Unknown,
 }
 
-/// Writes down every call to one queue, whichever client it goes through.
+/// Writes down every call to one queue, of any client.
 #[derive(Debug)]
 pub(crate) struct Log {
     setting: Arc<Setting>,

@@ -24,7 +24,7 @@ pub(crate) struct Kept {
 ///
 /// # Errors
 ///
-/// What is wrong, beginning with the number of the guarantee.
+/// The violations, beginning with the number of the guarantee.
 pub(crate) fn check(order: &[Call]) -> Result<Kept, String> {
     let mut books = Books::default();
     for (n, call) in order.iter().enumerate() {
@@ -39,12 +39,12 @@ pub(crate) fn check(order: &[Call]) -> Result<Kept, String> {
 #[derive(Default)]
 struct Books {
     ids: HashMap<MessageId, Book>,
-    /// The latest instant so far: what has ended stays so after the clock is set back.
+    /// The latest instant so far: ended messages stay so after the clock is set back.
     latest: Timestamp,
     kept: Kept,
 }
 
-/// What is known of an id.
+/// The knowledge about an id.
 #[derive(Default)]
 struct Book {
     /// The message that the next lease delivers, if the replies determine it.
@@ -116,7 +116,7 @@ impl Books {
             Known::Update(update) => Some(update.content),
             _ => None,
         };
-        // What expires may end before anybody has had it.
+        // A message that expires may end before any delivery.
         let owed = update.is_some() && message.expires.is_none();
         match answer {
             Enqueued::Created { .. } => {
@@ -141,7 +141,7 @@ impl Books {
                     return Err(format!("G29: {id} is no update, but the reply was {answer:?}"));
                 }
                 (Some(UpdateContent::Keep), Enqueued::Following { replaced: true }) => {}
-                // What waits keeps its content; what is dead does not.
+                // A waiting message keeps its content; a dead one does not.
                 (Some(UpdateContent::Keep), Enqueued::Updated { .. }) => {
                     (book.content, book.owed, book.follows) = (None, false, false);
                 }

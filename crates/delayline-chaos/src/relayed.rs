@@ -1,4 +1,4 @@
-//! What a consumer has taken out of a stream, compared with what was relayed into it.
+//! Compares the entries that a consumer has read from a stream with the relayed messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,12 @@ pub(crate) struct Moved {
 }
 
 /// Whether each message of a queue whose messages are all relayed was relayed once and in order,
-/// and reached the consumer as it is. Only what was lost with the end of an era is something that
-/// the consumer alone knows of.
+/// and reached the consumer as it is. Only entries lost with the end of an era are known to the
+/// consumer alone.
 ///
 /// # Errors
 ///
-/// What is wrong, beginning with the number of the guarantee.
+/// The violations, beginning with the number of the guarantee.
 pub(crate) fn check(
     order: &[Call],
     moved: &[Moved],

@@ -23,7 +23,7 @@ pub(crate) struct Account {
     pub(crate) era_ends: Vec<usize>,
 }
 
-/// What was found out about a history.
+/// The findings about a history.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
     /// The calls that took place, in their order, with their answers.
@@ -31,7 +31,7 @@ pub(crate) struct Replayed {
     /// Calls of unknown outcome that were executed, and that were not.
     pub(crate) executed_unheard: usize,
     pub(crate) never_executed: usize,
-    /// Calls that were answered and taken back at the end of an era.
+    /// Calls that were answered and lost at the end of an era.
     pub(crate) taken_back: usize,
     /// What each relay has put into destinations.
     pub(crate) moved: Vec<Moved>,
@@ -58,7 +58,7 @@ pub(crate) fn replay(entries: &[Entry], account: &Account) -> Result<Replayed, S
     Ok(Replayed { order, executed_unheard, never_executed, taken_back, moved })
 }
 
-/// One operation that changed the queue, as the server tells it.
+/// One operation that changed the queue, by the server's account.
 struct Step {
     control: Control,
     effects: Effects,
@@ -84,7 +84,7 @@ fn steps(account: &Account) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// The answered calls by the revision that they tell, and how many of them were taken back.
+/// The answered calls by their revision, and how many of them were lost.
 fn groups(
     entries: &[Entry],
     account: &Account,
@@ -127,7 +127,7 @@ fn groups(
     Ok((groups, taken_back))
 }
 
-/// For each step a moment before which it had happened: when the first answer came that tells its
+/// For each step a moment before which it had happened: the arrival of the first answer with its
 /// revision or a later one.
 fn known_at(entries: &[Entry], steps: &[Step], groups: &HashMap<u64, Vec<usize>>) -> Vec<Duration> {
     let mut earliest = Duration::MAX;
@@ -246,7 +246,7 @@ impl Search<'_> {
             let Some(mut next) = copy else { break };
             match self.explain(&mut next, step, n, order) {
                 Ok(()) => {
-                    // Among those that have an answer, the one that fits it was it.
+                    // Among the calls that have an answer, it was the one that fits.
                     let unheard = |n: &usize| matches!(self.entries[*n].outcome, Outcome::Unknown);
                     let undecided = unheard(&n) || untried.iter().any(unheard);
                     let before = model.filter(|_| undecided);

@@ -22,7 +22,7 @@ use crate::witness::{AppendOnlyFile, transactions};
 /// What kind of server a round has, and so what may happen to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `appendfsync always`: what was acknowledged stays.
+    /// `appendfsync always`: acknowledged calls stay.
     Always,
     /// `appendfsync everysec`: a kill may cost a suffix.
     EverySecond,
@@ -81,7 +81,7 @@ fn others(seed: u64, number: u64) -> impl Iterator<Item = Fault> {
 ///
 /// # Errors
 ///
-/// What is wrong, beginning with the number of the guarantee if it is one.
+/// The violations, beginning with the number of the guarantee if it is one.
 pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<()> {
     let kind = Kind::of(number);
     let mut chance = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
@@ -243,8 +243,8 @@ const FREEZES: usize = 7;
 const HARMLESS: usize = 8;
 /// Number of replies after which the load counts as running again.
 const RECOVERED: usize = 20;
-/// How soon clients must be back when a fault is over (G21). They are much sooner; a machine that
-/// has much else to do may take its time.
+/// How soon clients must reconnect after a fault (G21). They are much sooner; a machine that has
+/// much else to do may take its time.
 const LONGEST_HEALING: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ async fn play(args: &Args) -> Result<bool> {
     let mut fleet = Fleet::start(args.processes, args.seed)?;
     let seen = Seen::listen(&fleet.url()).await?;
     fleet.torment(Duration::from_secs(args.seconds), Duration::from_millis(args.fault_ms)).await?;
-    // What was created ahead is delivered without schedulers; only what is due by now is judged.
+    // Messages created ahead are delivered without schedulers; only messages due by now are judged.
     let faults = fleet.end()?;
     let ticks = seen.finish().await;
     let judge = Judge::of(&ticks);

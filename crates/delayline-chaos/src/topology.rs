@@ -66,7 +66,7 @@ pub struct Stage {
     losses: Vec<Vec<Loss>>,
     /// Who was a primary when the servers agreed last, and when that was.
     known: (Duration, BTreeSet<usize>),
-    /// What was written before then is on the replicas.
+    /// Earlier writes are on the replicas.
     level_at: Duration,
     chance: fastrand::Rng,
 }
@@ -74,8 +74,8 @@ pub struct Stage {
 /// What a fault came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Struck {
-    /// From the moment when a new primary took itself for one, or else when the fault was taken
-    /// away, until the last of the queues concerned answered again.
+    /// From the promotion of a new primary, or else from the end of the fault, until the last
+    /// affected queue answered again.
     pub recovery: Duration,
     /// How often a second a process asked the server that it asked most who serves what.
     pub asked_a_second: f64,
@@ -86,11 +86,11 @@ pub struct Struck {
     pub is_unasked: bool,
 }
 
-/// Plays all faults that the server has, in an order left to chance, and judges what came of it.
+/// Plays all faults that the server has, in a random order, and judges the results.
 ///
 /// # Errors
 ///
-/// What is wrong, beginning with the number of the guarantee if it is one.
+/// The violations, beginning with the number of the guarantee if it is one.
 pub async fn play(kind: Kind, seed: u64, number: u64, tally: &mut Tally) -> Result<()> {
     let chance = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
     // A new node of a cluster is reached on the machine's own network only.
@@ -119,8 +119,8 @@ impl Stage {
         Self::start_in(None, kind, chance).await
     }
 
-    /// Starts the same with servers that have a network of their own, so that they can be cut off
-    /// from each other.
+    /// Starts the same with servers in a separate network, so that they can be cut off from each
+    /// other.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Stage {
         tokio::time::sleep(Duration::from_millis(self.chance.u64(500..1_000))).await;
     }
 
-    /// Stops the load, waits for the end of all messages, and judges what came of it.
+    /// Stops the load, waits for the end of all messages, and judges the results.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What was seen, and what it says about each guarantee.
+//! The observations, and the verdict on each guarantee.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::replay::Replayed;
 /// All that was seen in all rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    /// How often each fault struck, and how often a call felt it.
+    /// For each fault, the number of injections and of affected calls.
     faults: BTreeMap<Fault, (usize, usize)>,
     /// Calls that took place, and the answers that their callers never got.
     calls: usize,
@@ -132,7 +132,7 @@ impl Totals {
         Fault::ALL.into_iter().filter(unmet).collect()
     }
 
-    /// How often it struck, and how often a call felt it.
+    /// The number of injections and of affected calls.
     pub(crate) fn faults(&self, which: impl Fn(Fault) -> bool) -> (usize, usize) {
         let chosen = self.faults.iter().filter(|(fault, _)| which(**fault));
         chosen.fold((0, 0), |sum, (_, counts)| (sum.0 + counts.0, sum.1 + counts.1))

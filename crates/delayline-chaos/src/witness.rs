@@ -1,8 +1,7 @@
-//! The server's own account of what it executed: the append-only file.
+//! The server's own account of its operations: the append-only file.
 //!
-//! Every script that changes a queue writes its control record, with the queue's revision, so the
-//! file has the operations in the order of their execution, also those whose callers never heard of
-//! it.
+//! Every script that changes a queue writes its control record, with the queue's revision. So the
+//! file has the operations in the order of their execution, also the ones whose replies were lost.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -36,9 +35,9 @@ impl AppendOnlyFile {
         Ok(usize::try_from(std::fs::metadata(&self.path)?.len())?)
     }
 
-    /// Loses the end of the file, and what is left of the last transaction, as `redis-check-aof
-    /// --fix` does. Redis 7 itself leaves an opened MULTI behind, and executes what follows it at
-    /// the start after the next (<https://github.com/valkey-io/valkey/pull/4342>).
+    /// Loses the end of the file, and the rest of the last transaction, as `redis-check-aof --fix`
+    /// does. Redis 7 itself leaves an opened MULTI behind, and executes what follows it at the
+    /// start after the next (<https://github.com/valkey-io/valkey/pull/4342>).
     pub(crate) fn lose_tail(&self, bytes: usize) -> Result<()> {
         let mut text = self.read()?;
         text.truncate(text.len().saturating_sub(bytes));

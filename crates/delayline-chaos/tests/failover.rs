@@ -9,7 +9,7 @@
 
 use delayline_chaos::topology::{Fault, Kind, Seen, Stage, Struck};
 
-/// Plays a fault twice, and judges what came of it.
+/// Plays a fault twice, and judges the results.
 async fn suffer(kind: Kind, fault: Fault) -> (Seen, [Struck; 2]) {
     let mut stage = Stage::start(kind, fastrand::Rng::with_seed(7)).await.unwrap();
     assert!(stage.faults().contains(&fault), "this server cannot do that");

@@ -9,7 +9,7 @@ use std::error::Error;
 use delayline_chaos::topology::{Fault, Kind, Stage};
 use delayline_test_server::Network;
 
-/// Plays the faults one after the other, and judges what came of them.
+/// Plays the faults one after the other, and judges the results.
 async fn suffer(kind: Kind, faults: &[Fault]) {
     let network = match Network::start() {
         Ok(network) => network,

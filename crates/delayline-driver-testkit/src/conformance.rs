@@ -21,7 +21,7 @@ pub enum Place {
     UnixSocket,
     /// One server, on a TCP port.
     Tcp,
-    /// One server, on a unix socket, where each queue has its own user who may touch its
+    /// One server, on a unix socket, where each queue has its own user. That user may touch its
     /// declared keys and use the documented commands, and nothing else.
     LeastPrivilege,
     /// A cluster of three nodes.
@@ -77,8 +77,8 @@ fn patient() -> ClusterBuilder {
 ///
 /// `driver` is shown in the output. [`Resp::V2`] on a [`Place::UnixSocket`] runs all of the suite
 /// with 1,000 random sequences, every other way 250 unless `DELAYLINE_CASES` says otherwise. The
-/// scripts are the same whichever way they are reached, so the named cases run there only with a
-/// user of least privilege: their commands are not permitted as a matter of course.
+/// scripts are the same over every path, so the named cases run there only with a user of least
+/// privilege: that their commands are permitted is not a matter of course.
 ///
 /// Returns success if every trial has passed.
 ///
@@ -111,7 +111,7 @@ pub fn conformance<C: Connect>(driver: &str, place: Place, resp: Resp) -> ExitCo
     delayline_testkit::main(&name, fixture)
 }
 
-/// The scripts are the same whichever way they are reached, and 1,000 sequences have tested them.
+/// The scripts are the same over every path, and 1,000 sequences have tested them.
 const OTHER_WAY_CASES: u32 = 250;
 
 /// The trials that have every operation.

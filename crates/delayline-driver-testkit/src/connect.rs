@@ -37,8 +37,8 @@ impl<D: Driver> Connect for DriverTransport<D> {
     }
 }
 
-/// Runs a case to its end, on a runtime of its own: with two threads, so that no case depends on
-/// all tasks taking turns.
+/// Runs a case to its end, on a separate runtime with two threads, so that no case depends on all
+/// tasks taking turns.
 #[doc(hidden)]
 pub fn run(case: impl Future<Output = ()>) {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();

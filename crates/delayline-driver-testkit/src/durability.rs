@@ -116,8 +116,8 @@ pub fn calls(server: &Server, command: &str) -> u64 {
 /// Tests of confirmed calls, one for each case: what replicas and disks have confirmed survives
 /// (G25, G26), and messages without a confirmation are reported.
 ///
-/// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
-/// modules of its own.
+/// Takes a type that implements [`Connect`]. Write it once in a test program: it makes modules with
+/// the tests.
 #[macro_export]
 macro_rules! durability_cases {
     ($connect:ty) => {

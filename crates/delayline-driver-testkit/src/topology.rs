@@ -48,7 +48,7 @@ pub async fn enqueue(queue: &impl Backend, text: &str) -> Result<(), Error> {
     queue.apply(At::Server, &Op::Enqueue(vec![message])).await.map(drop)
 }
 
-/// Whether the message is there. Asked again where a call was cut short, as by a change of the
+/// Whether the message exists. Asked again where a call was cut short, as by a change of the
 /// topology.
 pub async fn has(queue: &impl Backend, text: &str) -> bool {
     let (begin, get) = (Instant::now(), Op::Get(vec![id(text)]));
@@ -112,8 +112,8 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Tests of clusters and sentinels, one for each case: failovers, frozen primaries, slots that
 /// move, and addresses of the wrong kind of server.
 ///
-/// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
-/// modules of its own. They include TLS.
+/// Takes a type that implements [`Connect`]. Write it once in a test program: it makes modules with
+/// the tests. They include TLS.
 #[macro_export]
 macro_rules! topology_cases {
     ($connect:ty) => {

@@ -125,8 +125,8 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Tests of connections, one for each case: what connecting fails with, TLS, logins, replies of
 /// every kind, waits, lost requests and replies, and servers that are killed, frozen or restarted.
 ///
-/// Takes a type that implements [`Connect`]. Write it once in a test program: its tests are in
-/// modules of its own. They include TLS, in both directions.
+/// Takes a type that implements [`Connect`]. Write it once in a test program: it makes modules with
+/// the tests. They include TLS, in both directions.
 #[macro_export]
 macro_rules! transport_cases {
     ($connect:ty) => {

@@ -52,7 +52,7 @@ pub(crate) struct Send {
     pub(crate) priority: u8,
     pub(crate) max_failures: u32,
     pub(crate) max_crashes: u32,
-    /// One handling after the other; those that follow ack at once.
+    /// One handling after the other; later ones ack at once.
     pub(crate) handlings: Vec<Handling>,
 }
 
@@ -181,7 +181,7 @@ pub(crate) enum InterventionKind {
     Resume,
 }
 
-/// The server's clock steps, by less than the time for which queues remember what has finished.
+/// The server's clock steps, by less than the time for which queues remember finished ids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockStep {
     pub(crate) at: Ms,
@@ -189,8 +189,8 @@ pub(crate) struct ClockStep {
 }
 
 impl Story {
-    /// Whether so little goes wrong that nothing may be handled more often than its handlers ask
-    /// for, or late while a worker has a free slot.
+    /// Whether so little goes wrong that no message may be handled more often than its handlers
+    /// request, or late while a worker has a free slot.
     pub(crate) fn is_peaceful(&self) -> bool {
         let ends = |handling: &Handling| handling.runs.is_some();
         let stops = |wound: &Wound| matches!(wound.kind, WoundKind::Stop { .. });

@@ -126,7 +126,7 @@ fn common_tails(a: &[&str], b: &[&str]) -> Vec<Vec<usize>> {
     table
 }
 
-/// The number of equal lines shown before those that differ.
+/// The number of equal lines shown before differing ones.
 const CONTEXT: usize = 3;
 
 #[cfg(test)]

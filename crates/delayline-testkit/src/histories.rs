@@ -1,6 +1,6 @@
 //! Many concurrent clients on one queue, on the server's clock, and a check of their replies.
 //!
-//! Every reply contains its revision and instant, so the calls can be put into the only order in
+//! Every reply contains its revision and instant. So the calls can be put into the only order in
 //! which the backend can have executed them, and the model must return the same results
 //! ([`replay`]). What the results mean for each message is then checked without the model
 //! ([`messages`]).
@@ -42,9 +42,9 @@ pub struct Call {
 }
 
 impl History {
-    /// Checks a history that ends with the queue drained: there is an order of the calls that fits
-    /// their times and in which the model returns the same results (G3), and no message was lost,
-    /// made up, early, leased twice, delivered after its end or too often (G1 to G9, G13).
+    /// Checks a history that ends with the queue drained. There must be an order of the calls that
+    /// fits their times and in which the model returns the same results (G3). No message may be
+    /// lost, made up, early, leased twice, delivered after its end or too often (G1 to G9, G13).
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! The conformance suite of Delayline, for every [`Backend`](delayline_core::Backend). A backend
-//! that passes is a delay queue with each of the documented guarantees G1 to G24 and G28 to G30
-//! that can be observed through the trait.
+//! that passes is a delay queue with the documented guarantees G1 to G24 and G28 to G30, as far as
+//! the trait shows them.
 //!
 //! All it needs is a test target with `harness = false`:
 //!

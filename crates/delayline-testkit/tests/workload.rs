@@ -1,4 +1,4 @@
-//! The generator is only as good as what it reaches: every kind of answer, in a modest run.
+//! The generator must reach every kind of answer, in a modest run.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,7 +14,7 @@ use crate::evidence::{EntryId, entry_id};
 use crate::log::Setting;
 use crate::relayed::Taken;
 
-/// Where the messages go on a single server.
+/// The destination on a single server.
 pub(crate) const STREAM: &str = "relayed";
 
 /// Which tasks are still running.
@@ -114,7 +114,7 @@ async fn relay(queue: Bare, to: Destination, stage: watch::Receiver<Stage>) {
     }
 }
 
-/// Reads entry after entry, and removes what has been read.
+/// Reads entry after entry, and removes each one.
 async fn consume(
     server: Arc<Server>,
     setting: Arc<Setting>,
@@ -142,7 +142,7 @@ async fn consume(
 fn read(server: &Server, after: EntryId, era: usize) -> Result<Vec<Taken>> {
     let entries = entries(server, STREAM, after)?;
     if let Some(((ms, number), _)) = entries.last() {
-        // If it fails, the entries are there for longer.
+        // If it fails, the entries stay for longer.
         let _ = server.try_command(&["XTRIM", STREAM, "MINID", &format!("{ms}-{number}")]);
     }
     Ok(entries.into_iter().map(|(place, words)| Taken { era, place, words }).collect())

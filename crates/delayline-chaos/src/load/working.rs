@@ -62,7 +62,7 @@ pub(crate) struct Working {
 }
 
 impl Working {
-    /// Messages with ids of their own.
+    /// Messages with chosen ids.
     pub(crate) fn start(queue: &Queue, chance: &mut fastrand::Rng) -> Result<Self> {
         let mut working = Self::with_workers(queue, handle)?;
         let Self { queues, others, stop, .. } = &mut working;

@@ -73,7 +73,7 @@ fn what_was_lost_with_the_end_of_an_era_is_the_consumers_alone() {
     let lost = Taken { era: 0, place: (2, 7), words: vec![b"lost".to_vec()] };
     history.taken.insert(2, lost.clone());
     assert_eq!(history.check(), Ok(()));
-    // What came after it in the same era was lost, too.
+    // Later entries of the same era were lost, too.
     history.taken[2].place = (1, 7);
     assert!(history.check().unwrap_err().contains("which was never sent"));
     // Nothing was lost since.
@@ -81,7 +81,7 @@ fn what_was_lost_with_the_end_of_an_era_is_the_consumers_alone() {
     assert!(history.check().unwrap_err().contains("which was never sent"));
 }
 
-/// What has to be said of a history that was sound before.
+/// The verdict on a history that was sound before.
 fn accused(change: impl FnOnce(&mut History)) -> String {
     let mut history = History::sound();
     change(&mut history);

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use delayline_test_server::Server;
 use fastrand::Rng;
 
-/// Scheduler processes on a server of their own.
+/// Scheduler processes on a separate server.
 pub(super) struct Fleet {
     server: Server,
     /// The version of the schedules that new processes declare.
@@ -24,7 +24,7 @@ struct Member {
     frozen_until: Option<Instant>,
 }
 
-/// What has happened to a fleet.
+/// The faults of a fleet.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     kills: u64,

@@ -13,10 +13,10 @@ use super::{Stage, Struck, blocking};
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
-    /// A primary is killed with SIGKILL, replaced, and comes back as a replica.
+    /// A primary is killed with SIGKILL, replaced, and restarts as a replica.
     Kill,
-    /// A primary is stopped with SIGSTOP until it was replaced, and then goes on: for some
-    /// milliseconds it takes itself for the primary still.
+    /// A primary is stopped with SIGSTOP until it was replaced, and then continues: for some
+    /// milliseconds it still acts as the primary.
     Freeze,
     /// A primary is stopped for less time than it takes to replace it.
     Stall,
@@ -36,7 +36,7 @@ pub enum Fault {
     CutOff,
     /// A primary executes requests, and their connections end instead of the replies.
     LoseReplies,
-    /// A replica is killed, and comes back.
+    /// A replica is killed, and restarts.
     KillReplica,
     /// A sentinel is stopped for a while.
     FreezeSentinel,
@@ -92,7 +92,7 @@ impl Stage {
         let victim = owners[queue];
         self.consume(victim);
         let concerned: Vec<_> = (0..owners.len()).filter(|n| owners[*n] == victim).collect();
-        // What is left behind of a server that dies cannot be read afterwards.
+        // The state of a server that dies cannot be read afterwards.
         let asked = blocking(|| self.ground.asked(Some(victim)));
         let full_syncs = blocking(|| self.ground.full_syncs());
         let (begin, start) = (self.setting.elapsed(), Instant::now());
@@ -135,8 +135,7 @@ impl Stage {
     async fn bring_about(&mut self, fault: Fault, victim: usize, queue: &str) -> Result<Outcome> {
         let server = &self.ground.servers()[victim];
         let begin = self.setting.elapsed();
-        // What was asked shortly before the end, and had its answer before anybody could have
-        // doubts, may not have been replicated.
+        // Calls that were answered shortly before the end may not have been replicated.
         let just_before =
             Loss { called: self.not_replicated(begin)..=begin, returned_by: begin + DOUBT };
         match fault {
@@ -248,8 +247,8 @@ impl Stage {
         is_unasked
     }
 
-    /// Since when a replica may lack what was answered: it had everything once, and is late when
-    /// the machine has much else to do.
+    /// Since when a replica may lack answered calls: it had everything once, and lags on a busy
+    /// machine.
     pub(super) fn not_replicated(&self, begin: Duration) -> Duration {
         begin.min(self.level_at).saturating_sub(NOT_REPLICATED)
     }
@@ -368,7 +367,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the queues answer again, and tells how long after an instant that was.
+    /// Waits until the queues answer again, and returns the time since an instant.
     async fn recover(&self, concerned: &[usize], healed: Duration) -> Result<Duration> {
         let mut longest = Duration::ZERO;
         for n in concerned {
@@ -416,9 +415,9 @@ impl Stage {
     }
 }
 
-/// What came of a fault.
+/// The outcome of a fault.
 pub(super) struct Outcome {
-    /// When a new primary was there, or the fault was taken away.
+    /// When a new primary was promoted, or the fault ended.
     pub(super) healed: Duration,
     pub(super) loss: Option<Loss>,
 }
@@ -448,11 +447,11 @@ fn is_alive(server: &Server) -> bool {
     blocking(|| is_primary(server) || server.try_command(&["PING"]).is_ok())
 }
 
-/// Each driver has a transport of its own, as a process would have.
+/// Each driver has a separate transport, as a process would have.
 const PROCESSES: f64 = 2.0;
 /// A call may be under way when replication is looked at.
 const NOT_REPLICATED: Duration = Duration::from_secs(2);
-/// A server that was silent for so long is not believed any more.
+/// A server that was silent for this time is not believed any more.
 pub(super) const DOUBT: Duration = Duration::from_secs(1);
 /// After this each process has asked the sentinels, and sends nothing to the old primary: two
 /// seconds, and what the timers of a busy machine are late by.

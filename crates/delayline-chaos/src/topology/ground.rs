@@ -1,4 +1,4 @@
-//! The servers, whichever way they belong together.
+//! The servers of a cluster or behind sentinels.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub(super) enum Ground {
 
 impl Ground {
     pub(super) fn start(kind: Kind, network: Option<&Network>) -> Self {
-        // The killed come back with what they had, as they do in production.
+        // Killed servers restart with their data, as they do in production.
         match kind {
             Kind::Cluster => {
                 let builder = Cluster::builder().replicas(1).append_only("everysec");
@@ -264,9 +264,9 @@ impl Ground {
 /// A move of a slot in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Migration {
-    /// Valkey: `CLUSTER MIGRATESLOTS`, told to the node that has the slot.
+    /// Valkey: `CLUSTER MIGRATESLOTS`, sent to the node that has the slot.
     Export,
-    /// Redis: `CLUSTER MIGRATION IMPORT`, told to the node that gets it.
+    /// Redis: `CLUSTER MIGRATION IMPORT`, sent to the node that gets it.
     Import,
 }
 
@@ -309,7 +309,7 @@ fn knows(server: &Server, help: &[&str], word: &str) -> bool {
     reply.is_ok_and(|reply| format!("{reply:?}").contains(word))
 }
 
-/// A section of `INFO`, if the server is there.
+/// A section of `INFO`, if the server is reachable.
 fn info(server: &Server, section: &str) -> Option<String> {
     redis::from_redis_value(server.try_command(&["INFO", section]).ok()?).ok()
 }

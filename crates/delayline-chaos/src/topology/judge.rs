@@ -73,7 +73,7 @@ pub(super) fn sent(entries: &[Entry]) -> BTreeSet<MessageId> {
     entries.iter().flat_map(ids).collect()
 }
 
-/// The results that a queue said it keeps, but for those that may be lost.
+/// The results that a queue said it keeps, without the ones that may be lost.
 pub(super) fn kept(entries: &[Entry], losses: &[Loss]) -> BTreeMap<MessageId, Bytes> {
     let answered = entries.iter().filter(|entry| !is_lossy(entry, losses));
     let pairs = answered.flat_map(|entry| match (&entry.op, &entry.outcome) {
@@ -184,7 +184,7 @@ fn contents<'a>(
             };
             let content = match answers.get(n) {
                 Some(Enqueued::Created { .. } | Enqueued::Updated { .. }) => Some(&message.payload),
-                // A claim that is repeated still has what it had before.
+                // A claim that is repeated still has its leases.
                 Some(Enqueued::Following { .. }) => None,
                 // Nothing has changed, or an earlier call without an answer has done it.
                 _ => continue,
@@ -215,7 +215,7 @@ fn contents<'a>(
     Ok(())
 }
 
-/// Messages of a hand-off are there if and only if the settlement was done, also where both may be
+/// Messages of a hand-off exist if and only if the settlement was done, also where both may be
 /// lost.
 fn follows<'a>(
     entries: &'a [Entry],
@@ -227,7 +227,7 @@ fn follows<'a>(
         Op::HandOff(items) => items.as_slice(),
         _ => &[],
     };
-    // After a failover an epoch comes again, and what the handler hands off then has the same ids.
+    // After a failover an epoch is used again, and the handler's hand-offs then have the same ids.
     let mut leases = HashMap::<_, HashSet<_>>::new();
     for item in entries.iter().flat_map(items) {
         for message in &item.messages {
@@ -455,7 +455,7 @@ impl Life {
     fn check_deliveries(&self, seen: &mut Seen) -> Result<(), String> {
         let mut deliveries: Vec<_> = self.deliveries.iter().collect();
         deliveries.sort_by_key(|delivery| delivery.at);
-        // What is lost may be sent anew, with another instant.
+        // Lost messages may be sent anew, with another instant.
         let first = deliveries.iter().find(|delivery| !delivery.is_lossy);
         if let (Some(first), Some(due), false) = (first, self.due, self.may_have_moved) {
             if first.at < due {

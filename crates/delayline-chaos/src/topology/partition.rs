@@ -13,8 +13,8 @@ use super::{Stage, blocking};
 use crate::load::CLIENTS;
 
 impl Stage {
-    /// Cuts off a primary together with a minority of the servers and with one of the processes,
-    /// until the majority has replaced it and for a while after that.
+    /// Cuts off a primary together with a minority of the servers and one process, until the
+    /// majority has replaced it and for a while after that.
     pub(super) async fn part(&mut self, victim: usize) -> Result<Outcome> {
         self.level().await?;
         let before = blocking(|| self.ground.primaries(None));
@@ -127,8 +127,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until replicas have what was written so far, so that only the newest calls may be
-    /// lost.
+    /// Waits until replicas have all writes so far, so that only the newest calls may be lost.
     async fn level(&mut self) -> Result<()> {
         self.level_at = self.setting.elapsed();
         self.ground.level().await
@@ -143,8 +142,8 @@ impl Stage {
     }
 }
 
-/// A primary of a cluster hears others on connections that they give up after a node timeout (1 s
-/// here) and ping once more in half of one. After another one without them it refuses.
+/// Servers of a cluster give up a connection after a node timeout (1 s here), and ping once more in
+/// half of one; until then a primary hears them. After another one without them it refuses.
 const MUTE_WRITES: Duration = Duration::from_secs(3);
 /// The sentinel that leads asks the promoted server once per second; each process asks the
 /// sentinels once per second, and waits up to a second for one that is silent.

@@ -1,4 +1,4 @@
-//! What was seen in all rounds.
+//! The observations of all rounds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::{Fault, Seen, Struck};
 /// All that was seen in all rounds.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Each fault that there can be: how often it struck, how often a call felt it, the longest
+    /// Each possible fault: the number of injections, the number of affected calls, the longest
     /// recovery.
     faults: BTreeMap<Fault, (usize, usize, Duration)>,
     seen: Seen,
@@ -74,7 +74,7 @@ impl Seen {
         *self
     }
 
-    /// Each number, what it counts, and whether it must not be 0.
+    /// Each number, its meaning, and whether it must not be 0.
     const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 15] {
         [
             (&mut self.acknowledged, "messages acknowledged to their senders", true),

@@ -27,7 +27,7 @@ fn id(text: &str) -> MessageId {
     MessageId::try_from(text).unwrap()
 }
 
-/// Sends and works until it is stopped, or its version is refused for good.
+/// Sends and works until it is stopped, or its version is refused permanently.
 struct Program<B> {
     queue: B,
     name: &'static str,
@@ -80,7 +80,7 @@ impl<B: Backend> Program<B> {
         Ok(())
     }
 
-    /// Repeats a call until it is answered, or refused for good.
+    /// Repeats a call until it is answered, or refused permanently.
     async fn patiently(&self, op: &Op) -> Result<Reply, Error> {
         let begin = Instant::now();
         loop {
@@ -101,9 +101,9 @@ impl<B: Backend> Program<B> {
 
 type Ended = (Vec<MessageId>, Option<ErrorKind>);
 
-/// Old and new programs send and work on one queue, which is converted by clients that each do one
-/// page, or are dropped in the middle of it, while the server is killed. No message is lost, none
-/// of the waiting ones is early, and the old programs end with the error that says why.
+/// Old and new programs send and work on one queue, while the server is killed. Clients convert the
+/// queue, each by one page, or are dropped in the middle of it. No message is lost, none of the
+/// waiting ones is early, and the old programs end with the error that says why.
 pub async fn an_upgrade_under_load_with_kills_loses_nothing<C: Connect>() {
     let server = Arc::new(Server::builder().append_only("always").start());
     let url = server.url();
@@ -196,7 +196,7 @@ async fn upgrade_with_kills<C: Connect>(server: &Arc<Server>) {
     assert!(pages > KILLS, "only {pages} pages");
 }
 
-/// Handles what is due, and compares what has become of all messages.
+/// Handles due messages, and compares the ends of all messages.
 async fn judge(queue: impl Backend, accepted: &[MessageId], waiting: &[MessageId]) {
     let last = Program {
         queue,

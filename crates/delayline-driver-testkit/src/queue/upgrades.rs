@@ -56,10 +56,10 @@ pub async fn upgraded<T: Transport>(queue: &ScriptBackend<T>) -> usize {
     pages.len()
 }
 
-/// Each message is claimed or dead, and what is claimed is acked; nothing is left.
+/// Each message is claimed or dead, and claimed ones are acked; nothing is left.
 pub async fn drained(queue: &impl Backend) -> usize {
     let mut acked = 0;
-    // All leases are over, and everything is due.
+    // All leases have ended, and everything is due.
     for (round, token) in (0..).zip(100..250) {
         let now = 1_000_000 + round;
         let Claimed { deliveries, .. } = claimed(queue, now, token).await;

@@ -93,7 +93,7 @@ pub async fn dropped_call_harms_nobody<C: Connect>() {
     let call = tokio::spawn(async move { increment(&*caller).await });
     proxy.wait_for_faults(1).await;
     call.abort();
-    // Its reply comes first, and must not be taken for the reply of the next call.
+    // Its reply arrives first, and must not be taken for the reply of the next call.
     let reply = eval(&*transport, "return {42}", &[]).await.unwrap();
     assert_eq!(format!("{reply:?}"), "Array([Int(42)])");
     assert_eq!(executions(&server), 1);

@@ -161,8 +161,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A message that a worker could have had is not late (G21), once what went wrong is over and
-    /// its effects are made up for.
+    /// A message that a worker could have had is not late (G21), once the faults have ended and
+    /// their effects are made up for.
     fn is_in_time(&mut self, queue: usize, id: &MessageId) -> Result<(), Violation> {
         let (changed_at, ready_at) = self.ledger.ready_since(queue, id);
         let ready_at = ready_at.map_or(0, |at| {

@@ -125,7 +125,7 @@ async fn what_is_forgotten_does_not_come_back_with_the_clock(queue: &Queue) {
     assert_eq!(queue.claim_ids(late, take(9)).await, ["b"]);
 }
 
-/// The first message to finish after a long time replaces those that finished before.
+/// The first message to finish after a long time replaces the ones that finished before.
 async fn each_way_to_finish_makes_room(queue: &Queue) {
     let mut before: Option<String> = None;
     for (n, way) in (1..).zip(["ack", "purge", "cancel", "claim", "ack"]) {

@@ -128,7 +128,7 @@ async fn a_result_belongs_to_its_lease(queue: &Queue) {
     let held = queue.leased_as(3, 4, reused(), 60_000).await;
     hand_off(queue, 5, vec![with_result("a", held, b"third", 10)]).await;
     assert_eq!(progress(queue, 6, "a").await, Completion::acked_with("third"));
-    // The first one does not come back.
+    // The first one does not return.
     assert_eq!(progress(queue, 15, "a").await, acked());
 }
 

@@ -263,7 +263,7 @@ async fn a_settlement_until_a_past_instant_is_due_now(queue: &Queue) {
     }
     assert_eq!(queue.settle(20, all).await, [done(Status::Ready); 3]);
     queue.enqueue_one(20, message("later")).await;
-    // The one that is due since 1970 is ahead of all.
+    // The message that is due since 1970 is ahead of all.
     let held = queue.leased_as(9, 20, message("first").schedule(Schedule::At(at(0))), 100).await;
     let (_, outcome, _) = until(Timestamp::MIN)[0].clone();
     assert_eq!(queue.end(21, "first", held, outcome).await, done(Status::Ready));

@@ -1,4 +1,4 @@
-//! Each event is counted once, whichever call causes it and however often it is repeated.
+//! Each event is counted once, by any call and however often it is repeated.
 
 use delayline_core::{DeathReason, Op, Outcome, Schedule, Settlement, Status, Totals};
 

@@ -45,8 +45,8 @@ struct Life {
     cancel_requested: bool,
     dead: bool,
     ended: bool,
-    /// The contents of the updates of this message. What they do to due times, limits and
-    /// counters, the model judges.
+    /// The contents of the updates of this message. The model judges their effects on due times,
+    /// limits and counters.
     updates: Vec<NewMessage>,
     /// Whether an update has followed it. The moment when it takes its place may be unseen, and so
     /// nothing more is said here about the end of either; the model has it.

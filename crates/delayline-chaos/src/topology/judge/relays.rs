@@ -25,8 +25,9 @@ pub(in crate::topology) struct Read {
     pub(in crate::topology) words: Words,
 }
 
-/// Judges the calls to one queue by its stream. `stream` is the whole stream at the end, `reads` is
-/// what a consumer has read before, and `there` are the messages that the queue knows at the end.
+/// Judges the calls to one queue by its stream. `stream` is the whole stream at the end, `reads`
+/// has the entries that a consumer has read before, and `there` the messages that the queue knows
+/// at the end.
 ///
 /// # Errors
 ///
@@ -130,7 +131,7 @@ struct Arrival<'a> {
     due: u64,
 }
 
-/// Compares an entry with what was sent.
+/// Compares an entry with the sent message.
 fn sent_as<'a>(
     place: EntryId,
     words: &Words,
@@ -162,7 +163,7 @@ fn sent_as<'a>(
 struct Relays<'a> {
     /// When each message was moved by a call that may not be lost.
     moved: HashMap<&'a MessageId, Vec<Timestamp>>,
-    /// When calls that may be lost were made, and what they have moved if they were answered.
+    /// When calls that may be lost were made, and their moved messages if they were answered.
     lossy: Vec<(Duration, Option<&'a Relayed>)>,
 }
 

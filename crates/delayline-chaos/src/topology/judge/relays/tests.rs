@@ -47,7 +47,7 @@ fn loss(from: u64, to: u64, returned_by: u64) -> Loss {
 }
 
 impl History {
-    /// Two messages, each relayed by a call of its own: sent at second 1, relayed at 5 and 7.
+    /// Two messages, each relayed by a separate call: sent at second 1, relayed at 5 and 7.
     fn sound() -> Self {
         let (mut state, mut entries) = (State::new(), Vec::new());
         let calls = [

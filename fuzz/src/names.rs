@@ -8,7 +8,7 @@ use delayline_redis_protocol::{KEY_NAMES, Keys};
 ///
 /// # Panics
 ///
-/// A name outside of the limits is accepted, a name within them is refused, two queues share a key,
+/// A name outside of the limits is accepted, or one within them is refused. Two queues share a key,
 /// or a queue's keys are in different slots of a cluster.
 pub fn names(data: &[u8]) {
     let id = MessageId::new(data.to_vec());

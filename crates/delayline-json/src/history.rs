@@ -36,8 +36,8 @@ fn point(point: &HistoryPoint) -> Value {
     object
 }
 
-/// How often something happened in each part of the time that a history covers, or how many
-/// messages were there at the end of each part.
+/// For each part of the time of a history, the number of events, or the number of messages at its
+/// end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Series {

@@ -1,9 +1,8 @@
 //! Many concurrent clients on one queue, on the server's clock, and a check of their replies.
 //!
-//! Every reply contains its revision and instant. So the calls can be put into the only order in
-//! which the backend can have executed them, and the model must return the same results
-//! ([`replay`]). What the results mean for each message is then checked without the model
-//! ([`messages`]).
+//! Every reply contains its revision and instant. So the calls have one possible order of
+//! execution, and the model must return the same results in it ([`replay`]). What the results mean
+//! for each message is then checked without the model ([`messages`]).
 
 mod messages;
 mod replay;

@@ -13,10 +13,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Server-sent events for the queue of the query, or for all: an event `changed` whenever their
-/// counts are others than those of the stamp `since` or of the event before, with `job` the
-/// progress of its last job, and some time after the last one, because pages tell how long ago
-/// something was. The page then asks for itself again.
+/// Server-sent events for the queue of the query, or for all. An event `changed` is sent whenever
+/// the counts differ from the stamp `since` or from the event before. With `job` it is also sent
+/// when the progress of the queue's last job changes. Another one follows some time after the last
+/// change, because pages show relative times. The page then asks for itself again.
 ///
 /// All open pages share the counts, which are taken once a second, and only while a page is open.
 pub(crate) async fn events(context: Context) -> Result<Response, Failure> {

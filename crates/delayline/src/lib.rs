@@ -37,11 +37,11 @@
 //!
 //! # Open a queue
 //!
-//! [`connect`] returns a [`Connection`] to a Redis server, a cluster, the primary behind sentinels,
-//! to queues in a directory of the local disk (`file:DIR`, feature `file`), or to queues in this
-//! process (`memory:`), whose messages are gone when it ends. [`Connect`] has its options and lists
-//! the URLs, and uses the Redis client you already have. A connection opens queues by name. Clones
-//! of a [`Queue`] are cheap.
+//! [`connect`] returns a [`Connection`] to a Redis server, a cluster or the primary behind
+//! sentinels. It also opens queues in a directory of the local disk (`file:DIR`, feature `file`),
+//! or in this process (`memory:`), where messages are gone when it ends. [`Connect`] has its
+//! options and lists the URLs, and uses the Redis client you already have. A connection opens
+//! queues by name. Clones of a [`Queue`] are cheap.
 //!
 //! The [guides] show common tasks, each with its code and what happens when things go wrong.
 //!

@@ -105,9 +105,9 @@ impl Relayer {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a cluster has the destination
-    /// in another slot, if the server cannot count a group's backlog (before Redis 7), or if the
-    /// stream has no id left. [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the
-    /// destination is something else. Otherwise like [`Queue::cancel`]. After one of class
+    /// in another slot, the server cannot count a group's backlog (before Redis 7), or the stream
+    /// has no id left. [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the destination is
+    /// something else. Otherwise like [`Queue::cancel`]. After one of class
     /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) nothing was moved. After one of
     /// class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) an unknown batch of messages
     /// may have been moved; the next call moves the next due messages, and none twice.

@@ -82,7 +82,7 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// The servers do not do what they should, or a queue does not answer again (G21).
+    /// The servers fail to recover, or a queue does not answer again (G21).
     pub async fn strike(&mut self, fault: Fault) -> Result<Struck> {
         let is_unasked = self.excuse_unasked();
         let queue = self.chance.usize(..self.queues.len());

@@ -241,8 +241,8 @@ impl Ground {
         }
     }
 
-    /// How often each server was asked who serves what; `None` for those that cannot be asked.
-    /// Sentinels do not count by command, and have much to say to each other.
+    /// The number of topology requests to each server; `None` if it cannot be asked. Sentinels do
+    /// not count by command, and have much to say to each other.
     pub(super) fn asked(&self, but: Option<usize>) -> Vec<Option<u64>> {
         let asked = |(place, server): (usize, &Server)| {
             let stats = (Some(place) != but).then(|| info(server, "commandstats")).flatten()?;

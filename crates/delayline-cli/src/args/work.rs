@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 /// Handle messages: print each one, run a command for it, or post it to a URL
 ///
-/// Until Ctrl-C or SIGTERM, prints each due message as a JSON line on stdout, or runs a command for
+/// Until Ctrl-C or SIGTERM, prints each due message as a JSON line on stdout, runs a command for
 /// it, or sends it as an HTTP POST. Acks it once the line is written, the command succeeds, or the
 /// answer has a status of 2xx.
 #[derive(clap::Args)]

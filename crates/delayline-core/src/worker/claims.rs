@@ -178,7 +178,7 @@ impl Claims {
             }
         };
         self.open = Open::UnderWay { max: claim.max, first_sent, sent: now, suspect };
-        // Only what is learned while the claim is in progress can be news to it.
+        // Only changes during the claim can be news to it.
         self.due = now.after(FAR);
         self.poll = now.after(FAR);
         self.sent = now;
@@ -216,8 +216,8 @@ impl Claims {
         let told = claimed.next.map(|next| next.since(at));
         self.promised = told.is_some() && !claimed.more && claimed.deliveries.len() < max;
         let due = match (claimed.more, told) {
-            // There is more, but not for us: other messages are being taken back or dead-lettered.
-            // Continue step by step, not in a hot loop.
+            // There is more, but not for us: other messages are being reclaimed or buried. Continue
+            // step by step, not in a hot loop.
             (true, _) if claimed.deliveries.is_empty() => now.after(STEP),
             (true, _) => now,
             // The server computed this some time after the claim was sent. A claim sent this much
@@ -232,7 +232,7 @@ impl Claims {
     pub(super) fn failed(&mut self, now: Moment, claim: Claim, class: ErrorClass, rng: &mut Rng) {
         if let Open::UnderWay { first_sent, sent, suspect, .. } = self.open {
             let suspect = if class == ErrorClass::Ambiguous { Some(sent) } else { suspect };
-            // Once its leases have expired, they are taken back like any others, and the claim no
+            // Once its leases have expired, they are reclaimed like any others, and the claim no
             // longer needs to hold slots.
             let lasting = |suspect: &Moment| now < suspect.after(self.lease.into());
             self.open = match suspect.filter(lasting) {
@@ -250,7 +250,7 @@ impl Claims {
     }
 }
 
-/// What is known about the leases from a claim.
+/// The knowledge about the leases from a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leased {
     /// They may have been running since then.

@@ -87,7 +87,7 @@ impl Lane {
         let Self { claims, leases, settles, hand_offs, bell, .. } = self;
         let upkeep = [settles.next(), hand_offs.next(), leases.next()].into_iter().flatten().min();
         // While nothing can be settled, claimed messages could not be settled either; and a claim
-        // could take back the expired lease of a waiting settlement.
+        // could reclaim the expired lease of a waiting settlement.
         let may_claim = !settles.is_failing() && !hand_offs.is_failing();
         let has_room = self.room(usize::MAX) > 0;
         let hears = may_claim && has_room && !claims.is_failing();
@@ -197,7 +197,7 @@ impl Lane {
 
     /// Notes that it was served `n` messages, when queues that are never idle had `least`.
     pub(super) fn serve(&mut self, n: u64, least: u64) {
-        // What it did not use while idle is not made up for later.
+        // Unused shares of idle times are not made up for later.
         let served = self.served.max(least);
         self.served = served.saturating_add(n.saturating_mul(SHARE) / self.weight);
     }
@@ -219,8 +219,8 @@ pub(super) fn share(room: usize, one: (u64, usize), mut all: Vec<(u64, usize)>) 
         let part = u64::try_from(left).unwrap_or(u64::MAX).saturating_mul(weight);
         usize::try_from(part.div_ceil(weights.max(1))).unwrap_or(left)
     };
-    // Those with the lowest maximum for their weight come first: once one can use an even share, so
-    // can all that follow.
+    // Queues with the lowest maximum for their weight are first: once one can use an even share, so
+    // can all others.
     let product = |most: usize, weight: u64| u128::from(count(most)) * u128::from(weight);
     all.sort_by(|a, b| product(a.1, b.0).cmp(&product(b.1, a.0)));
     let mut weights = all.iter().map(|(weight, _)| *weight).sum::<u64>();

@@ -131,7 +131,7 @@ impl Lanes {
         }
     }
 
-    /// Updates what is known about a queue.
+    /// Updates the knowledge about a queue.
     fn note(&mut self, queue: usize) {
         let among_others = self.len() > 1;
         let (Some(lane), Some(known)) = (self.lanes.get(queue), self.known.get_mut(queue)) else {

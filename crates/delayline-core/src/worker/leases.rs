@@ -1,4 +1,4 @@
-//! Heartbeats: extends the leases of running handlers, and tells handlers about lost ones.
+//! Heartbeats: extends the leases of running handlers, and notifies handlers of lost ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -75,7 +75,7 @@ enum Asked {
     Sent,
 }
 
-/// What is known about a lease.
+/// The knowledge about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseState {
     /// Held.

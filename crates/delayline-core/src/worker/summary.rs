@@ -21,12 +21,12 @@ pub struct Summary {
     /// Messages snoozed by handlers.
     pub snoozed: u64,
     /// Messages released by handlers, or before they started: the worker stopped, or the reply to
-    /// their claim came late and other queues were using its slots.
+    /// their claim was late and other queues were using its slots.
     pub released: u64,
-    /// Settlements that came too late and changed nothing: another worker has the message, or it is
+    /// Settlements that were too late and changed nothing: another worker has the message, or it is
     /// gone.
     pub lost: u64,
-    /// Settlements that came too late, or took effect: the reply to an attempt was lost, and when it
+    /// Settlements that were too late, or took effect: the reply to an attempt was lost. When it
     /// was repeated, the message had been claimed again or was gone.
     pub unclear: u64,
     /// Messages not settled when the worker gave up; they are redelivered when their leases expire.
@@ -71,7 +71,7 @@ impl Summary {
         match status {
             Some(Status::Dead) => self.dead = self.dead.saturating_add(1),
             Some(Status::Scheduled | Status::Ready) => return again,
-            // What has taken its place may be due at once.
+            // Its successor may be due at once.
             Some(Status::Replaced) => return Some(Schedule::NOW),
             _ => {}
         }

@@ -233,7 +233,7 @@ fn a_queue_has_no_more_handlers_than_it_may_and_leaves_the_rest_to_others() {
     }
     let (limited, free) = (starts(&sim, 0, Some(0)), starts(&sim, 0, Some(1)));
     assert!((50..=60).contains(&limited) && free >= 200, "{limited} {free}");
-    // Its turn comes by itself, even if the other queue is idle.
+    // It gets its turn, even if the other queue is idle.
     sim.run_to(at(60_000));
     assert_eq!(sim.machine.summary().acked, 1_100);
 }

@@ -55,7 +55,7 @@ pub(super) fn order(calls: &[Call]) -> Result<Vec<&Call>, String> {
     Ok(order)
 }
 
-/// Returns the model at a revision and the calls that returned it, the one that created it first.
+/// Returns the model at a revision and the calls that returned it, beginning with its creator.
 fn step<'a>(
     model: &State,
     revision: u64,

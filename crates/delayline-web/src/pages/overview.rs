@@ -18,7 +18,7 @@ use crate::live::stamp;
 use crate::when::span;
 
 /// Leads from the mount point of the router, with or without a slash at the end, to the page of all
-/// queues, next to which all other pages stand.
+/// queues. All other pages are next to it.
 pub(super) async fn root(OriginalUri(uri): OriginalUri) -> Response {
     let last = uri.path().rsplit('/').next().unwrap_or_default();
     let to = if last.is_empty() { "queues".to_owned() } else { format!("{last}/queues") };

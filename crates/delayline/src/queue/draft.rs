@@ -132,8 +132,7 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for what is
-    /// remembered.
+    /// See [`update`](Self::update) for a message that is being handled, and for the memory of ids.
     pub fn debounce(self, at_most: Duration) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Later { at_most })
     }
@@ -190,8 +189,7 @@ impl Draft {
     ///
     /// Use [`throttle`](Self::throttle) if the first send of a window counts, not the last.
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for what is
-    /// remembered.
+    /// See [`update`](Self::update) for a message that is being handled, and for the memory of ids.
     pub fn coalesce(self) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Keep)
     }
@@ -211,8 +209,7 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for what is
-    /// remembered.
+    /// See [`update`](Self::update) for a message that is being handled, and for the memory of ids.
     pub fn or_reschedule(self) -> Self {
         self.update(UpdateContent::Keep, UpdateDue::Set)
     }
@@ -231,8 +228,7 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for what is
-    /// remembered.
+    /// See [`update`](Self::update) for a message that is being handled, and for the memory of ids.
     pub fn or_replace(self) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Set)
     }

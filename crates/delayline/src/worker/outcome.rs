@@ -182,8 +182,8 @@ impl Outcome {
     /// well ([`Violation::OtherQueue`](crate::Violation::OtherQueue)).
     ///
     /// The worker checks the rest when the handler has ended. If a message has the id of the
-    /// handled one, or the drafts are of another queue, nothing is sent, and the handling is a
-    /// failure with that error.
+    /// handled one, or the drafts are of another queue, nothing is sent. The handling is a failure
+    /// with that error.
     #[doc(alias = "chain")]
     #[doc(alias = "follow_up")]
     pub fn then<M: Sendable>(self, messages: impl IntoIterator<Item = M>) -> Result<Self, Error> {

@@ -57,7 +57,7 @@ pub(super) struct Sim {
     pub(super) latency: Duration,
     /// How much longer each queue takes to execute an operation.
     pub(super) lag: Lag,
-    /// When each queue that is silent executes what it has been sent, and replies.
+    /// When each silent queue executes its calls, and replies.
     pub(super) silent_until: Vec<Moment>,
     /// Whose acks have a result.
     pub(super) has_result: fn(&MessageId) -> bool,
@@ -87,7 +87,7 @@ pub(super) fn queue_plan(weight: u16) -> QueuePlan {
         weight: NonZeroU16::new(weight).unwrap(),
         most: usize::MAX,
         cancel_within: None,
-        // Most tests are about claims and settlements by themselves.
+        // Most tests are about claims and settlements alone.
         max_lease_age: None,
         stuck_after: None,
     }

@@ -240,7 +240,7 @@ cargo xtask release alone
 
 cargo xtask release api [--check]
     Write the public API of the core and the facade to docs/api, or compare it with what is there.
-    Needs cargo-public-api and a nightly toolchain.
+    Needs cargo-public-api.
 
 cargo xtask release archive [--target TRIPLE]
     Build the command, and pack it with its man pages, completions and systemd unit into

@@ -7,7 +7,7 @@ use crate::Violation;
 use crate::limits::{MAX_DELAY_MS, MAX_TIMESTAMP_MS};
 
 /// An instant: milliseconds since the Unix epoch, up to the end of the year 9999.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
@@ -69,10 +69,41 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
+/// In UTC, to the millisecond, as RFC 3339 writes it: `2026-12-01T08:00:00.000Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ms", self.0)
+        let (seconds, ms) = (self.0 / 1_000, self.0 % 1_000);
+        let (year, month, day) = date(seconds / SECONDS_OF_DAY);
+        let of_day = seconds % SECONDS_OF_DAY;
+        let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
+}
+
+/// As [`Display`](fmt::Display) shows it.
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+const SECONDS_OF_DAY: u64 = 86_400;
+
+/// Year, month and day of this day since 1970, in the Gregorian calendar. Years begin in March
+/// here, so that a leap day is the last day of its year.
+const fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_OF_400_YEARS: u64 = 146_097;
+    /// From 1 March of the year 0 to 1970.
+    const EPOCH: u64 = 719_468;
+    let days = days + EPOCH;
+    let of_era = days % DAYS_OF_400_YEARS;
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = days / DAYS_OF_400_YEARS * 400 + year_of_era;
+    (if month <= 2 { year + 1 } else { year }, month, day)
 }
 
 /// A duration in whole milliseconds, up to 100 years.
@@ -187,6 +218,40 @@ mod tests {
     }
 
     #[test]
+    fn instants_are_shown_in_utc() {
+        for (ms, shown) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+            (1_798_761_599_001, "2026-12-31T23:59:59.001Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+            (MAX_TIMESTAMP_MS, "9999-12-31T23:59:59.999Z"),
+        ] {
+            let instant = Timestamp::from_ms(ms).unwrap();
+            assert_eq!(instant.to_string(), shown);
+            assert_eq!(format!("{instant:?}"), shown);
+        }
+        // Each day is the day after the one before.
+        let mut before = date(0);
+        for days in 1..=MAX_TIMESTAMP_MS / 86_400_000 {
+            let (year, month, day) = date(days);
+            let is_next = match before {
+                (y, m, d) if (y, m) == (year, month) => day == d + 1,
+                (y, 12, 31) => (year, month, day) == (y + 1, 1, 1),
+                (y, 2, d) => (year, month, day) == (y, 3, 1) && d == 28 + u64::from(is_leap(y)),
+                (y, m, d) => (year, month, day) == (y, m + 1, 1) && d == 30 + (m + m / 8) % 2,
+            };
+            assert!(is_next, "{before:?} and {:?}", (year, month, day));
+            before = (year, month, day);
+        }
+    }
+
+    const fn is_leap(year: u64) -> bool {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    }
+
+    #[test]
     fn what_is_beyond_the_horizon_is_refused_not_wrapped() {
         for ms in [MAX_DELAY_MS + 1, 1 << 53, u64::MAX] {
             let violation = Millis::new(ms).unwrap_err();
@@ -201,7 +266,7 @@ mod tests {
     fn times_are_told_in_milliseconds() {
         let instant = Timestamp::from_ms(1_500).unwrap();
         assert_eq!(SystemTime::from(instant), UNIX_EPOCH + Duration::from_millis(1_500));
-        assert_eq!(instant.to_string(), "1500 ms");
+        assert_eq!(instant.to_string(), "1970-01-01T00:00:01.500Z");
         assert_eq!(Millis::new(30).unwrap().to_string(), "30 ms");
     }
 

@@ -49,12 +49,7 @@ pub fn instant(text: &str) -> Result<SystemTime, String> {
 /// An instant in UTC, to the millisecond.
 #[must_use]
 pub fn rfc3339(instant: delayline::Timestamp) -> String {
-    let ms = i64::try_from(instant.as_ms()).unwrap_or(i64::MAX);
-    match Timestamp::from_millisecond(ms) {
-        Ok(timestamp) => format!("{timestamp:.3}"),
-        // The last day of the year 9999 is beyond what jiff can show in some time zones.
-        Err(_) => instant.to_string(),
-    }
+    instant.to_string()
 }
 
 /// The parser's words may repeat the text.

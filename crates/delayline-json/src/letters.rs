@@ -5,17 +5,17 @@ mod rate_limit;
 
 use std::collections::VecDeque;
 
-use delayline::admin::Listing;
+use delayline::admin::{DeadLetterFilter, Listing};
 use delayline::message::{MessageInfo, MessageState};
 use delayline::{Error, MessageId};
 
-pub use self::filter::{LetterFilter, Wanted};
+pub use self::filter::LetterFilter;
 pub use self::rate_limit::RateLimit;
 
 /// Searches the dead letters of a listing.
 pub struct Letters<'a> {
     listing: Listing,
-    wanted: Wanted,
+    filter: DeadLetterFilter,
     passes: Box<dyn Fn(&MessageInfo) -> bool + Send + Sync + 'a>,
     /// Letters that were read and not taken, with their places in the listing.
     waiting: VecDeque<(u64, MessageId)>,
@@ -30,16 +30,16 @@ pub struct Letters<'a> {
 impl<'a> Letters<'a> {
     /// At most `most` letters of a listing, the oldest death first.
     #[must_use]
-    pub fn new(listing: Listing, wanted: Wanted, most: u64) -> Self {
-        let listing = match wanted.first() {
+    pub fn new(listing: Listing, filter: DeadLetterFilter, most: u64) -> Self {
+        let listing = match filter.start() {
             Some(position) => listing.after(position),
             None => listing,
         };
-        let filter = wanted.clone();
+        let passing = filter.clone();
         Self {
             listing,
-            wanted,
-            passes: Box::new(move |letter| filter.passes(letter)),
+            filter,
+            passes: Box::new(move |letter| passing.matches(letter)),
             waiting: VecDeque::new(),
             left: most,
             over: most == 0,
@@ -96,7 +96,7 @@ impl<'a> Letters<'a> {
         };
         for letter in page {
             let MessageState::Dead { since, .. } = letter.state else { continue };
-            if self.wanted.is_over(since) {
+            if self.filter.excludes_from(since) {
                 self.over = true;
                 return Ok(());
             }

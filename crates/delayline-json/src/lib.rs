@@ -34,7 +34,7 @@ pub use self::history::{
     Series, history, lateness_from, lateness_in_words, lateness_series, lateness_shares, part_of,
     series,
 };
-pub use self::letters::{LetterFilter, Letters, RateLimit, Wanted};
+pub use self::letters::{LetterFilter, Letters, RateLimit};
 pub use self::message::{
     explanation, headers, id, info, line, message, named, progress, progress_name, stateless,
     text_or_base64,

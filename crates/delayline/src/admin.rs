@@ -17,5 +17,5 @@ pub use delayline_redis_protocol::{
     TopologyKind, Upgrade,
 };
 
-pub use crate::queue::{Audit, Explanation, Listed, Listing};
+pub use crate::queue::{Audit, DeadLetterFilter, Explanation, Listed, Listing};
 pub use crate::store::FoundQueues;

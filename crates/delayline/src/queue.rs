@@ -3,6 +3,7 @@
 mod admin;
 mod apply;
 mod batch;
+mod dead_letter_filter;
 mod draft;
 mod enqueue;
 mod explain;
@@ -27,6 +28,7 @@ use delayline_core::{
 use uuid::Uuid;
 
 pub use self::batch::Sent;
+pub use self::dead_letter_filter::DeadLetterFilter;
 pub use self::draft::Draft;
 pub(crate) use self::enqueue::{Answered, enqueue};
 pub use self::explain::Explanation;

@@ -155,3 +155,53 @@ async fn dead_letters_are_those_of_one_moment() -> Result<(), Error> {
     assert_eq!(seen, LETTERS - 1);
     Ok(())
 }
+
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn a_listing_of_dead_letters_can_be_filtered() {
+    use delayline::admin::{DeadLetterFilter, Listed};
+    use delayline::message::DeathReason::{MaxFailures, Rejected};
+
+    let test = delayline::testing::TestConnection::new();
+    let letters = test.queue::<u64>("letters");
+    let queue = letters.queue().clone();
+    // One a minute; a third is rejected, the others fail with one of two errors.
+    let start = test.now();
+    let at = |minute: u64| start + Duration::from_secs(60 * minute);
+    for n in 0..300 {
+        let _ = queue.message(&n).id(n.to_string()).max_failures(1).send().await.unwrap();
+        let handler = async |job: Job<u64>| match job.payload() % 3 {
+            0 => Ok(Outcome::reject("not a number")),
+            1 => Err("timed out after 3 s"),
+            _ => Err("refused"),
+        };
+        let _ = test.workers().add(&letters, handler).drain_due().await;
+        test.advance(Duration::from_secs(60));
+    }
+    let found = async |filter: DeadLetterFilter| {
+        let mut all = Vec::new();
+        let mut listing = queue.dead_letters().await.unwrap().matching(filter.clone());
+        while let Some(page) = listing.next_page().await.unwrap() {
+            assert!(!page.is_empty());
+            assert!(page.iter().all(|letter| filter.matches(letter)));
+            all.extend(page.into_iter().map(|it| it.id.to_string().parse::<u64>().unwrap()));
+        }
+        all
+    };
+    let all = DeadLetterFilter::new();
+    assert!(all.is_empty());
+    assert_eq!(found(all.clone()).await, (0..300).collect::<Vec<_>>());
+    let of = |keep: fn(&u64) -> bool| (0..300).filter(keep).collect::<Vec<_>>();
+    assert_eq!(found(all.clone().reason(Rejected)).await, of(|n| n % 3 == 0));
+    assert_eq!(found(all.clone().reason(Rejected).reason(MaxFailures)).await, of(|_| true));
+    assert_eq!(found(all.clone().error_contains("timed out")).await, of(|n| n % 3 == 1));
+    let window = all.clone().died_since(at(100)).died_before(at(250));
+    assert_eq!(found(window.clone()).await, (100..250).collect::<Vec<_>>());
+    let both = window.clone().reason(MaxFailures).error_contains("refused");
+    assert_eq!(found(both).await, of(|n| (100..250).contains(n) && n % 3 == 2));
+    assert_eq!(found(all.clone().died_before(at(0))).await, [0; 0]);
+    assert_eq!(found(all.died_since(at(1_000))).await, [0; 0]);
+
+    let mut others = queue.list(Listed::Scheduled).matching(window);
+    assert_eq!(others.next_page().await.unwrap(), None);
+}

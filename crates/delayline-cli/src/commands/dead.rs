@@ -39,12 +39,12 @@ async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
     let filter = read(&args.filter)?;
     let queue = target.open_known().await?;
     let wanted = filter.at(queue.server_time().await?);
-    let position = wanted.first().max(start.and_then(|cursor| cursor.position));
+    let position = wanted.start().max(start.and_then(|cursor| cursor.position));
     if position.is_some() {
         start = Some(Cursor { status: Listed::Dead, position });
     }
-    let passes = |letter: &MessageInfo| wanted.passes(letter);
-    let passes = (!wanted.is_everything()).then_some(&passes as list::Passes<'_>);
+    let passes = |letter: &MessageInfo| wanted.matches(letter);
+    let passes = (!wanted.is_empty()).then_some(&passes as list::Passes<'_>);
     let pages = Pages::new(&queue, &DEAD, start, args.paging.most(), passes);
     list::print(pages, args.json).await
 }

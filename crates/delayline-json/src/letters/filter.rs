@@ -1,10 +1,10 @@
 //! Which dead letters are meant.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use delayline::Timestamp;
-use delayline::admin::Position;
-use delayline::message::{DeathReason, MessageInfo, MessageState};
+use delayline::admin::DeadLetterFilter;
+use delayline::message::DeathReason;
 
 use crate::{duration, instant};
 
@@ -20,18 +20,8 @@ pub struct LetterFilter {
 /// A point in time, or how long ago it was.
 #[derive(Clone, Copy, Debug)]
 enum When {
-    At(Timestamp),
+    At(SystemTime),
     Ago(Duration),
-}
-
-/// A filter at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    filter: LetterFilter,
-    /// Letters that died at this instant or later are not wanted.
-    end: Option<Timestamp>,
-    /// Letters that died before this instant are not wanted.
-    begin: Option<Timestamp>,
 }
 
 impl LetterFilter {
@@ -53,50 +43,26 @@ impl LetterFilter {
 
     /// Turns ages into instants.
     #[must_use]
-    pub fn at(self, now: Timestamp) -> Wanted {
+    pub fn at(self, now: Timestamp) -> DeadLetterFilter {
+        let now = SystemTime::from(now);
         let instant = |when: When| match when {
             When::At(instant) => instant,
-            When::Ago(age) => Timestamp::from_ms(
-                now.as_ms().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-            )
-            .unwrap_or(Timestamp::MIN),
+            When::Ago(age) => now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH),
         };
-        let (end, begin) = (self.before.map(instant), self.after.map(instant));
-        Wanted { filter: self, end, begin }
-    }
-}
-
-impl Wanted {
-    /// Whether every letter passes.
-    #[must_use]
-    pub const fn is_everything(&self) -> bool {
-        let LetterFilter { reasons, error, .. } = &self.filter;
-        reasons.is_empty() && error.is_none() && self.end.is_none() && self.begin.is_none()
-    }
-
-    /// Whether this is a letter that is meant.
-    #[must_use]
-    pub fn passes(&self, letter: &MessageInfo) -> bool {
-        let MessageState::Dead { reason, since } = letter.state else { return false };
-        let LetterFilter { reasons, error, .. } = &self.filter;
-        let said = || letter.last_error.as_deref().unwrap_or_default();
-        (reasons.is_empty() || reasons.contains(&reason))
-            && error.as_ref().is_none_or(|text| said().contains(text))
-            && self.end.is_none_or(|end| since < end)
-            && self.begin.is_none_or(|begin| since >= begin)
-    }
-
-    /// The place before the first letter that may pass.
-    #[must_use]
-    pub fn first(&self) -> Option<Position> {
-        let instant = self.begin?;
-        Some(Position { index: Position::DEAD, instant, sequence: 0 })
-    }
-
-    /// Whether no letter that died at this instant or later passes.
-    #[must_use]
-    pub fn is_over(&self, since: Timestamp) -> bool {
-        self.end.is_some_and(|end| since >= end)
+        let mut filter = DeadLetterFilter::new();
+        for reason in self.reasons {
+            filter = filter.reason(reason);
+        }
+        if let Some(text) = self.error {
+            filter = filter.error_contains(text);
+        }
+        if let Some(when) = self.before {
+            filter = filter.died_before(instant(when));
+        }
+        if let Some(when) = self.after {
+            filter = filter.died_since(instant(when));
+        }
+        filter
     }
 }
 
@@ -105,6 +71,6 @@ fn when(text: &str) -> Result<When, String> {
         return Ok(When::Ago(age));
     }
     let at = instant(text).map_err(|why| format!("{why}, nor is it an age such as 2h"))?;
-    let at = Timestamp::try_from(at).map_err(|violation| violation.to_string())?;
+    Timestamp::try_from(at).map_err(|violation| violation.to_string())?;
     Ok(When::At(at))
 }

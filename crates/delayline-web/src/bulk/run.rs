@@ -76,7 +76,7 @@ async fn find(
     let wanted = filter.at(listing.until().unwrap_or(now));
     // What visitors are not to see does not count.
     let (shown, passing, of) = (context.shared.redactor(), wanted.clone(), name.to_owned());
-    let passes = move |letter: &MessageInfo| passing.passes(&shown(&of, letter.clone()));
+    let passes = move |letter: &MessageInfo| passing.matches(&shown(&of, letter.clone()));
     Ok((Letters::new(listing, wanted, limit).passing(passes), stats.dead, now))
 }
 

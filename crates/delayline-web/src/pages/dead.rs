@@ -2,9 +2,9 @@
 
 use axum::response::Response;
 use delayline::Timestamp;
-use delayline::admin::{Listed, Listing, Position};
+use delayline::admin::{DeadLetterFilter, Listed, Listing, Position};
 use delayline::message::{MessageInfo, MessageState};
-use delayline_json::{Cursor, Wanted};
+use delayline_json::Cursor;
 use maud::{Markup, html};
 
 use super::bulk::tools;
@@ -27,7 +27,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let now = queue.server_time().await?;
     let wanted = asked.filter()?.at(now);
     let mut listing = queue.list(Listed::Dead).page_size(PAGE);
-    if let Some(position) = wanted.first().max(cursor.and_then(|cursor| cursor.position)) {
+    if let Some(position) = wanted.start().max(cursor.and_then(|cursor| cursor.position)) {
         listing = listing.after(position);
     }
     let found = find(&context, name, &wanted, listing).await?;
@@ -66,7 +66,7 @@ struct Found {
 async fn find(
     context: &Context,
     queue: &str,
-    wanted: &Wanted,
+    wanted: &DeadLetterFilter,
     mut listing: Listing,
 ) -> Result<Found, Failure> {
     let (mut letters, mut examined) = (Vec::new(), 0);
@@ -78,8 +78,8 @@ async fn find(
             MessageState::Dead { since, .. } => Some(since),
             _ => None,
         };
-        let over = page.last().and_then(died).is_some_and(|since| wanted.is_over(since));
-        letters.extend(page.into_iter().filter(|letter| wanted.passes(letter)));
+        let over = page.last().and_then(died).is_some_and(|since| wanted.excludes_from(since));
+        letters.extend(page.into_iter().filter(|letter| wanted.matches(letter)));
         if over {
             return Ok(Found { letters, examined, next: None });
         }

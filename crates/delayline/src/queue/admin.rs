@@ -237,7 +237,7 @@ impl<T: ?Sized, C> Queue<T, C> {
 
     /// Lists the messages that are dead letters now, page by page, the oldest death first. Messages
     /// that die later are not included, so a loop that redrives each page ends; that loop is
-    /// [`redrive_all`](Self::redrive_all).
+    /// [`redrive_all`](Self::redrive_all). [`Listing::matching`] chooses by reason, error and time.
     ///
     /// # Cancel safety
     ///

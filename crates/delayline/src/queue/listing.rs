@@ -10,7 +10,7 @@ use delayline_core::{
 
 use futures_util::stream::{Stream, TryStreamExt as _, iter, try_unfold};
 
-use crate::admin::Listed;
+use crate::admin::{DeadLetterFilter, Listed};
 use crate::client::Client;
 use crate::{Error, Queue};
 
@@ -40,6 +40,7 @@ pub struct Listing {
     page_size: usize,
     ended: bool,
     bound: Option<Bound>,
+    filter: Option<DeadLetterFilter>,
 }
 
 /// Ends a listing of dead letters. Without it, a loop that redrives would continue for as long as
@@ -54,7 +55,8 @@ struct Bound {
 
 impl Listing {
     pub(super) const fn new(client: Client, status: Listed) -> Self {
-        Self { client, status, after: None, page_size: MAX_PAGE, ended: false, bound: None }
+        let (bound, filter) = (None, None);
+        Self { client, status, after: None, page_size: MAX_PAGE, ended: false, bound, filter }
     }
 
     /// Lists the messages that are dead letters now.
@@ -71,6 +73,18 @@ impl Listing {
     #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         self.bound.map(|bound| bound.until)
+    }
+
+    /// Lists only the dead letters that match. It reads only those that died in the time that the
+    /// filter asks for. It starts there, or [`after`](Self::after) a later position. In a listing
+    /// of another status, nothing matches.
+    ///
+    /// See [`DeadLetterFilter`] for an example.
+    #[must_use]
+    pub fn matching(mut self, filter: DeadLetterFilter) -> Self {
+        self.after = self.after.max(filter.start());
+        self.filter = Some(filter);
+        self
     }
 
     /// Starts after a position in the order of this status, such as the
@@ -117,6 +131,14 @@ impl Listing {
             self.after = page.next;
             if let Some(bound) = &mut self.bound {
                 self.ended |= bound.cut(&mut page.messages);
+            }
+            if let Some(filter) = &self.filter {
+                let died = page.messages.last().and_then(|letter| match letter.state {
+                    MessageState::Dead { since, .. } => Some(since),
+                    _ => None,
+                });
+                self.ended |= died.is_some_and(|since| filter.excludes_from(since));
+                page.messages.retain(|letter| filter.matches(letter));
             }
             if !page.messages.is_empty() {
                 return Ok(Some(page.messages));

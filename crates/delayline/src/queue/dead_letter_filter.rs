@@ -1,0 +1,98 @@
+//! Which dead letters are meant.
+
+use std::time::SystemTime;
+
+use delayline_core::{DeathReason, MessageInfo, MessageState, Position, Timestamp};
+
+/// Which dead letters are meant: those that meet all conditions. Without conditions, all are.
+///
+/// ```
+/// # use delayline::Queue;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), delayline::Error> {
+/// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("numbers").await?;
+/// use delayline::admin::DeadLetterFilter;
+/// use delayline::message::DeathReason;
+///
+/// let timed_out =
+///     DeadLetterFilter::new().reason(DeathReason::MaxFailures).error_contains("timed out");
+/// let mut letters = queue.dead_letters().await?.matching(timed_out);
+/// while let Some(page) = letters.next_page().await? {
+///     queue.redrive_many(page.into_iter().map(|letter| letter.id)).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadLetterFilter {
+    reasons: Vec<DeathReason>,
+    error: Option<String>,
+    since: Option<Timestamp>,
+    before: Option<Timestamp>,
+}
+
+impl DeadLetterFilter {
+    /// All dead letters.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { reasons: Vec::new(), error: None, since: None, before: None }
+    }
+
+    /// Only those that died for this reason. Several calls allow any of their reasons.
+    #[must_use]
+    pub fn reason(mut self, reason: DeathReason) -> Self {
+        self.reasons.push(reason);
+        self
+    }
+
+    /// Only those whose last error contains this text. Case matters.
+    #[must_use]
+    pub fn error_contains(mut self, text: impl Into<String>) -> Self {
+        self.error = Some(text.into());
+        self
+    }
+
+    /// Only those that died at this instant or later, by the clock of the server.
+    #[must_use]
+    pub fn died_since(mut self, instant: SystemTime) -> Self {
+        self.since = Some(Timestamp::try_from(instant).unwrap_or(Timestamp::MAX));
+        self
+    }
+
+    /// Only those that died before this instant, by the clock of the server.
+    #[must_use]
+    pub fn died_before(mut self, instant: SystemTime) -> Self {
+        self.before = Some(Timestamp::try_from(instant).unwrap_or(Timestamp::MAX));
+        self
+    }
+
+    /// Returns `true` if there is no condition.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::new()
+    }
+
+    /// Returns `true` if the message is a dead letter and meets all conditions.
+    #[must_use]
+    pub fn matches(&self, message: &MessageInfo) -> bool {
+        let MessageState::Dead { reason, since } = message.state else { return false };
+        let error = || message.last_error.as_deref().unwrap_or_default();
+        (self.reasons.is_empty() || self.reasons.contains(&reason))
+            && self.error.as_ref().is_none_or(|text| error().contains(text))
+            && self.since.is_none_or(|instant| since >= instant)
+            && !self.excludes_from(since)
+    }
+
+    /// Where a listing of dead letters can start, since all before it died too early.
+    #[must_use]
+    pub fn start(&self) -> Option<Position> {
+        let instant = self.since?;
+        Some(Position { index: Position::DEAD, instant, sequence: 0 })
+    }
+
+    /// Returns `true` if no message that died at this instant or later can match.
+    #[must_use]
+    pub fn excludes_from(&self, instant: Timestamp) -> bool {
+        self.before.is_some_and(|before| instant >= before)
+    }
+}

@@ -79,6 +79,7 @@ impl Kept {
             Op::Purge(ids) => Reply::Purge(vec![Purged::NotDead; ids.len()]),
             Op::Pause => Reply::Pause { changed: false },
             Op::Resume => Reply::Resume { changed: false },
+            Op::SetLimits(_) => Reply::SetLimits { changed: false },
             Op::Get(ids) => {
                 let found = ids.iter().map(|id| match self.find(id) {
                     Some((message, _)) => Found::Live(Box::new(message)),

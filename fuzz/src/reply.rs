@@ -6,7 +6,7 @@ use arbitrary::Unstructured;
 use delayline_core::{
     Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorKind, Extend, HandOff,
     HandedOff, Lease, List, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Redrive, Relay,
-    Reply, Reschedule, Resolution, Schedule, Settled, Settlement, Status,
+    Reply, Reschedule, Resolution, Schedule, SetLimits, Settled, Settlement, Status,
 };
 use delayline_redis_protocol::{Value, decode};
 
@@ -69,6 +69,7 @@ fn answers(op: &Op, reply: &Reply) -> bool {
         | (Op::Relay(_), Reply::Relay(_))
         | (Op::Pause, Reply::Pause { .. })
         | (Op::Resume, Reply::Resume { .. })
+        | (Op::SetLimits(_), Reply::SetLimits { .. })
         | (Op::List(_), Reply::List(_))
         | (Op::Stats, Reply::Stats(_))
         | (Op::Forecast(_), Reply::Forecast(_))
@@ -87,7 +88,8 @@ fn operation(kind: u8, count: u8) -> Op {
     let settlements = || ids().map(|id| Settlement::new(id, lease, Outcome::Ack));
     let consumer = ConsumerName::new("w").expect("a name of one byte");
     let claim = Claim::new(consumer.clone(), lease.claim_id, 10, Millis::MAX);
-    match kind % 20 {
+    match kind % 21 {
+        20 => Op::SetLimits(SetLimits::new()),
         18 => Op::Progress(ids().collect()),
         0 => Op::Enqueue(ids().map(|id| NewMessage::new(id, "")).collect()),
         1 => Op::Claim(claim),

@@ -9,6 +9,7 @@ mod forecast;
 mod get;
 mod history;
 mod import;
+mod limits;
 mod list;
 mod man;
 mod queues;
@@ -39,6 +40,7 @@ pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
 pub(crate) use self::history::History;
 pub(crate) use self::import::{How, Import, Live, OldQueue, Unit};
+pub(crate) use self::limits::Limits;
 pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::man::Man;
 pub(crate) use self::queues::Queues;
@@ -156,6 +158,7 @@ pub(crate) enum Verb {
     Schedule(Schedule),
     Pause(Pause),
     Resume(Resume),
+    Limits(Limits),
     DeleteQueue(DeleteQueue),
     Upgrade(Upgrade),
     Check(Check),

@@ -13,6 +13,7 @@ pub(crate) mod forecast;
 pub(crate) mod get;
 pub(crate) mod history;
 pub(crate) mod import;
+pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod queues;

@@ -71,6 +71,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Schedule(schedule) => commands::schedule::run(&args.target, schedule).await,
         Verb::Pause(pause) => commands::switch::pause(&args.target, pause).await,
         Verb::Resume(resume) => commands::switch::resume(&args.target, resume).await,
+        Verb::Limits(limits) => commands::limits::run(&args.target, limits).await,
         Verb::DeleteQueue(delete) => commands::delete_queue::run(&args.target, delete).await,
         Verb::Upgrade(upgrade) => commands::upgrade::run(&args.target, &upgrade).await,
         Verb::Check(check) => commands::check::run(&args.target, check).await,

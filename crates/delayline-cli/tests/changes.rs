@@ -1,4 +1,4 @@
-//! `delayline cancel`, `reschedule`, `pause`, `resume` and `completions`.
+//! `delayline cancel`, `reschedule`, `pause`, `resume`, `limits` and `completions`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -136,6 +136,44 @@ fn a_message_is_moved() {
 }
 
 #[test]
+fn limits_are_shown_and_changed() {
+    let server = Server::start();
+    support::create(&server);
+    for driver in DRIVERS {
+        let limits = |more: &[&str]| {
+            let args = [&["--driver", driver, "limits"], more].concat();
+            run(on(&server, &args))
+        };
+        assert_eq!(limits(&[]).code(0).stdout, "orders: no limits\n");
+        let told = limits(&["--leased", "3", "--rate", "10/1s", "--burst", "2"]).code(0).stdout;
+        let both = "orders: 0 of 3 leased\norders: at most 10 in 1000 ms, up to 2 at once\n";
+        assert_eq!(told, both);
+        let held = limits(&["--hold", "1h"]).code(0).stdout;
+        assert!(held.starts_with(&format!("{both}orders: held until 20")), "{held}");
+        let shown = &limits(&["--json", "--hold", "none"]).code(0).lines()[0];
+        let rate = serde_json::json!({"count": 10, "per_ms": 1_000, "burst": 2});
+        let all = serde_json::json!({"queue": "orders", "leased": 3, "rate": rate,
+            "rate_open_at": null, "held_until": null});
+        assert_eq!(*shown, all);
+        let none = limits(&["--leased", "none", "--rate", "none"]).code(0).stdout;
+        assert_eq!(none, "orders: no limits\n");
+        for wrong in [
+            &["--leased", "0"][..],
+            &["--leased", "many"],
+            &["--rate", "10/1s"],
+            &["--rate", "10", "--burst", "1"],
+            &["--rate", "10/1ms", "--burst", "1"],
+            &["--rate", "10/1s", "--burst", "11"],
+            &["--burst", "1"],
+            &["--hold", "soon"],
+        ] {
+            limits(wrong).code(2);
+        }
+        assert_eq!(limits(&[]).code(0).stdout, "orders: no limits\n");
+    }
+}
+
+#[test]
 fn a_queue_is_paused_and_resumed() {
     let server = Server::start();
     support::create(&server);
@@ -201,6 +239,7 @@ fn every_verb_has_help_with_an_example() {
         &["dead", "purge"],
         &["pause"],
         &["resume"],
+        &["limits"],
         &["delete-queue"],
         &["upgrade"],
         &["check"],

@@ -64,6 +64,7 @@ pub mod limits;
 mod message;
 mod names;
 mod op;
+mod queue_limits;
 mod relay;
 mod reply;
 mod results;
@@ -85,6 +86,7 @@ pub use known::{Follower, Known, Update, UpdateContent, UpdateDue, UpdateToken};
 pub use message::{Delivery, FinishedIds, Message, MessageInfo, NewMessage, Priority};
 pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName, is_printable};
 pub use op::{Check, Claim, Extend, List, Op, Outcome, Position, Redrive, Reschedule, Settlement};
+pub use queue_limits::{Change, Limits, Rate, SetLimits};
 pub use relay::{Backlog, Destination, DestinationKey, Element, GroupName, Relay};
 pub use reply::{
     Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found,

@@ -92,6 +92,18 @@ pub const MAX_GROUP_BYTES: usize = 128;
 /// Greatest length at which a relay's destination may count as full.
 pub const MAX_DESTINATION_LENGTH: u64 = 1_000_000_000;
 
+/// Greatest limit of the messages of one queue that are leased at once.
+pub const MAX_LEASED: u32 = 1_000_000;
+
+/// Greatest count, and burst, of a queue's rate.
+pub const MAX_RATE_COUNT: u32 = 1_000_000;
+
+/// Shortest time to which a queue's rate refers, in milliseconds: one second.
+pub const MIN_RATE_PERIOD_MS: u64 = 1_000;
+
+/// Longest time to which a queue's rate refers, in milliseconds: one day.
+pub const MAX_RATE_PERIOD_MS: u64 = 86_400_000;
+
 /// Longest delay and longest time to live, in milliseconds: 100 years of 365.25 days.
 pub const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::{
     ClaimId, ConsumerName, HandOff, Lease, MessageId, Millis, NewMessage, Relay, Resolution,
-    Schedule, Status, Timestamp, Violation,
+    Schedule, SetLimits, Status, Timestamp, Violation,
 };
 
 /// One atomic operation on one queue.
@@ -55,6 +55,8 @@ pub enum Op {
     Pause,
     /// Allows claims again. Repeated: no change.
     Resume,
+    /// Changes limits of the queue (G34). Repeated: no change, unless it holds the queue for a time.
+    SetLimits(SetLimits),
     /// Looks up at most [`MAX_LOOK_UP`] messages by id. Changes nothing.
     Get(Vec<MessageId>),
     /// Tells of each of these messages how far it has come, and returns the results of those that were
@@ -128,13 +130,24 @@ pub struct Settlement {
     pub lease: Lease,
     /// How it ended.
     pub outcome: Outcome,
+    /// Until when the queue delivers nothing, if this ends the lease: for an answer such as "429, retry
+    /// after 30 s" (G34). Of holds that overlap, the latest end counts.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub hold: Option<Schedule>,
 }
 
 impl Settlement {
     /// The end of `lease` on the message `id`.
     #[must_use]
     pub const fn new(id: MessageId, lease: Lease, outcome: Outcome) -> Self {
-        Self { id, lease, outcome }
+        Self { id, lease, outcome, hold: None }
+    }
+
+    /// The same, after which the queue delivers nothing until then; `None` holds nothing.
+    #[must_use]
+    pub fn hold(mut self, until: impl Into<Option<Schedule>>) -> Self {
+        self.hold = until.into();
+        self
     }
 
     pub(crate) fn validate(&self) -> Result<(), Violation> {
@@ -404,6 +417,7 @@ impl Op {
             Self::Check(check) | Self::Repair(check) => {
                 count("the page's limit", check.limit, MAX_PAGE)
             }
+            Self::SetLimits(set) => set.validate(),
             Self::Pause | Self::Resume | Self::Stats | Self::History(_) => Ok(()),
         }
     }
@@ -449,6 +463,7 @@ impl Op {
             | Self::Relay(_)
             | Self::Pause
             | Self::Resume
+            | Self::SetLimits(_)
             | Self::List(_)
             | Self::Stats
             | Self::Forecast(_)
@@ -498,6 +513,7 @@ facts! {
     Self::Purge(_) => "purge", ForGood;
     Self::Pause => "pause", ForGood;
     Self::Resume => "resume", ForGood;
+    Self::SetLimits(_) => "set_limits", ForGood;
     Self::Get(_) => "get", Nothing;
     Self::Progress(_) => "progress", Nothing;
     Self::List(_) => "list", Nothing;

@@ -4,7 +4,7 @@
 //! faults.
 
 use crate::{
-    Completion, DeathReason, Delivery, HandedOff, History, Message, MessageId, MessageInfo,
+    Completion, DeathReason, Delivery, HandedOff, History, Limits, Message, MessageId, MessageInfo,
     Position, Status, Timestamp, Totals,
 };
 
@@ -63,6 +63,11 @@ pub enum Reply {
     /// To [`Op::Resume`](crate::Op::Resume): whether the queue was paused before.
     Resume {
         /// Whether this operation resumed it.
+        changed: bool,
+    },
+    /// To [`Op::SetLimits`](crate::Op::SetLimits).
+    SetLimits {
+        /// Whether this operation changed a limit.
         changed: bool,
     },
     /// To [`Op::Get`](crate::Op::Get).
@@ -392,6 +397,8 @@ pub struct Stats {
     pub dead: u64,
     /// Whether the queue is paused.
     pub paused: bool,
+    /// What limits its deliveries.
+    pub limits: Limits,
     /// The earliest due time among scheduled and ready messages.
     pub earliest_due: Option<Timestamp>,
     /// How often each thing has happened so far.

@@ -3,11 +3,13 @@
 //! The scripts in `delayline-redis-protocol/lua` do the same with Redis data structures: one script
 //! per operation, with the same function names as here. Its `tests/port.rs` compares the two.
 
+mod changes;
 mod entry;
 mod hand_off;
 mod history;
 mod index;
 mod invariants;
+mod limiter;
 mod read;
 mod ready;
 mod relay;
@@ -20,8 +22,10 @@ mod windows;
 
 use std::collections::{BTreeMap, HashMap};
 
+use self::changes::{Changes, Finished};
 use self::entry::{Entry, OutcomeKind, Place};
 use self::index::{Index, up_to};
+use self::limiter::Limiter;
 use self::results::Results;
 use self::ring::Ring;
 use self::windows::Windows;
@@ -32,9 +36,9 @@ use crate::limits::{
 };
 use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
-    DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, HistoryPoint, Known, Lease,
-    MessageId, NewMessage, Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule,
-    Rescheduled, Resolution, Settled, Settlement, Status, Timestamp, Totals,
+    DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Known, Lease, MessageId,
+    NewMessage, Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled,
+    Resolution, Settled, Settlement, Status, Timestamp, Totals,
 };
 
 /// A whole queue.
@@ -53,6 +57,7 @@ pub struct State {
     /// The number of messages enqueued is also the sequence number of the latest one.
     totals: Totals,
     paused: bool,
+    limiter: Limiter,
     /// When the minute of the latest snapshot began.
     minute: Timestamp,
     /// Snapshots of the past.
@@ -80,22 +85,6 @@ pub struct State {
     windows: Windows,
 }
 
-/// What is remembered about a finished message.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
-struct Finished {
-    status: Status,
-    digest: u64,
-    /// The lease whose settlement finished the message, if one did.
-    lease: Option<Lease>,
-    /// The latest updates of the id.
-    tokens: Tokens,
-}
-
 impl Default for State {
     fn default() -> Self {
         Self::new()
@@ -110,6 +99,7 @@ impl State {
             revision: 0,
             totals: Totals::default(),
             paused: false,
+            limiter: Limiter::default(),
             minute: Timestamp::MIN,
             minutes: Ring::new(Resolution::Minutes),
             hours: Ring::new(Resolution::Hours),
@@ -156,6 +146,10 @@ impl State {
             }
             Op::Pause => Reply::Pause { changed: self.set_paused(true, &mut changes) },
             Op::Resume => Reply::Resume { changed: self.set_paused(false, &mut changes) },
+            Op::SetLimits(set) => {
+                changes.any = self.limiter.set(now, set);
+                Reply::SetLimits { changed: changes.any }
+            }
             Op::Get(ids) => Reply::Get(ids.iter().map(|id| self.get(now, id)).collect()),
             Op::Progress(ids) => Reply::Progress(self.progress(now, ids)),
             Op::List(list) => Reply::List(self.list(now, list)),
@@ -198,10 +192,18 @@ impl State {
     /// a lease. `None` if there is nothing, or while the queue is paused.
     #[must_use]
     pub fn next_claimable(&self) -> Option<Timestamp> {
+        self.next_deliverable(Some(self.leased.len()))
+    }
+
+    /// The same with this number of leases, or, for a relay, without counting leases.
+    fn next_deliverable(&self, leased: Option<usize>) -> Option<Timestamp> {
         if self.paused {
             return None;
         }
-        self.due.iter().chain([&self.leased]).filter_map(first).min()
+        let waiting = self.due.iter().filter_map(first).min();
+        let open_at = self.limiter.open_at(leased);
+        let next = waiting.zip(open_at).map(|(waiting, open_at)| waiting.max(open_at));
+        next.into_iter().chain(first(&self.leased)).min()
     }
 
     fn enqueue(&mut self, now: Timestamp, message: &NewMessage, changes: &mut Changes) -> Enqueued {
@@ -289,7 +291,9 @@ impl State {
         changes: &mut Changes,
     ) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
-        for mut entry in self.take_ready(now, claim.max, deaths, changes) {
+        let (admitted, caught_up) = self.limiter.admit(now, Some(self.leased.len()));
+        changes.any |= caught_up;
+        for mut entry in self.take_ready(now, claim.max.min(admitted), deaths, changes) {
             entry.epoch += 1;
             entry.claim_id = Some(claim.claim_id);
             entry.settled = None;
@@ -300,6 +304,7 @@ impl State {
             deliveries.push(delivery);
             self.insert(entry);
         }
+        self.limiter.spend(now, deliveries.len());
         if !deliveries.is_empty() {
             let ids = deliveries.iter().map(|delivery| delivery.message.info.id.clone()).collect();
             self.journal.rotate(now, &claim.consumer);
@@ -336,6 +341,9 @@ impl State {
             return Settled::Missing;
         };
         changes.any = true;
+        if let Some(until) = item.hold {
+            self.limiter.hold(until.instant(now));
+        }
         let kind = item.outcome.kind();
         if acks || cancel_requested || entry.follower.is_some() {
             let status = match () {
@@ -571,17 +579,6 @@ impl State {
             Place::Dead { .. } => &mut self.dead,
         }
     }
-}
-
-/// What an operation has changed so far.
-#[derive(Default)]
-struct Changes {
-    any: bool,
-    /// What the queue was like before, if it is the minute's first change.
-    snapshot: Option<[HistoryPoint; 2]>,
-    finished: Vec<(MessageId, Finished)>,
-    /// Finished messages whose ids are used again.
-    reused: Vec<MessageId>,
 }
 
 /// Returns the earliest instant in an index.

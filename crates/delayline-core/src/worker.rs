@@ -191,7 +191,7 @@ impl Machine {
             let held = lane.leases.remove(slot)?;
             let gone = held.state == LeaseState::Lost;
             if !gone {
-                let settlement = Settlement { id: held.id.clone(), lease: held.lease, outcome };
+                let settlement = Settlement::new(held.id.clone(), held.lease, outcome);
                 lane.finish(held, HandOff { settlement, messages, result });
             }
             Some(gone)
@@ -303,7 +303,7 @@ impl Machine {
             }
             for delivery in deliveries {
                 let (id, lease) = (delivery.message.info.id, delivery.lease);
-                let settlement = Settlement { id, lease, outcome: Outcome::Release };
+                let settlement = Settlement::new(id, lease, Outcome::Release);
                 lane.settle(HandOff::new(settlement, Vec::new()));
             }
         });

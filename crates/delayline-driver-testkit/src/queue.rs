@@ -12,9 +12,9 @@ use std::sync::Arc;
 use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
     DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Known, Lease, List,
-    MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Priority, QueueName, Redrive,
-    Relay, Reply, Reschedule, Resolution, Schedule, Settlement, Status, Timestamp, Update,
-    UpdateContent, UpdateDue, UpdateToken,
+    MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Priority, QueueName, Rate,
+    Redrive, Relay, Reply, Reschedule, Resolution, Schedule, SetLimits, Settlement, Status,
+    Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{SCHEMA_VERSION, Script, ScriptBackend, all_scripts};
 use delayline_test_server::{Reply as Raw, Server};
@@ -108,6 +108,18 @@ pub fn hand_off(text: &str, token: u8, outcome: Outcome, next: &[&str]) -> Op {
 /// Where [`relay_to_list`] and [`relay_to_stream`] put messages.
 pub const LIST: &str = "a-list";
 pub const STREAM: &str = "a-stream";
+
+/// Limits that stop none of the few messages here.
+pub fn set_limits() -> Op {
+    let rate = Rate::new(1_000, millis(1_000), 1_000);
+    Op::SetLimits(SetLimits::new().leased(1_000).rate(rate))
+}
+
+/// A settlement that holds the queue for a moment.
+pub fn hold(text: &str, token: u8) -> Op {
+    let settlement = Settlement::new(id(text), lease(token), Outcome::Release);
+    Op::Settle(vec![settlement.hold(Schedule::In(millis(1)))])
+}
 
 pub fn destination(key: &str) -> DestinationKey {
     DestinationKey::try_from(key).unwrap()
@@ -219,6 +231,8 @@ pub fn every_op() -> Vec<Op> {
         Op::Purge(vec![id("dead")]),
         Op::Pause,
         Op::Resume,
+        set_limits(),
+        hold("leased", 1),
         Op::Get(vec![id("ready"), id("leased"), id("acked")]),
         Op::Progress(vec![id("ready"), id("leased"), id("acked")]),
         list(Status::Scheduled),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
     Extend, FinishedIds, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, NewResult, Op,
-    Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, Settlement, State,
-    Status, Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
+    Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, SetLimits,
+    Settlement, State, Status, Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
 use delayline_test_server::Server;
@@ -163,6 +163,10 @@ pub mod scenes {
     }
     pub fn resume(_: u64) -> Scene {
         scene(vec![Op::Pause], Op::Resume, vec![])
+    }
+    pub fn set_limits(_: u64) -> Scene {
+        let none = SetLimits::new().leased(None);
+        scene(vec![], Op::SetLimits(SetLimits::new().leased(3)), vec![Op::SetLimits(none)])
     }
     pub fn get(n: u64) -> Scene {
         scene(vec![super::enqueue(n)], Op::Get(vec![id(n)]), vec![super::cancel(n)])
@@ -364,7 +368,7 @@ impl<C: Connect> Lane<C> {
 macro_rules! wire_cases {
     ($connect:ty) => {
         $crate::each_scene!($connect: enqueue update throttle follow ack_of_a_followed_message
-            claim relay ack retry hand_off extend cancel reschedule redrive purge pause resume
+            claim relay ack retry hand_off extend cancel reschedule redrive purge pause resume set_limits
             get progress list stats forecast history check repair);
     };
 }

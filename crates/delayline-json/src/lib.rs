@@ -40,7 +40,7 @@ pub use self::message::{
     text_or_base64,
 };
 pub use self::stats::{
-    FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, stats,
+    FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,
 };
 pub use self::text::{harmless, harmless_json, harmless_line};
 pub use self::time::{duration, instant, rfc3339};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayline::admin::{Forecast, Stats, Totals};
+use delayline::admin::{Forecast, Limits, Stats, Totals};
 use serde_json::{Value, json};
 
 use crate::{duration, rfc3339};
@@ -85,6 +85,21 @@ pub fn forecast(queue: &str, delays: &[Duration], forecast: &Forecast) -> Value 
         "ready": forecast.ready,
         "due": due.collect::<Vec<_>>(),
         "later": forecast.later,
+    })
+}
+
+/// What limits the deliveries of a queue, as an object; null stands for no limit.
+#[must_use]
+pub fn limits(queue: &str, limits: &Limits) -> Value {
+    let rate = limits.rate.map(
+        |rate| json!({ "count": rate.count, "per_ms": rate.per.as_ms(), "burst": rate.burst }),
+    );
+    json!({
+        "queue": queue,
+        "leased": limits.leased,
+        "rate": rate,
+        "rate_open_at": limits.rate_open_at.map(rfc3339),
+        "held_until": limits.held_until.map(rfc3339),
     })
 }
 

@@ -17,6 +17,7 @@
 --@include remains.lua
 --@include ready.lua
 --@include next_claimable.lua
+--@include admitting.lua
 
 local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
@@ -26,6 +27,7 @@ local delivered, deaths, changed = 0, {}, false
 local journaled, ring = false, false
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
 local first_left
+local asked, limiter, leased, ahead, passed = max, nil, 0, 0, 0
 
 --@include journal.lua
 --@include claimed_before.lua
@@ -45,6 +47,10 @@ local lease_end = first_end_of_lease('0')
 if is_repeated then
   claimed_before()
   if control.paused == 0 then
+    read_limits()
+    if limiter then
+      count_leased()
+    end
     local _
     _, _, _, first_left = ready_messages(0)
   end
@@ -54,7 +60,16 @@ else
     lease_end = first_end_of_lease('0')
   end
   if control.paused == 0 then
+    read_limits()
+    if limiter then
+      count_leased()
+      admit()
+    end
     take()
+    if limiter then
+      spend()
+      leased = leased + delivered
+    end
     if delivered > 0 then
       lease_end = math.min(lease_end or NEVER, deadline)
     end
@@ -68,7 +83,7 @@ results[4], results[5] = more and 1 or 0, next or -1
 for i = 1, #deaths do
   results[#results + 1] = deaths[i]
 end
-local sleeps = not more and delivered < max
+local sleeps = not more and delivered < asked
 tell_sleepers()
 changed = changed or #new_places > 0 or #removed > 0
 

@@ -1,6 +1,6 @@
 -- State::hand_off. ARGV: now, the ids of the settlements, the settlements as `settle` takes them, the ids of the
--- messages, the messages as `enqueue` takes them, the results of the settlements that have one, what each settlement
--- carries (`hand_off`, layout.rs), the runs of the messages, the number of settlements.
+-- messages, the messages as `enqueue` takes them, the results of the settlements that have one, the holds as
+-- `settle` takes them, what each settlement carries (`hand_off`, layout.rs), the runs of the messages, the number of settlements.
 -- Results: for each settlement as `settle`; for each message as `enqueue`, or 0 if it was not enqueued; for each
 -- result 1 if it is kept, or 0.
 
@@ -105,13 +105,14 @@ end
 -- READ
 --@reads details
 local settlements, runs, carried_by = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
+local holds, freed = ARGV[#ARGV - 3], 0
 local carriers = {}
 for i = 1, settlements do
   if struct.unpack(INSTANT, carried_by, (i - 1) * HAND_OFF_BYTES + HAND_OFF_RETENTION_FROM) > 0 then
     carriers[#carriers + 1] = i
   end
 end
-local messages, before_messages = (#ARGV - 4 - 2 * settlements - #carriers) / 2, 1 + 2 * settlements
+local messages, before_messages = (#ARGV - 5 - 2 * settlements - #carriers) / 2, 1 + 2 * settlements
 local before_results = before_messages + 2 * messages
 local stored = redis.call('HMGET', key.details, unpack(ARGV, 2, 1 + settlements))
 local known = bit.band(control.uses, USES_UPDATES) ~= 0
@@ -127,6 +128,7 @@ local past = finished_of(before_messages + 1, before_messages + messages)
 do
   local count = settlements
   settle_all()
+  look_at_limits()
 end
 if #carriers > 0 then
   keep_results()
@@ -141,7 +143,7 @@ end
 if #sent_contents > 0 then
   control.uses = bit.bor(control.uses, USES_CONTENTS)
 end
-local ring = first_due < NEVER and rings(first_due)
+local ring = first_due < NEVER and rings(first_due, freed)
 
 -- WRITE. Unlike a settlement, it is refused as a whole by a server that is full: its first command takes memory,
 -- though it changes nothing. The new messages are written before the settlements, so that no torn settlement is

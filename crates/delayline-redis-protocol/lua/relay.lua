@@ -17,6 +17,7 @@
 --@include remains.lua
 --@include ready.lua
 --@include next_claimable.lua
+--@include admitting.lua
 
 local max, kind, limit, consumers = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, 0, -1}, 0, {}, false
@@ -26,6 +27,8 @@ local removed, gone, elements, due_of, headers_of = {}, {}, {}, {}, {}
 local ring, looked_at = false, 0
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
 local first_left
+-- What a relay moves has no lease: so none is counted.
+local limiter, leased, ahead, passed = nil, nil, 0, 0
 
 --@include reclaim.lua
 --@include finish.lua
@@ -156,7 +159,14 @@ local lease_end = first_end_of_lease('0')
 local next
 if control.paused == 0 then
   max = math.min(max, free)
+  read_limits()
+  if limiter then
+    admit()
+  end
   hand_over()
+  if limiter then
+    spend()
+  end
 end
 local leaving = looked_at
 if lease_end and lease_end <= now then

@@ -1,4 +1,5 @@
--- State::settle. ARGV: now, the ids, then for each a `settlement` (layout.rs).
+-- State::settle. ARGV: now, the ids, then for each a `settlement`, and the holds of the queue, if any, each a `hold`
+-- (layout.rs).
 -- Results: the status of a message whose lease has ended; SETTLE_STALE, SETTLE_MISSING; SETTLE_ALREADY_DONE
 -- if the message was given back; SETTLE_ALREADY_ENDED minus the status if that was the message's end.
 
@@ -21,12 +22,14 @@ local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
 
 -- READ
 --@reads details
-local count, stored, known = (#ARGV - 1) / 2, nil, nil
+local count, stored, known = math.floor((#ARGV - 1) / 2), nil, nil
+local holds, freed = #ARGV % 2 == 0 and ARGV[#ARGV] or '', 0
 read_leases()
 
 -- DECIDE
 settle_all()
-ring = first_due < NEVER and rings(first_due)
+look_at_limits()
+ring = first_due < NEVER and rings(first_due, freed)
 
 -- WRITE
 if #gone > 0 or #new_places > 0 then

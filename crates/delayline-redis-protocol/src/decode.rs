@@ -10,8 +10,9 @@ use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Completion, Death, DeathReason, Delivery,
     Enqueued, Error, ErrorKind, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff,
-    History, Message, MessageId, MessageInfo, MessageState, Op, Page, Position, Priority, Purged,
-    Redriven, Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
+    History, Limits, Message, MessageId, MessageInfo, MessageState, Millis, Op, Page, Position,
+    Priority, Purged, Rate, Redriven, Relayed, Reply, Rescheduled, Settled, Stats, Status,
+    Timestamp, Totals,
 };
 
 use self::head::results;
@@ -66,13 +67,14 @@ impl Reader {
             Op::Purge(ids) => Reply::Purge(self.each(ids.len(), Self::purged)?),
             Op::Pause => Reply::Pause { changed: self.flag()? },
             Op::Resume => Reply::Resume { changed: self.flag()? },
+            Op::SetLimits(_) => Reply::SetLimits { changed: self.flag()? },
             Op::Get(ids) => {
                 let found = ids.iter().map(|id| self.found(id, at));
                 Reply::Get(found.collect::<Result<_, _>>()?)
             }
             Op::Progress(ids) => Reply::Progress(self.progress(ids.len())?),
             Op::List(_) => Reply::List(self.page(at)?),
-            Op::Stats => Reply::Stats(Box::new(self.stats()?)),
+            Op::Stats => Reply::Stats(Box::new(self.stats(at)?)),
             Op::Forecast(delays) => Reply::Forecast(self.forecast(delays.len())?),
             Op::History(_) => Reply::History(self.history()?),
             Op::Check(_) => Reply::Check(self.checked()?),
@@ -316,7 +318,7 @@ impl Reader {
         Ok(forecast)
     }
 
-    fn stats(&mut self) -> Result<Stats, Error> {
+    fn stats(&mut self, at: Timestamp) -> Result<Stats, Error> {
         let mut stats = Stats::default();
         stats.scheduled = self.count()?;
         stats.ready = self.count()?;
@@ -325,7 +327,25 @@ impl Reader {
         stats.paused = self.flag()?;
         stats.earliest_due = self.optional_instant()?;
         stats.totals = self.totals()?;
+        stats.limits = self.limits(at)?;
         Ok(stats)
+    }
+
+    fn limits(&mut self, at: Timestamp) -> Result<Limits, Error> {
+        let [leased, count, per, burst] =
+            [self.number()?, self.number()?, self.number()?, self.number()?];
+        let mut limits = Limits::default();
+        limits.leased = Some(leased).filter(|most| *most > 0);
+        let rate = Rate::new(count, Millis::saturating(per.into()), burst);
+        limits.rate = Some(rate).filter(|rate| rate.count > 0);
+        let to_come = |instant| Some(instant).filter(|instant| *instant > at);
+        limits.rate_open_at = to_come(self.instant()?);
+        limits.held_until = to_come(self.instant()?);
+        Ok(limits)
+    }
+
+    fn number(&mut self) -> Result<u32, Error> {
+        u32::try_from(self.int()?).map_err(|_| unreadable("a limit"))
     }
 
     fn totals(&mut self) -> Result<Totals, Error> {

@@ -2,12 +2,12 @@
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
-    At, Claim, Destination, Error, ErrorKind, HandOff, Op, Outcome, Position, Resolution, Schedule,
-    Settlement, Status,
+    At, Change, Claim, Destination, Error, ErrorKind, HandOff, Op, Outcome, Position, Resolution,
+    Schedule, SetLimits, Settlement, Status, Timestamp,
 };
 
 use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
-use crate::layout::{hand_off, settlement};
+use crate::layout::{hand_off, hold, settlement};
 use crate::record::{encode_new_message, put_lease, put_runs, put_schedule};
 
 /// The arguments of the script that carries out `op`.
@@ -44,6 +44,9 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
         Op::Settle(settlements) => {
             settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
             args.each(settlements, encode_settlement)?;
+            if settlements.iter().any(|item| item.hold.is_some()) {
+                args.packed(|bytes| put_holds(bytes, settlements));
+            }
         }
         Op::HandOff(items) => {
             let settlements = || items.iter().map(|item| &item.settlement);
@@ -54,6 +57,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             messages().for_each(|message| args.bytes(message.id.as_bytes()));
             args.each(messages(), encode_new_message)?;
             results().for_each(|result| args.bytes(&result.bytes));
+            args.packed(|bytes| put_holds(bytes, settlements()));
             args.packed(|bytes| items.iter().for_each(|item| put_carried(bytes, item)));
             args.packed(|bytes| put_runs(bytes, &messages().collect::<Vec<_>>()));
             args.count(items.len());
@@ -80,6 +84,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
         }
         Op::Pause => args.number(1),
         Op::Resume => args.number(0),
+        Op::SetLimits(set) => args.limits(set),
         Op::List(list) => {
             args.number(u64::from(status_code(list.status)?));
             args.count(list.limit);
@@ -134,6 +139,29 @@ impl Arguments {
         self.number(claim.lease.as_ms());
     }
 
+    fn limits(&mut self, set: &SetLimits) {
+        match set.leased {
+            Change::Keep => self.0.push(Bytes::new()),
+            Change::Remove => self.number(0),
+            Change::Set(most) => self.number(most.into()),
+        }
+        match set.rate {
+            Change::Keep => self.0.extend([Bytes::new(), Bytes::new(), Bytes::new()]),
+            Change::Remove => [0; 3].into_iter().for_each(|none| self.number(none)),
+            Change::Set(rate) => {
+                let numbers = [rate.count.into(), rate.per.as_ms(), rate.burst.into()];
+                numbers.into_iter().for_each(|value| self.number(value));
+            }
+        }
+        match set.hold {
+            Change::Keep => self.0.push(Bytes::new()),
+            Change::Remove => {
+                self.packed(|bytes| put_schedule(bytes, Schedule::At(Timestamp::MIN)));
+            }
+            Change::Set(until) => self.packed(|bytes| put_schedule(bytes, until)),
+        }
+    }
+
     fn each<'a, T: 'a>(
         &mut self,
         items: impl IntoIterator<Item = &'a T>,
@@ -180,6 +208,15 @@ fn encode_settlement(item: &Settlement) -> Result<Bytes, Error> {
         bytes.put_slice(error.as_bytes());
     }
     Ok(bytes.into())
+}
+
+fn put_holds<'a>(bytes: &mut Vec<u8>, settlements: impl IntoIterator<Item = &'a Settlement>) {
+    for (number, item) in (1..).zip(settlements) {
+        if let Some(until) = item.hold {
+            hold::SETTLEMENT.put(bytes, number);
+            put_schedule(bytes, until);
+        }
+    }
 }
 
 fn put_carried(bytes: &mut Vec<u8>, item: &HandOff) {

@@ -74,6 +74,20 @@ structure! {
 }
 
 structure! {
+    /// The limits of a queue: they stand behind the control record, in the same value, if there are any.
+    queue_limits in "`control`, behind the control record" {
+        LEASED: U32, "the most messages that are leased at once; 0 for any number";
+        COUNT: U32, "the most that are delivered in each period; 0 for any number";
+        PER: U32, "the period, in ms";
+        BURST: U32, "the most that are delivered at once";
+        HELD_UNTIL: Instant, "until when nothing is delivered";
+        PAID_AT: Instant, "the theoretical arrival time of the generic cell rate algorithm";
+        PAID_NS: U32, "the nanoseconds behind its milliseconds";
+    }
+    groups {}
+}
+
+structure! {
     /// Stands in the place of the control record while the queue is converted to the next layout. Versions of
     /// all layouts know its first three bytes, and refuse the queue until it is gone. If there are no more
     /// than these, the conversion begins anew, and the control record is lost.
@@ -385,6 +399,15 @@ structure! {
 }
 
 structure! {
+    /// A hold of the queue that a settlement brings about, as an argument. Holds follow each other.
+    hold in "an argument" {
+        SETTLEMENT: U16, "which settlement, from 1 on";
+        UNTIL: Bytes(schedule::BYTES), "until when nothing is delivered";
+    }
+    groups {}
+}
+
+structure! {
     /// What each settlement of a hand-off carries.
     hand_off in "an argument" {
         COUNT: U16, "how many messages";
@@ -394,8 +417,9 @@ structure! {
 }
 
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 24] = [
+pub const STRUCTURES: [&Structure; 26] = [
     &control::STRUCTURE,
+    &queue_limits::STRUCTURE,
     &conversion::STRUCTURE,
     &totals::STRUCTURE,
     &point::STRUCTURE,
@@ -418,5 +442,6 @@ pub const STRUCTURES: [&Structure; 24] = [
     &update::STRUCTURE,
     &window::STRUCTURE,
     &settlement::STRUCTURE,
+    &hold::STRUCTURE,
     &hand_off::STRUCTURE,
 ];

@@ -48,7 +48,7 @@ static CONSTANTS: LazyLock<HashMap<String, String>> =
 
 /// The files in lua/parts/, which scripts include.
 const PARTS: &[(&str, &str)] = files! {
-    "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
+    "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "limits.lua" "admitting.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
     "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
     "next_claimable.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
     "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "converting.lua" "converted.lua"
@@ -81,6 +81,7 @@ scripts! {
     REDRIVE: "redrive.lua";
     PURGE: "purge.lua";
     SET_PAUSED: "set_paused.lua";
+    SET_LIMITS: "set_limits.lua";
     UPDATE: "update.lua";
     HAND_OFF: "hand_off.lua";
     RELAY: "relay.lua";
@@ -137,6 +138,7 @@ impl Script {
             Op::Redrive(_) => &REDRIVE,
             Op::Purge(_) => &PURGE,
             Op::Pause | Op::Resume => &SET_PAUSED,
+            Op::SetLimits(_) => &SET_LIMITS,
             Op::Relay(_) => &RELAY,
             Op::Get(_) => &GET,
             Op::Progress(_) => &PROGRESS,

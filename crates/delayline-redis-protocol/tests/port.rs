@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 10] = [
+const IN_RUST_ONLY: [(&str, &str); 11] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
+    ("next_deliverable", "`next_claimable` in next_claimable.lua"),
     ("forget", "`write` in write.lua does it for all messages at once"),
     ("insert", "`write` in write.lua does it for all messages at once"),
     ("remove", "`write` in write.lua does it for all messages at once"),

@@ -229,7 +229,8 @@ impl Ledger {
                 }
             }
             (Op::Pause, Reply::Pause { changed: true }) => self.totals.met.note(Met::Pause),
-            (Op::Resume, Reply::Resume { changed: true }) => {
+            (Op::Resume, Reply::Resume { changed: true })
+            | (Op::SetLimits(_), Reply::SetLimits { changed: true }) => {
                 for (_, record) in self.messages.iter_mut().filter(|((of, _), _)| *of == queue) {
                     record.changed_at = now;
                 }

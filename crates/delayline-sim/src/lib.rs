@@ -3,6 +3,7 @@
 //! a seed alone, so that a failure can be played again; and it shrinks.
 
 mod ledger;
+mod limited;
 mod met;
 mod process;
 mod rng;

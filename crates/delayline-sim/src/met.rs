@@ -35,6 +35,7 @@ pub(crate) enum Met {
     Updated,
     Relay,
     Pause,
+    Limited,
     Delivery,
     Postponed,
     Redelivery,
@@ -58,7 +59,7 @@ pub(crate) enum Met {
 
 impl Met {
     /// Everything, in the order of the variants.
-    const ALL: [(Self, &'static str); 47] = [
+    const ALL: [(Self, &'static str); 48] = [
         (Self::Refused, "calls refused"),
         (Self::Busy, "calls for which the server had no time"),
         (Self::LostRequest, "requests lost"),
@@ -87,6 +88,7 @@ impl Met {
         (Self::Updated, "updates delivered or relayed, each with its content"),
         (Self::Relay, "messages relayed, each as one element"),
         (Self::Pause, "pauses"),
+        (Self::Limited, "claims and relays under a limit of leases or a rate, none beyond it"),
         (Self::Delivery, "deliveries, none early or after the end"),
         (Self::Postponed, "deliveries that a handler had put off, none before that"),
         (Self::Redelivery, "deliveries of messages that were delivered before"),

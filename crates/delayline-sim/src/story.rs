@@ -179,6 +179,12 @@ pub(crate) enum InterventionKind {
     Pause,
     /// Its queue.
     Resume,
+    /// Its queue, to this number of leases at once.
+    LimitLeases(u32),
+    /// Its queue, to this number of messages per second, and a burst.
+    LimitRate(u32, u32),
+    /// Its queue, for this time.
+    Hold(Ms),
 }
 
 /// The server's clock steps, by less than the time for which queues remember finished ids.
@@ -372,6 +378,10 @@ fn intervention() -> impl Strategy<Value = Intervention> + Clone {
         1 => Just(InterventionKind::Relay),
         1 => Just(InterventionKind::Pause),
         1 => Just(InterventionKind::Resume),
+        1 => (1..4_u32).prop_map(InterventionKind::LimitLeases),
+        1 => (1..9_u32, 1..4_u32)
+            .prop_map(|(count, burst)| InterventionKind::LimitRate(count, burst.min(count))),
+        1 => (1..10_000_u64).prop_map(InterventionKind::Hold),
     ];
     (within_trouble(), 0..40_usize, kind).prop_map(|(at, message, kind)| Intervention {
         at,

@@ -9,11 +9,12 @@ use std::time::Duration;
 use delayline_core::worker::{Machine, Moment, Slot};
 use delayline_core::{
     Applied, Destination, DestinationKey, Error, Known, MessageId, Millis, NewMessage, Op,
-    Priority, Redrive, Relay, Reply, Reschedule, Schedule, State, Timestamp, Update, UpdateContent,
-    UpdateDue, UpdateToken,
+    Priority, Rate, Redrive, Relay, Reply, Reschedule, Schedule, SetLimits, State, Timestamp,
+    Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use crate::ledger::{Ledger, Totals, Violation};
+use crate::limited::Limited;
 use crate::met::Met;
 use crate::process::Process;
 use crate::rng::Rng;
@@ -44,6 +45,7 @@ pub(crate) struct World<'a> {
 #[derive(Default)]
 struct Queue {
     state: State,
+    limited: Limited,
     sleepers: VecDeque<Sleeper>,
     /// A hint that no worker has taken yet.
     kept: bool,
@@ -251,6 +253,11 @@ impl<'a> World<'a> {
             )),
             InterventionKind::Pause => Op::Pause,
             InterventionKind::Resume => Op::Resume,
+            InterventionKind::LimitLeases(most) => Op::SetLimits(SetLimits::new().leased(most)),
+            InterventionKind::LimitRate(count, burst) => {
+                Op::SetLimits(SetLimits::new().rate(Rate::per_second(count, burst)))
+            }
+            InterventionKind::Hold(ms) => Op::SetLimits(SetLimits::new().hold(schedule(ms))),
         };
         (self.queue_of(message), op)
     }
@@ -421,6 +428,9 @@ impl<'a> World<'a> {
             for at in [self.now, self.now + 15_000] {
                 let caller = Caller::Client { tries: 0 };
                 self.push(at, Event::Call { caller, queue, op: Op::Resume });
+                let caller = Caller::Client { tries: 0 };
+                let op = Op::SetLimits(SetLimits::new().leased(None).rate(None).hold(None));
+                self.push(at, Event::Call { caller, queue, op });
             }
         }
         for index in 0..self.processes.len() {

@@ -20,6 +20,7 @@ mod memory;
 mod order;
 mod pause;
 mod queue;
+mod queue_limits;
 mod relay;
 mod results;
 mod settle;
@@ -58,7 +59,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 23] = [
+    let topics: [fn() -> Vec<Case>; 24] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -73,6 +74,7 @@ pub(crate) fn all() -> Vec<Case> {
         update::cases,
         claims::cases,
         pause::cases,
+        queue_limits::cases,
         relay::cases,
         clock::cases,
         memory::cases,

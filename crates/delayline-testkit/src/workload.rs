@@ -11,8 +11,8 @@ mod ledger;
 mod moves;
 
 use delayline_core::{
-    Claim, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, State, Status,
-    Timestamp,
+    Claim, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Schedule, State,
+    Status, Timestamp,
 };
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -62,11 +62,11 @@ pub enum Action {
     /// An operation that does not refer to earlier ones.
     Send(Op),
     /// [`Op::Settle`].
-    Settle(Vec<(MessageId, LeaseRef, Outcome)>),
+    Settle(Vec<Ending>),
     /// [`Op::HandOff`]: settlements, messages that follow from them in turn, and a result of each
     /// ack. Without a message that has an id of its own, and without a result, it is an
     /// [`Op::Settle`].
-    HandOff(Vec<(MessageId, LeaseRef, Outcome)>, Vec<NewMessage>, Option<NewResult>),
+    HandOff(Vec<Ending>, Vec<NewMessage>, Option<NewResult>),
     /// [`Op::Extend`].
     Extend(Vec<(MessageId, LeaseRef)>, Millis),
     /// A claim with a token that no earlier claim had.
@@ -80,6 +80,9 @@ pub enum Action {
     /// Repeats one of the latest operations unchanged: the retry after a lost reply.
     Again(usize),
 }
+
+/// A settlement: its message, lease and outcome, and the hold of the queue, if any.
+pub type Ending = (MessageId, LeaseRef, Outcome, Option<Schedule>);
 
 /// A lease, by origin.
 #[derive(Clone, Copy, Debug)]

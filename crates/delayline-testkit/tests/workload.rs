@@ -104,6 +104,7 @@ fn kinds(reply: &Reply) -> Vec<String> {
         Reply::Purge(items) => items.iter().map(|item| head("purge", item)).collect(),
         Reply::Pause { changed } => vec![format!("pause {changed}")],
         Reply::Resume { changed } => vec![format!("resume {changed}")],
+        Reply::SetLimits { changed } => vec![format!("set_limits {changed}")],
         Reply::Get(items) => items
             .iter()
             .map(|found| match found {
@@ -151,6 +152,8 @@ fn head(op: &str, item: &impl std::fmt::Debug) -> String {
 }
 
 const EXPECTED: &[&str] = &[
+    "set_limits false",
+    "set_limits true",
     "hand_off AlreadyDone None",
     "hand_off AlreadyDone Some(Acked)",
     "hand_off Conflict Ready",

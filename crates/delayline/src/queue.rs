@@ -8,6 +8,7 @@ mod draft;
 mod enqueue;
 mod explain;
 mod found;
+mod limits;
 mod listed;
 mod listing;
 mod read;

@@ -96,6 +96,7 @@ impl State {
             leased,
             dead,
             paused: self.paused,
+            limits: self.limiter.shown(now),
             earliest_due: self.due.iter().filter_map(first).min(),
             totals,
         }

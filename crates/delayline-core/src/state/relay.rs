@@ -19,7 +19,7 @@ impl State {
             self.hand_over(now, relay.to.key(), max, &mut deaths, changes)
         };
         self.reclaim(now, &mut deaths, changes);
-        let next = self.next_claimable();
+        let next = self.next_deliverable(None);
         let is_due = next.is_some_and(|next| next <= now);
         let held_back = is_due && ids.len() >= room;
         Relayed { ids, more: is_due && !held_back, held_back, next, deaths }
@@ -43,11 +43,14 @@ impl State {
         changes: &mut Changes,
     ) -> Vec<MessageId> {
         let mut ids = Vec::new();
-        for entry in self.take_ready(now, max, deaths, changes) {
+        let (admitted, caught_up) = self.limiter.admit(now, None);
+        changes.any |= caught_up;
+        for entry in self.take_ready(now, max.min(admitted), deaths, changes) {
             self.destinations.entry(to.clone()).or_default().push(entry.element());
             ids.push(entry.id.clone());
             self.finish(now, entry, Status::Relayed, None, changes);
         }
+        self.limiter.spend(now, ids.len());
         ids
     }
 

@@ -138,7 +138,7 @@ impl<T: Settling> Settles<T> {
         let pairs = items.iter().zip(perhaps_done).zip(answers);
         let soonest = pairs.filter_map(|((item, perhaps_done), answer)| {
             let HandedOff { settled, messages, .. } = answer;
-            let Settlement { id, lease, outcome } = item.settlement();
+            let Settlement { id, lease, outcome, .. } = item.settlement();
             // An ack is remembered: a message that is still there was not acked.
             let perhaps_done =
                 perhaps_done && !(*outcome == Outcome::Ack && settled == Settled::Stale);
@@ -238,7 +238,7 @@ mod tests {
 
     fn item(name: &str, messages: Vec<NewMessage>) -> HandOff {
         let lease = Lease { claim_id: ClaimId::from_bytes([0; 16]), epoch: 1 };
-        HandOff::new(Settlement { id: id(name), lease, outcome: Outcome::Ack }, messages)
+        HandOff::new(Settlement::new(id(name), lease, Outcome::Ack), messages)
     }
 
     fn message(name: &str) -> NewMessage {

@@ -245,8 +245,11 @@ pub async fn a_damaged_control_record_is_refused_unchanged_with_its_remedy<C: Co
     fill(&queue).await;
     let key = queue.keys().all()[CONTROL].clone();
     let version = u8::try_from(SCHEMA_VERSION).unwrap();
-    let lengths = [1, control::BYTES - 1, control::BYTES + 1].map(|length| vec![version; length]);
-    let others = [vec![], vec![0], vec![0; control::BYTES]];
+    let lengths = [1, control::BYTES - 1].map(|length| vec![version; length]);
+    // Neither without limits nor with them.
+    let mut longer = vec![0; control::BYTES + 1];
+    longer[0] = version;
+    let others = [vec![], vec![0], vec![0; control::BYTES], longer];
     for junk in lengths.into_iter().chain(others) {
         server.binary_command(&[b"SET", &key[..], &junk]);
         let before = dump(&server, queue.keys().all());

@@ -35,7 +35,8 @@ if begun and #stored == CONVERSION_HEAD_BYTES then
 elseif begun then
   old = sub(stored, CONVERSION_BYTES + 1)
 end
-if #old ~= control_bytes or not server or #server ~= RUN_ID_BYTES then
+-- Limits may stand behind it.
+if #old < control_bytes or not server or #server ~= RUN_ID_BYTES then
   return {ANSWER_DAMAGED}
 end
 if #stored >= CONVERSION_BYTES and begun then

@@ -1,9 +1,16 @@
+--@include limits.lua
+
 -- State::next_claimable: the earliest due instant or end of a lease, of what is there after the writes.
 -- Reads lease_end, first_left, which is nil while the queue is paused, and leaving, how many entries leave the
--- levels; sets next.
+-- levels. Reads limiter and leased, too. Sets next.
 --@inline
 local function next_claimable()
   if first_left then
+    if limiter and first_left < NEVER then
+      local open_at
+      look_when_open()
+      first_left = math.max(first_left, open_at)
+    end
     next = math.min(first_left, lease_end or NEVER)
     if next == NEVER then
       next = nil

@@ -46,7 +46,7 @@ do
   if version > 0 and version ~= SCHEMA_VERSION then
     -- The library tells an older one from a newer one, and from a conversion.
     return {ANSWER_OTHER_VERSION, byte(stored, CONVERSION_HEAD)}
-  elseif version == 0 or stored and #stored ~= CONTROL_BYTES then
+  elseif version == 0 or stored and #stored < CONTROL_BYTES then
     return {ANSWER_DAMAGED}
   end
   local _, revision, sequence, acked, cancelled, purged, relayed, expired, replaced, paused, uses,
@@ -54,6 +54,9 @@ do
     struct.unpack(CONTROL_FORMAT, stored or string.rep('\0', CONTROL_BYTES))
   if uses > USES_ALL then
     return {ANSWER_NEWER_FEATURE, byte(stored, CONTROL_NEEDS)}
+  end
+  if stored and #stored > CONTROL_BYTES and #stored ~= LIMITED_CONTROL_BYTES then
+    return {ANSWER_DAMAGED}
   end
   if math.max(revision, sequence, acked, cancelled, purged, expired, relayed, replaced) >= MAX_EXACT then
     return {ANSWER_DAMAGED}
@@ -66,6 +69,6 @@ do
     purged = purged, relayed = relayed, expired = expired, paused = paused, uses = uses,
     finished_since = finished_since, journal_since = journal_since, armed = armed,
     armed_until = armed_until, replaced = replaced, minute = latest_minute, stored = stored,
-    known_uses = uses,
+    known_uses = uses, limits = stored and sub(stored, QUEUE_LIMITS_OFFSET) or '',
   }
 end

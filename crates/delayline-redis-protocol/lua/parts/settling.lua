@@ -146,3 +146,38 @@ local function spare_newer()
     end
   end
 end
+
+-- What the ends of leases do to the limits of the queue: they hold it, as `holds` says (`hold`, layout.rs), and each
+-- frees a slot. Reads count and results; sets freed, and first_due to the first message that a slot was free for.
+--@inline
+local function look_at_limits()
+  local limiter, held_until = nil, 0
+  for position = 1, #holds, HOLD_BYTES do
+    if results[3 + struct.unpack(U16, holds, position)] > 0 then
+      held_until = math.max(held_until, instant(holds, position + HOLD_UNTIL_FROM - 1))
+    end
+  end
+  if held_until > 0 and control.limits == '' then
+    control.limits = NO_QUEUE_LIMITS
+  end
+  read_limits()
+  if held_until > 0 then
+    -- Limiter::hold
+    limiter.held_until = math.max(limiter.held_until, held_until)
+    keep_limits()
+  end
+  if limiter and limiter.leased > 0 then
+    local leased
+    count_leased()
+    for i = 1, count do
+      freed = freed + (results[3 + i] > 0 and 1 or 0)
+    end
+    if freed > 0 and leased >= limiter.leased then
+      for level = 0, LAST_LEVEL do
+        local first = redis.call('ZRANGEBYSCORE', key.index, format('%d', level * BAND),
+          format('%d', level * BAND + MAX_TIMESTAMP), 'WITHSCORES', 'LIMIT', '0', '1')[2]
+        first_due = first and math.min(first_due, tonumber(first) - level * BAND) or first_due
+      end
+    end
+  end
+end

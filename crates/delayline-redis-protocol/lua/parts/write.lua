@@ -250,5 +250,5 @@ local function keep_control()
   local c = control
   redis.call('SET', key.control, struct.pack(CONTROL_FORMAT, SCHEMA_VERSION, c.revision, c.sequence,
     c.acked, c.cancelled, c.purged, c.relayed, c.expired, c.replaced, c.paused, c.uses,
-    c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute))
+    c.finished_since, c.journal_since, c.armed, c.armed_until, c.minute) .. c.limits)
 end

@@ -48,8 +48,9 @@ macro_rules! codes {
 }
 
 codes! {
-    uses: u8, "USES_" = "bits of `uses`: messages of each priority level, large contents, updates" {
-        URGENT = 1, HIGH = 2, NORMAL = 4, LOW = 8, CONTENTS = 16, UPDATES = 32, ALL = 63,
+    uses: u8, "USES_" = "bits of `uses`: messages of each priority level, large contents, updates, limits" {
+        URGENT = 1, HIGH = 2, NORMAL = 4, LOW = 8, CONTENTS = 16, UPDATES = 32, LIMITS = 64,
+        ALL = 127,
     }
     form: u8 = "bits of a record's form, beside its level: unusual limits, an expiry instant, \
                 headers, a content that stands apart" {

@@ -12,8 +12,8 @@ use delayline_core::{Element, NewMessage, Priority, Resolution, Totals, UpdateTo
 use super::codes::{lease_state, place, status};
 use super::{
     BAND_SHIFT, CODES, CONVERTING, Field, Kind, RUN_ID_BYTES, SCHEMA_VERSION, SMALL, STRUCTURES,
-    Structure, TOKENS_BYTES, control, conversion, details, finished, point, record, run, schedule,
-    totals, update, updates,
+    Structure, TOKENS_BYTES, control, conversion, details, finished, point, queue_limits, record,
+    run, schedule, totals, update, updates,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -97,6 +97,10 @@ fn numbers() -> Vec<(String, String)> {
         ("ENDED", 16),
         // Most ids that one call of an audit looks up in `updates`, whose values may be long.
         ("MOST_UPDATES", 100),
+        // Of a queue that has limits, and where these begin.
+        ("LIMITED_CONTROL_BYTES", (control::BYTES + queue_limits::BYTES) as u64),
+        ("QUEUE_LIMITS_OFFSET", control::BYTES as u64 + 1),
+        ("NS_PER_MS", 1_000_000),
         ("U16_BYTES", Kind::U16.bytes() as u64),
         ("INSTANT_BYTES", Kind::Instant.bytes() as u64),
         // The optional parts of a record: the lengths of a large content, and unusual limits.
@@ -122,6 +126,8 @@ fn texts() -> Vec<(String, String)> {
     let first_score = |band: u8| format!("'{}'", u64::from(band) * BAND);
     let last_score = |band: u8| format!("'{}'", u64::from(band) * BAND + MAX_TIMESTAMP_MS);
     let level_and_limits = [details::LEVEL, details::MAX_FAILURES, details::MAX_CRASHES];
+    let no_limits: Vec<_> =
+        queue_limits::STRUCTURE.fields.iter().map(|field| (0, *field)).collect();
     let all = [
         ("U16", format_of(&[Kind::U16])),
         ("U32", format_of(&[Kind::U32])),
@@ -142,6 +148,8 @@ fn texts() -> Vec<(String, String)> {
         ("LAST_LEASED", last_score(place::LEASED)),
         ("LAST_WAITING", last_score(Priority::Low.level())),
         ("CONTROL_FORMAT", format_of(&kinds(control::STRUCTURE.fields))),
+        ("QUEUE_LIMITS_FORMAT", format_of(&kinds(queue_limits::STRUCTURE.fields))),
+        ("NO_QUEUE_LIMITS", bytes_of(&no_limits)),
         ("CONVERSION_FORMAT", format_of(&kinds(conversion::STRUCTURE.fields))),
         // What stands in front of the counts of the control record.
         (

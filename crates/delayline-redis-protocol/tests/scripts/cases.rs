@@ -17,9 +17,9 @@ pub(crate) mod upgrades;
 
 use delayline_core::{
     At, Backend, Check, Destination, Error, ErrorKind, Extend, FinishedIds, HandOff, Known, Lease,
-    List, MessageId, NewMessage, NewResult, Op, Outcome, Position, QueueName, Redrive, Reply,
-    Reschedule, Schedule, Settlement, Status, Timestamp, Update, UpdateContent, UpdateDue,
-    UpdateToken,
+    List, MessageId, NewMessage, NewResult, Op, Outcome, Position, QueueName, Rate, Redrive, Reply,
+    Reschedule, Schedule, SetLimits, Settlement, Status, Timestamp, Update, UpdateContent,
+    UpdateDue, UpdateToken,
 };
 use delayline_driver_testkit::Connect;
 use delayline_driver_testkit::queue::*;
@@ -51,6 +51,7 @@ macro_rules! script_cases {
             bells: what_is_given_back_or_moved_rings;
             bells: what_is_updated_or_follows_rings;
             bells: a_paused_queue_is_silent;
+            bells: what_limits_hold_back_rings_when_it_may_be_delivered;
             bells: looks_that_find_nothing_write_seldom;
             hostile: a_vanished_record_becomes_a_dead_letter_and_harms_nobody;
             hostile: junk_in_the_indexes_harms_nobody;

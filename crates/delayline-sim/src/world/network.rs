@@ -16,6 +16,11 @@ impl World<'_> {
         let Some(hosted) = self.queues.get_mut(queue) else { return Err("no such queue".into()) };
         let (applied, hint) = hosted.state.apply_and_hint(now, op);
         hosted.state.check_invariants()?;
+        if let Reply::Stats(stats) = hosted.state.apply(now, &Op::Stats).reply
+            && hosted.limited.executed(now, op, &applied.reply, &stats)?
+        {
+            self.ledger.totals.met.note(Met::Limited);
+        }
         self.ledger.executed(self.now, queue, op, &applied)?;
         if let Reply::Claim(claimed) = &applied.reply {
             for delivery in &claimed.deliveries {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
 use delayline_core::{
-    ConsumerName, Extend, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Schedule,
+    ConsumerName, Extend, Lease, Limits, MessageId, Millis, NewMessage, NewResult, Op, Outcome,
+    Reply, Schedule,
 };
 
 use super::{BASE, Caller, Event, PATIENCE, Worker, World, count, number_of};
@@ -164,8 +165,16 @@ impl World<'_> {
     /// A message that a worker could have had is not late (G21), once the faults have ended and
     /// their effects are made up for.
     fn is_in_time(&mut self, queue: usize, id: &MessageId) -> Result<(), Violation> {
+        let now = self.clock();
+        let Some(hosted) = self.queues.get_mut(queue) else { return Ok(()) };
+        if let Reply::Stats(stats) = hosted.state.apply(now, &Op::Stats).reply
+            && stats.limits != Limits::default()
+        {
+            return Ok(());
+        }
+        let over_at = hosted.limited.over_at;
         let (changed_at, ready_at) = self.ledger.ready_since(queue, id);
-        let ready_at = ready_at.map_or(0, |at| {
+        let ready_at = ready_at.max(Some(over_at)).map_or(0, |at| {
             at.as_ms().saturating_sub(BASE).saturating_add_signed(-self.clock_offset)
         });
         let calm_since = self.disturbed_until.map_or(0, |until| until + self.recovery());

@@ -6,8 +6,8 @@ use delayline_core::{
     Applied, At, Cancelled, Check, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason,
     Delivery, Enqueued, Error, Extend, Extended, Found, HistoryPoint, Lease, List, Message,
     MessageId, Millis, NewMessage, Op, Outcome, Page, Position, Purged, QueueBackend, Redrive,
-    Redriven, Reply, Reschedule, Rescheduled, Resolution, Schedule, Settled, Settlement, Stats,
-    Status, Timestamp,
+    Redriven, Reply, Reschedule, Rescheduled, Resolution, Schedule, SetLimits, Settled, Settlement,
+    Stats, Status, Timestamp,
 };
 
 use crate::oracle;
@@ -119,6 +119,10 @@ impl Queue {
 
     pub(super) async fn resume(&self, ms: u64) -> bool {
         answer!(self, ms, Op::Resume, Reply::Resume { changed } => changed)
+    }
+
+    pub(super) async fn set_limits(&self, ms: u64, set: SetLimits) -> bool {
+        answer!(self, ms, Op::SetLimits(set), Reply::SetLimits { changed } => changed)
     }
 
     pub(super) async fn get(&self, ms: u64, name: &str) -> Found {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use delayline_core::{Applied, Millis, Op, Redrive, Reschedule, Schedule};
+use delayline_core::{Applied, Change, Millis, Op, Redrive, Reschedule, Schedule};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRng, TestRunner};
 
@@ -95,6 +95,16 @@ fn soon(op: Op) -> Op {
         Op::Reschedule(items) => Op::Reschedule(
             items.into_iter().map(|item| Reschedule::new(item.id, soon(item.schedule))).collect(),
         ),
+        Op::SetLimits(mut set) => {
+            // A server counts by microseconds, and its replies have milliseconds only.
+            if let Change::Set(_) = set.rate {
+                set.rate = Change::Keep;
+            }
+            if let Change::Set(until) = set.hold {
+                set.hold = Change::Set(soon(until));
+            }
+            Op::SetLimits(set)
+        }
         Op::Redrive(redrive) => Op::Redrive(Redrive::new(redrive.ids, soon(redrive.schedule))),
         other => other,
     }

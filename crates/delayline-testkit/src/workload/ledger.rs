@@ -8,7 +8,7 @@ use delayline_core::{
     Timestamp,
 };
 
-use super::{Action, Cursor, LeasePart, LeaseRef, Tick};
+use super::{Action, Cursor, Ending, LeasePart, LeaseRef, Tick};
 
 /// The number of operations that can be repeated.
 const REMEMBERED: usize = 6;
@@ -170,10 +170,10 @@ impl Ledger {
         known.unwrap_or_else(|| (id.clone(), Lease { claim_id: numbered(1), epoch: 1 }))
     }
 
-    fn settlements(&self, items: &[(MessageId, LeaseRef, Outcome)]) -> Vec<Settlement> {
-        without_repetitions(items.iter().map(|(id, lease, outcome)| {
+    fn settlements(&self, items: &[Ending]) -> Vec<Settlement> {
+        without_repetitions(items.iter().map(|(id, lease, outcome, hold)| {
             let (id, lease) = self.lease(id, *lease);
-            (id.clone(), Settlement::new(id, lease, outcome.clone()))
+            (id.clone(), Settlement::new(id, lease, outcome.clone()).hold(*hold))
         }))
     }
 

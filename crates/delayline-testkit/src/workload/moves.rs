@@ -1,8 +1,8 @@
 //! Strategies for moves.
 
 use delayline_core::{
-    Claim, ClaimId, ConsumerName, Extend, HandOff, Known, Millis, NewResult, Op, Outcome, Redrive,
-    Relay, Reschedule, Resolution, Settlement, Status,
+    Change, Claim, ClaimId, ConsumerName, Extend, HandOff, Known, Millis, NewResult, Op, Outcome,
+    Rate, Redrive, Relay, Reschedule, Resolution, SetLimits, Settlement, Status,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,9 +27,13 @@ pub(super) fn one() -> impl Strategy<Value = Move> {
 /// One random operation.
 pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
     let settlements = || {
-        let items = for_ids((lease_ref(), outcome()));
+        let hold = prop::option::weighted(0.03, schedule());
+        let items = for_ids((lease_ref(), outcome(), hold));
         items.prop_map(|items| {
-            items.into_iter().map(|(id, (lease, how))| (id, lease, how)).collect::<Vec<_>>()
+            items
+                .into_iter()
+                .map(|(id, (lease, how, hold))| (id, lease, how, hold))
+                .collect::<Vec<_>>()
         })
     };
     let settle = settlements().prop_map(Action::Settle);
@@ -61,9 +65,41 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         2 => ids().prop_map(|ids| Action::Send(Op::Purge(ids))),
         3 => reading(),
         1 => select(&[Op::Pause, Op::Resume, Op::Resume, Op::Resume][..]).prop_map(Action::Send),
+        2 => set_limits().prop_map(|set| Action::Send(Op::SetLimits(set))),
         4 => (0..6_usize).prop_map(Action::Again),
     ]
     .boxed()
+}
+
+/// Mostly of few messages and milliseconds, and about as often none.
+fn set_limits() -> impl Strategy<Value = SetLimits> {
+    let rate = |(count, per, burst): (u32, _, u32)| {
+        Rate::new(count, Millis::saturating(per), burst.min(count))
+    };
+    let rate = (
+        select(&[1_u32, 3, 250, 1_000, 7_001][..]),
+        select(&[1_000_u64, 1_001, 60_000][..]),
+        select(&[1_u32, 2, 5, 1_000][..]),
+    )
+        .prop_map(rate);
+    let one = prop_oneof![
+        3 => (1..4_u32).prop_map(|most| SetLimits::new().leased(most)),
+        3 => rate.prop_map(|rate| SetLimits::new().rate(rate)),
+        1 => schedule().prop_map(|until| SetLimits::new().hold(until)),
+        1 => Just(SetLimits::new()),
+    ];
+    let none = SetLimits::new().leased(None).rate(None).hold(None);
+    (one, prop::sample::subsequence(vec![0, 1, 2], 0..=3)).prop_map(move |(mut set, removed)| {
+        for which in removed {
+            match which {
+                0 if set.leased == Change::Keep => set.leased = none.leased,
+                1 if set.rate == Change::Keep => set.rate = none.rate,
+                2 if set.hold == Change::Keep => set.hold = none.hold,
+                _ => {}
+            }
+        }
+        set
+    })
 }
 
 /// To a list and to a stream, which are the same throughout a run and are never read.
@@ -128,6 +164,7 @@ fn invalid() -> impl Strategy<Value = Op> {
             ])
         }),
         delay().prop_map(|delay| Op::Forecast(vec![delay, delay])),
+        Just(Op::SetLimits(SetLimits::new().leased(0))),
         Just(Op::Relay(Relay::new(list("a-list", Some(0)), 1))),
         Just(Op::Relay(Relay::new(stream("a-stream", None), 1001))),
         id().prop_map(|id| Op::Extend(Extend::new(vec![(id, no_lease())], Millis::MAX))),

@@ -225,6 +225,42 @@ pub(crate) async fn a_paused_queue_is_silent<C: Connect>() {
     assert!(queue.rings(3, Op::Resume).await, "one ring is enough");
 }
 
+/// What limits hold back rings for the instant when they let it through.
+pub(crate) async fn what_limits_hold_back_rings_when_it_may_be_delivered<C: Connect>() {
+    let queue = Queue::<C>::start().await;
+    let set = |set: SetLimits| Op::SetLimits(set);
+    for end in [settle("0, 0", 1, Outcome::Ack), hand_off("0, 0", 1, Outcome::Ack, &["next"])] {
+        queue.empty();
+        queue.rings(0, set(SetLimits::new().leased(1))).await;
+        queue.sending_rings(0, 0).await;
+        assert!(!queue.claiming_rings(0, 10, 40_000).await);
+        assert!(!queue.sending_rings(1, 1).await, "no slot is free");
+        assert!(queue.rings(2, end).await, "one is, and a message waits");
+    }
+    queue.empty();
+    queue.rings(0, set(SetLimits::new().leased(2))).await;
+    queue.sending_rings(0, 0).await;
+    queue.claiming_rings(0, 10, 40_000).await;
+    assert!(!queue.rings(1, settle("0, 0", 1, Outcome::Ack)).await, "no message waits");
+    assert!(queue.rings(2, set(SetLimits::new().leased(None))).await);
+    assert!(!queue.rings(2, set(SetLimits::new().leased(None))).await, "it is so already");
+
+    queue.empty();
+    queue.rings(0, set(SetLimits::new().rate(Rate::per_second(10, 1)))).await;
+    queue.sending_rings(0, 0).await;
+    queue.claiming_rings(0, 10, 40_000).await;
+    assert!(queue.sending_rings(1, 1).await, "it is due at 100 ms");
+    assert!(!queue.sending_rings(2, 2).await, "sleepers know of that");
+    assert!(!queue.claiming_rings(3, 10, 40_000).await);
+    assert!(!queue.sending_rings(4, 4).await);
+
+    queue.empty();
+    queue.rings(0, set(SetLimits::new().hold(Schedule::In(millis(50_000))))).await;
+    assert!(queue.sending_rings(0, 0).await);
+    assert!(!queue.sending_rings(1, 1).await);
+    assert!(queue.rings(1, set(SetLimits::new().hold(None))).await);
+}
+
 /// Idle processes that come by one after the other do not each change the queue.
 pub(crate) async fn looks_that_find_nothing_write_seldom<C: Connect>() {
     let queue = Queue::<C>::start().await;

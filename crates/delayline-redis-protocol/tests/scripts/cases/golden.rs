@@ -122,6 +122,7 @@ fn history() -> Vec<(u64, Op)> {
     then(3 * HOUR + 13, Op::Enqueue(vec![moved]));
     let reschedule = Reschedule::new(id("scheduled"), later(2 * HOUR));
     then(3 * HOUR + 14, Op::Reschedule(vec![reschedule]));
+    then(3 * HOUR + 14, set_limits());
     then(3 * HOUR + 15, Op::Pause);
     all
 }

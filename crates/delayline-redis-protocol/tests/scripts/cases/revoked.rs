@@ -158,7 +158,9 @@ const WRITES: [&str; 12] = [
 fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
     let mut cases: Vec<_> = every_op().into_iter().map(|op| (4_500, op)).collect();
     // The first change of a minute.
-    let others = every_op().into_iter().filter(|op| matches!(op, Op::Extend(_) | Op::Pause));
+    let others = every_op()
+        .into_iter()
+        .filter(|op| matches!(op, Op::Extend(_) | Op::Pause | Op::SetLimits(_)));
     cases.extend(others.map(|op| (5 * MINUTES, op)));
     cases.extend([
         // Takes leases back.

@@ -142,6 +142,7 @@ pub(super) fn tears() -> Vec<Tear> {
         tear("redrive for later", &DEAD, redrive(Schedule::In(millis(70_000)))),
         finish("purge", &DEAD, Op::Purge(ids(&DEAD))),
         tear("pause", &[], Op::Pause),
+        tear("set_limits", &[], set_limits()),
         Tear { before: vec![Op::Pause], ..tear("resume", &[], Op::Resume) },
     ];
     tears.extend(updates::tears_of_updates(&tear));

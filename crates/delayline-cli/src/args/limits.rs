@@ -1,0 +1,41 @@
+//! `delayline limits`.
+
+/// Show or change what limits deliveries
+///
+/// For all workers together, and at once. Without options, it shows the limits.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayline limits --queue calls
+  delayline limits --queue calls --leased 3               # at most 3 with workers at once
+  delayline limits --queue calls --rate 10/1s --burst 2   # at most 10 a second, 2 at once
+  delayline limits --queue calls --hold 30s               # nothing is delivered for 30 s
+  delayline limits --queue calls --rate none --hold none
+
+It prints the limits as they are then. Limits without an option stay unchanged. A relay keeps to the
+rate and the hold; it has no leases. For exit codes, see `delayline --help`.")]
+pub(crate) struct Limits {
+    /// Messages that workers hold at once at most: 1 to 1000000, or none
+    #[arg(long, value_name = "N|none")]
+    pub(crate) leased: Option<String>,
+
+    /// Messages delivered in each period (1s to 1d) at most, such as 10/1s, or none
+    #[arg(long, value_name = "COUNT/PERIOD|none")]
+    pub(crate) rate: Option<String>,
+
+    /// How many messages of the rate may be delivered at once: 1 to its count
+    #[arg(long, value_name = "N", requires = "rate")]
+    pub(crate) burst: Option<u32>,
+
+    /// Deliver nothing for this long, or none to end a hold
+    #[arg(long, value_name = "DURATION|none")]
+    pub(crate) hold: Option<String>,
+
+    /// Create the queue if the server has none of this name
+    #[arg(long)]
+    pub(crate) create: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,85 @@
+//! `delayline limits`.
+
+use std::process::ExitCode;
+
+use delayline::Error;
+use delayline::admin::{Rate, SetLimits, Stats};
+use delayline::backend::{Millis, Op};
+use delayline_json::{self as json, duration, harmless_line, rfc3339};
+
+use crate::args::{Limits, Target};
+use crate::failure::Failure;
+use crate::print::write;
+
+pub(crate) async fn run(target: &Target, args: Limits) -> Result<ExitCode, Failure> {
+    let set = changes(&args)?;
+    let queue = if args.create { target.open().await? } else { target.open_known().await? };
+    if set != SetLimits::new() {
+        queue.set_limits(set).await?;
+    }
+    let (stats, name) = (queue.stats().await?, target.queue()?);
+    write(&if args.json {
+        format!("{}\n", json::limits(name, &stats.limits))
+    } else {
+        text(&harmless_line(name), &stats)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn changes(args: &Limits) -> Result<SetLimits, Failure> {
+    let mut set = SetLimits::new();
+    if let Some(leased) = &args.leased {
+        set = set.leased(unless_none(leased, |leased| number("--leased", leased))?);
+    }
+    if let Some(rate) = &args.rate {
+        set = set.rate(unless_none(rate, |rate| rate_of(rate, args.burst))?);
+    }
+    match args.hold.as_deref() {
+        None => {}
+        Some("none") => set = set.hold(None),
+        Some(hold) => set = set.hold_for(duration(hold).map_err(Failure::usage)?),
+    }
+    Op::SetLimits(set).validate().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(set)
+}
+
+fn unless_none<T>(
+    text: &str,
+    read: impl FnOnce(&str) -> Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
+    if text == "none" { Ok(None) } else { read(text).map(Some) }
+}
+
+fn number(what: &str, text: &str) -> Result<u32, Failure> {
+    text.parse().map_err(|_| Failure::usage(format!("{what}: {text:?} is not a number")))
+}
+
+fn rate_of(text: &str, burst: Option<u32>) -> Result<Rate, Failure> {
+    let Some((count, period)) = text.split_once('/') else {
+        return Err(Failure::usage(format!("--rate: {text:?} is not COUNT/PERIOD, such as 10/1s")));
+    };
+    let burst = burst.ok_or_else(|| {
+        Failure::usage("--rate needs --burst: how many messages may be delivered at once")
+    })?;
+    let period = duration(period).map_err(Failure::usage)?;
+    let period = Millis::try_from(period).map_err(Error::from)?;
+    Ok(Rate::new(number("--rate", count)?, period, burst))
+}
+
+fn text(queue: &str, stats: &Stats) -> String {
+    let (limits, mut text) = (&stats.limits, String::new());
+    if let Some(most) = limits.leased {
+        text += &format!("{queue}: {} of {most} leased\n", stats.leased);
+    }
+    if let Some(rate) = limits.rate {
+        let Rate { count, per, burst, .. } = rate;
+        text += &format!("{queue}: at most {count} in {per}, up to {burst} at once\n");
+    }
+    if let Some(open_at) = limits.rate_open_at {
+        text += &format!("{queue}: the next one at {}\n", rfc3339(open_at));
+    }
+    if let Some(until) = limits.held_until {
+        text += &format!("{queue}: held until {}\n", rfc3339(until));
+    }
+    if text.is_empty() { format!("{queue}: no limits\n") } else { text }
+}

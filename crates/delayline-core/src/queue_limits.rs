@@ -1,0 +1,156 @@
+//! The limits of a queue, which its backend keeps for all workers.
+
+use std::time::Duration;
+
+use crate::limits::{MAX_LEASED, MAX_RATE_COUNT, MAX_RATE_PERIOD_MS, MIN_RATE_PERIOD_MS};
+use crate::{Millis, Schedule, Timestamp, Violation};
+
+/// How many messages a queue delivers: at most `count` in each `per`, and up to `burst` at once after
+/// a quiet time.
+///
+/// In any window of time, a queue delivers at most the window's share of the rate, plus `burst`: the
+/// generic cell rate algorithm. Every lease counts, of retries and snoozed messages too, and so does
+/// every message that a relay moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
+#[non_exhaustive]
+pub struct Rate {
+    /// How many messages: 1 to [`MAX_RATE_COUNT`].
+    pub count: u32,
+    /// In which time: [`MIN_RATE_PERIOD_MS`] to [`MAX_RATE_PERIOD_MS`].
+    pub per: Millis,
+    /// How many at once: 1 to `count`. Workers are a few milliseconds late, and only a burst lets them
+    /// make up for it: below the share of some 20 ms, less than the rate is delivered.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// At most `count` messages in each `per`, and up to `burst` at once.
+    #[must_use]
+    pub const fn new(count: u32, per: Millis, burst: u32) -> Self {
+        Self { count, per, burst }
+    }
+
+    /// At most `count` messages per second, and up to `burst` at once.
+    #[must_use]
+    pub fn per_second(count: u32, burst: u32) -> Self {
+        Self::new(count, Millis::saturating(1_000), burst)
+    }
+
+    /// At most `count` messages per minute, and up to `burst` at once.
+    #[must_use]
+    pub fn per_minute(count: u32, burst: u32) -> Self {
+        Self::new(count, Millis::saturating(60_000), burst)
+    }
+
+    /// Nanoseconds from one message to the next, rounded up.
+    pub(crate) fn interval_ns(&self) -> u64 {
+        (self.per.as_ms() * 1_000_000).div_ceil(u64::from(self.count.max(1)))
+    }
+
+    fn validate(&self) -> Result<(), Violation> {
+        let (count, burst) = (u64::from(self.count), u64::from(self.burst));
+        Violation::within("the rate's count", count, 1, MAX_RATE_COUNT.into())?;
+        let (least, most) = (MIN_RATE_PERIOD_MS, MAX_RATE_PERIOD_MS);
+        Violation::within("the rate's period in ms", self.per.as_ms(), least, most)?;
+        Violation::within("the rate's burst", burst, 1, count)
+    }
+}
+
+/// The limits of a queue, as [`Stats`](crate::Stats) has them (G34).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The most messages that are leased at once.
+    pub leased: Option<u32>,
+    /// The most messages that are delivered in a time.
+    pub rate: Option<Rate>,
+    /// When the rate lets the next message through, if that is not now.
+    pub rate_open_at: Option<Timestamp>,
+    /// Until when nothing is delivered, if that is not past.
+    pub held_until: Option<Timestamp>,
+}
+
+/// A change of one limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum Change<T> {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// There is none any more.
+    Remove,
+    /// It becomes this.
+    Set(T),
+}
+
+/// Changes limits of a queue. The others stay unchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+#[non_exhaustive]
+pub struct SetLimits {
+    /// The most messages that are leased at once: 1 to [`MAX_LEASED`]. If more are leased, their leases
+    /// continue, and no message is leased until the number is below the limit.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
+    pub leased: Change<u32>,
+    /// The most messages that are delivered in a time.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
+    pub rate: Change<Rate>,
+    /// Until when nothing is delivered. It takes the place of an earlier hold, longer or shorter.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
+    pub hold: Change<Schedule>,
+}
+
+impl SetLimits {
+    /// No change.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { leased: Change::Keep, rate: Change::Keep, hold: Change::Keep }
+    }
+
+    /// The most messages that are leased at once: 1 to [`MAX_LEASED`], or `None` for any number.
+    #[must_use]
+    pub fn leased(self, most: impl Into<Option<u32>>) -> Self {
+        Self { leased: most.into().map_or(Change::Remove, Change::Set), ..self }
+    }
+
+    /// The most messages that are delivered in a time, or `None` for any number.
+    #[must_use]
+    pub fn rate(self, rate: impl Into<Option<Rate>>) -> Self {
+        Self { rate: rate.into().map_or(Change::Remove, Change::Set), ..self }
+    }
+
+    /// Nothing is delivered until then; with `None`, a hold ends now.
+    #[must_use]
+    pub fn hold(self, until: impl Into<Option<Schedule>>) -> Self {
+        Self { hold: until.into().map_or(Change::Remove, Change::Set), ..self }
+    }
+
+    /// Nothing is delivered for this long, up to 100 years. It takes the place of an earlier hold.
+    #[must_use]
+    pub fn hold_for(self, duration: Duration) -> Self {
+        self.hold(Schedule::In(Millis::try_from(duration).unwrap_or(Millis::MAX)))
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Violation> {
+        if let Change::Set(most) = self.leased {
+            Violation::within("the most leased at once", most.into(), 1, MAX_LEASED.into())?;
+        }
+        match self.rate {
+            Change::Set(rate) => rate.validate(),
+            Change::Keep | Change::Remove => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What an operation does to a queue as a whole.
+
+use crate::known::Tokens;
+use crate::{HistoryPoint, Lease, MessageId, Status};
+
+/// What an operation has changed so far.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) any: bool,
+    /// What the queue was like before, if it is the minute's first change.
+    pub(super) snapshot: Option<[HistoryPoint; 2]>,
+    pub(super) finished: Vec<(MessageId, Finished)>,
+    /// Finished messages whose ids are used again.
+    pub(super) reused: Vec<MessageId>,
+}
+
+/// What is remembered about a finished message.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
+pub(super) struct Finished {
+    pub(super) status: Status,
+    pub(super) digest: u64,
+    /// The lease whose settlement finished the message, if one did.
+    pub(super) lease: Option<Lease>,
+    /// The latest updates of the id.
+    pub(super) tokens: Tokens,
+}

@@ -1,0 +1,62 @@
+//! The limits of a queue.
+
+use delayline_core::{Limits, Op, Reply, SetLimits};
+
+use super::Queue;
+use crate::Error;
+
+impl<T: ?Sized, C> Queue<T, C> {
+    /// Returns what limits the deliveries of this queue, over all workers
+    /// ([G34](crate::guarantees#g34)). [`stats`](Self::stats) returns them with the counts.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// See [`patience`](Self::patience).
+    pub async fn limits(&self) -> Result<Limits, Error> {
+        Ok(self.stats().await?.limits)
+    }
+
+    /// Changes limits of this queue, at once and for all workers ([G34](crate::guarantees#g34)).
+    /// The others stay unchanged. Returns whether that changed anything.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use delayline::Queue;
+    /// use delayline::admin::{Rate, SetLimits};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let calls: Queue<u64> = delayline::connect("memory:").await?.queue("calls").await?;
+    /// // A provider allows three calls at once, and ten per second.
+    /// calls.set_limits(SetLimits::new().leased(3).rate(Rate::per_second(10, 2))).await?;
+    /// // It is overloaded: no call for 30 s, whatever is due.
+    /// calls.set_limits(SetLimits::new().hold_for(Duration::from_secs(30))).await?;
+    /// // End both the hold and the rate.
+    /// calls.set_limits(SetLimits::new().hold(None).rate(None)).await?;
+    /// assert_eq!(calls.limits().await?.leased, Some(3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the limits may or may not have changed. The call can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation`](crate::Violation): a limit is out of its range, and nothing changes. See also
+    /// [`patience`](Self::patience).
+    #[doc(alias = "concurrency")]
+    #[doc(alias = "rate_limit")]
+    #[doc(alias = "throttle")]
+    pub async fn set_limits(&self, set: SetLimits) -> Result<bool, Error> {
+        match self.ask(&Op::SetLimits(set)).await? {
+            Reply::SetLimits { changed } => Ok(changed),
+            _ => Err(Error::unexpected_reply()),
+        }
+    }
+}

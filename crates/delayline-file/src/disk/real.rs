@@ -21,7 +21,7 @@ pub(crate) struct RealDisk {
     /// Opened to sync the names. On systems that cannot open a directory, there is nothing to sync.
     directory: Option<File>,
     /// Held as long as the directory is in use.
-    _lock: File,
+    lock: File,
 }
 
 impl RealDisk {
@@ -64,7 +64,16 @@ impl RealDisk {
         } else {
             None
         };
-        Ok(Self { path: path.clone(), directory, _lock: lock })
+        Ok(Self { path: path.clone(), directory, lock })
+    }
+}
+
+/// Closing the file would leave the lock to a process that is being started at this moment: until it
+/// executes its program, it has all open files of this one.
+impl Drop for RealDisk {
+    fn drop(&mut self) {
+        // Fails where locks are not supported: then none was taken.
+        let _ = self.lock.unlock();
     }
 }
 

@@ -133,6 +133,25 @@ pub(crate) mod bytes {
     }
 }
 
+/// Fields of bytes that may be missing.
+pub(crate) mod optional_bytes {
+    use super::{Bytes, Deserialize, Deserializer, Serialize, Serializer, Text};
+
+    #[expect(clippy::ref_option, reason = "serde passes the field")]
+    pub(crate) fn serialize<S: Serializer>(
+        bytes: &Option<Bytes>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        bytes.clone().map(Text).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Bytes>, D::Error> {
+        Ok(Option::<Text>::deserialize(deserializer)?.map(|text| text.0))
+    }
+}
+
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -48,6 +48,7 @@ impl HandOff {
 
 /// The result of one hand-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct HandedOff {
     /// The result of the settlement.

@@ -57,6 +57,7 @@ impl Resolution {
 ///
 /// If the server's clock steps back, the points that it has not reached any more are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct History {
     /// The points in the order of their times. There is always at least one: the last is the queue

@@ -183,6 +183,7 @@ impl Update {
 /// A follower: what takes the place of a leased message when the lease ends. It has no sequence
 /// number until then.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Follower {
     /// When the first update came that it stems from.

@@ -32,6 +32,8 @@
 //! is not printable ASCII as `%` and two hexadecimal digits. Defaults are left out, so the format has to
 //! describe itself, as JSON does. In a binary format, bytes are bytes.
 //!
+//! Replies ([`Applied`] and its parts) are serialized in the same way, and may gain fields.
+//!
 //! [`State`] is serialized too, for backends that store it: its form may differ from version to
 //! version.
 //!

@@ -313,6 +313,7 @@ impl fmt::Debug for NewMessage {
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Delivery {
     /// The message.
@@ -349,6 +350,7 @@ impl fmt::Debug for Delivery {
 ///
 /// Its `Debug` output omits the payload.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Message {
     /// Everything but the content.
@@ -356,6 +358,7 @@ pub struct Message {
     /// The headers.
     pub headers: Headers,
     /// The payload.
+    #[cfg_attr(feature = "serde", serde(with = "crate::form::bytes"))]
     pub payload: Bytes,
     /// What will take the place of this message when its lease ends, if an update came meanwhile.
     /// Only [`Op::Get`](crate::Op::Get) shows it.
@@ -382,6 +385,7 @@ impl fmt::Debug for Message {
 
 /// A live message without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MessageInfo {
     /// The id.

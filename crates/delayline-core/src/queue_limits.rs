@@ -63,6 +63,7 @@ impl Rate {
 
 /// The limits of a queue, as [`Stats`](crate::Stats) has them (G34).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Limits {
     /// The most messages that are leased at once.

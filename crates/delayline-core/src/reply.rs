@@ -10,6 +10,7 @@ use crate::{
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Applied {
     /// The server's clock at execution, or the instant of [`At::Fixed`](crate::At::Fixed).
@@ -33,6 +34,11 @@ impl Applied {
 /// The result of an operation. Variants are named after the operation; batches are answered item by
 /// item, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Reply {
     /// To [`Op::Enqueue`](crate::Op::Enqueue).
@@ -90,6 +96,11 @@ pub enum Reply {
 
 /// The result of enqueuing one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Enqueued {
     /// A new message was created.
@@ -151,6 +162,7 @@ impl Enqueued {
 
 /// The leases of one claim, and when to claim again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Claimed {
     /// The leased messages, in delivery order.
@@ -167,6 +179,7 @@ pub struct Claimed {
 
 /// What a relay has moved, and when to relay again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Relayed {
     /// The moved messages, in the order of their elements.
@@ -186,6 +199,7 @@ pub struct Relayed {
 /// A message that a claim or relay made a dead letter: expired, unreadable, or with its last allowed lease
 /// expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Death {
     /// The message.
@@ -204,6 +218,11 @@ impl Death {
 
 /// The result of one settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Settled {
     /// The lease has ended.
@@ -232,6 +251,11 @@ pub enum Settled {
 
 /// The result of extending one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Extended {
     /// The lease was extended.
@@ -249,6 +273,11 @@ pub enum Extended {
 
 /// The result of one cancel (G13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Cancelled {
     /// The message is cancelled and will not be delivered, even if it was cancelled earlier.
@@ -275,6 +304,11 @@ impl Cancelled {
 
 /// The result of one reschedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Rescheduled {
     /// The message has a new due time.
@@ -305,6 +339,11 @@ impl Rescheduled {
 
 /// The result of one redrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Redriven {
     /// The message is live again.
@@ -335,6 +374,11 @@ impl Redriven {
 
 /// The result of one purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Purged {
     /// The message is deleted, now or earlier.
@@ -359,6 +403,11 @@ impl Purged {
 
 /// The result of looking up one id.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Found {
     /// A live message.
@@ -375,6 +424,7 @@ pub enum Found {
 
 /// A page of messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Page {
     /// The messages, in order.
@@ -385,6 +435,7 @@ pub struct Page {
 
 /// The counters of a queue (G22).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Messages that are not due yet.
@@ -407,6 +458,7 @@ pub struct Stats {
 
 /// The waiting messages of a queue, counted by when they are due (G22).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Forecast {
     /// Messages that are due and wait for a worker.
@@ -419,6 +471,7 @@ pub struct Forecast {
 
 /// A page of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Checked {
     /// The number of messages that this page examined.
@@ -431,6 +484,11 @@ pub struct Checked {
 
 /// A problem that an audit found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Finding {
     /// An index entry that no version of this library has written.

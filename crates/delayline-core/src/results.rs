@@ -57,6 +57,11 @@ impl fmt::Debug for NewResult {
 ///
 /// Its `Debug` output omits results.
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Completion {
     /// It is scheduled, ready or leased.
@@ -69,6 +74,7 @@ pub enum Completion {
         /// [`Status::Relayed`].
         status: Status,
         /// The result of the ack, if it had one and the queue still has it.
+        #[cfg_attr(feature = "serde", serde(default, with = "crate::form::optional_bytes"))]
         result: Option<Bytes>,
     },
     /// The queue does not know the id: the message was never accepted, it is finished and

@@ -4,6 +4,11 @@ use crate::Timestamp;
 
 /// The state of a live message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum MessageState {
     /// Waiting until it is due, for the first time or again.

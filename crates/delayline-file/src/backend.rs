@@ -194,13 +194,21 @@ impl Backend for FileBackend {
         op: &Op,
         durability: Durability,
     ) -> Result<Applied, Error> {
-        if let Durability::None | Durability::Disk = durability {
-            return self.apply(at, op).await;
-        }
-        durability.validate()?;
-        let detail = format!("{durability}: a directory is on one disk, and always synced");
-        Err(Error::with_detail(ErrorKind::Unsupported("durability"), detail))
+        check_durability(durability)?;
+        self.apply(at, op).await
     }
+}
+
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`] for replicas.
+pub(crate) fn check_durability(durability: Durability) -> Result<(), Error> {
+    if let Durability::None | Durability::Disk = durability {
+        return Ok(());
+    }
+    durability.validate()?;
+    let detail = format!("{durability}: a directory is on one disk, and always synced");
+    Err(Error::with_detail(ErrorKind::Unsupported("durability"), detail))
 }
 
 #[async_trait]

@@ -59,6 +59,8 @@ struct Inner {
     /// all before.
     opened: (u64, bool),
     writer: Option<JoinHandle<u64>>,
+    #[cfg(unix)]
+    endpoint: Mutex<Option<crate::endpoint::Endpoint>>,
 }
 
 #[derive(Default)]
@@ -140,6 +142,8 @@ impl Directory {
             queues: Mutex::new(Queues::of(contents)),
             opened: (next, closed && files.segments.is_empty()),
             writer: Some(writer),
+            #[cfg(unix)]
+            endpoint: Mutex::default(),
         })))
     }
 
@@ -173,6 +177,33 @@ impl Directory {
     fn backend(&self, queue: &Arc<Queue>) -> FileBackend {
         let directory = Arc::clone(&self.0);
         FileBackend::new(directory, &self.0.log, &self.0.clock, queue)
+    }
+
+    /// Lets other processes of the same user reach the queues while this one has them open:
+    /// [`Beside::connect`](crate::Beside::connect). They can do what an operator does, but cannot work.
+    ///
+    /// Binds a unix socket in the directory, which only this user can open. It is removed when the
+    /// directory is closed. Requests that are under way are then dropped: their callers learn that the
+    /// connection was lost. Does nothing if the directory is shared already.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with I/O.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be bound, for example because its path is longer than the system allows,
+    /// about 100 bytes. The directory can be used all the same.
+    #[cfg(unix)]
+    pub fn share(&self) -> std::io::Result<()> {
+        // Nothing panics while it is locked but the runtime's absence.
+        let mut endpoint = self.0.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+        if endpoint.is_none() {
+            let inner = Arc::downgrade(&self.0);
+            let find = Arc::new(move || inner.upgrade().map(Self));
+            *endpoint = Some(crate::endpoint::Endpoint::bind(&self.0.path, find)?);
+        }
+        Ok(())
     }
 
     /// Returns the names of all queues that are stored, in order.
@@ -273,6 +304,8 @@ impl Inner {
 /// Closes the directory: waits for what is being written, and leaves a snapshot only.
 impl Drop for Inner {
     fn drop(&mut self) {
+        #[cfg(unix)]
+        drop(self.endpoint.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         self.log.close();
         let last_segment = self.writer.take().and_then(|writer| writer.join().ok());
         self.checkpoints.join();

@@ -18,18 +18,23 @@
 //! checksum. `snapshot-N` has what was before the segment `N`. Once the segments are large, a
 //! background thread makes the next snapshot from the files and removes what it replaces. Closing a
 //! directory, which is dropping it, leaves nothing but a snapshot. `delayline.lock` names the process
-//! that has opened it.
+//! that has opened it. `delayline.sock` is there while that process [shares](Directory::share) the
+//! queues with commands of the same user.
 //!
 //! A start drops frames at the end of the log that a crash has torn: nothing in them was acknowledged.
 //! It refuses everything else that it cannot read, and says where. There is one limit: if the very
 //! last batch before a crash was synced and is damaged later, it looks like a torn one.
 
 mod backend;
+#[cfg(unix)]
+mod beside;
 mod checkpoint;
 mod clock;
 mod contents;
 mod directory;
 mod disk;
+#[cfg(unix)]
+mod endpoint;
 mod error;
 mod log;
 mod names;
@@ -38,12 +43,16 @@ mod record;
 mod replay;
 mod segment;
 mod snapshot;
+#[cfg(unix)]
+mod wire;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::backend::FileBackend;
+#[cfg(unix)]
+pub use self::beside::{Beside, BesideBackend};
 pub use self::directory::{Directory, Usage};
 pub use self::error::OpenError;
 pub use self::options::Options;

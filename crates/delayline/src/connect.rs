@@ -76,11 +76,19 @@ enum Place {
     Memory,
     File {
         path: PathBuf,
-        accept_clock: bool,
+        how: Opening,
     },
     Server(Box<ConnectOptions>),
     /// Servers to which a driver is connected already.
     Ready(Arc<dyn Transport>),
+}
+
+/// How a directory is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening {
+    pub(crate) accept_clock: bool,
+    pub(crate) share: bool,
+    pub(crate) beside: bool,
 }
 
 impl Connect {
@@ -93,7 +101,7 @@ impl Connect {
     pub fn new(url: &str) -> Result<Self, Error> {
         let place = match scheme(url)? {
             "memory" => Place::Memory,
-            "file" => Place::File { path: directory(url)?, accept_clock: false },
+            "file" => Place::File { path: directory(url)?, how: Opening::default() },
             "redis" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
             | "rediss-sentinel" | "unix" => Place::Server(Box::new(url.parse()?)),
             unknown => {
@@ -211,9 +219,31 @@ impl Connect {
     /// time at which the queues were last used, and goes on from that clock. By default that is refused
     /// with [`ErrorKind::Storage`](crate::ErrorKind::Storage): such a clock is mostly wrong, and delays
     /// every message.
-    pub fn accept_clock(mut self, accept: bool) -> Self {
-        if let Place::File { accept_clock, .. } = &mut self.place {
-            *accept_clock = accept;
+    pub fn accept_clock(self, accept: bool) -> Self {
+        self.with_directory(|how| how.accept_clock = accept)
+    }
+
+    /// Lets other processes of the same user reach the queues of a `file:` URL while this one has the
+    /// directory open, through a socket in it: see [`beside`](Self::beside). `delayline serve` does so,
+    /// and the command's other verbs then work beside it. If the socket cannot be bound, a warning is
+    /// logged. Has no effect on systems without unix sockets.
+    pub fn share(self, share: bool) -> Self {
+        self.with_directory(|how| how.share = share)
+    }
+
+    /// If another process has opened the directory of a `file:` URL and [shares](Self::share) it,
+    /// connects to that process instead of failing with [`ErrorKind::InUse`](crate::ErrorKind::InUse).
+    /// Such a connection is for operators: its queues can be listed, examined and changed, and messages
+    /// can be sent. Workers and relays fail with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): they must be in the process that has
+    /// opened the directory.
+    pub fn beside(self, beside: bool) -> Self {
+        self.with_directory(|how| how.beside = beside)
+    }
+
+    fn with_directory(mut self, change: impl FnOnce(&mut Opening)) -> Self {
+        if let Place::File { how, .. } = &mut self.place {
+            change(how);
         } else {
             let misfit = no_directory(self.to_string());
             self.misfit.get_or_insert(misfit);
@@ -274,9 +304,7 @@ impl Connect {
         let store: Arc<dyn Store> = match self.place {
             Place::Memory => Arc::new(Local::memory()),
             #[cfg(feature = "file")]
-            Place::File { path, accept_clock } => {
-                Arc::new(crate::file::open(path, accept_clock).await?)
-            }
+            Place::File { path, how } => crate::file::open(path, how).await?,
             #[cfg(not(feature = "file"))]
             Place::File { .. } => {
                 return Err(Error::unsupported("a file: URL (the feature `file`)"));
@@ -330,8 +358,8 @@ fn directory(url: &str) -> Result<PathBuf, Violation> {
 }
 
 fn no_directory(address: String) -> Error {
-    let reason = "only a file: URL has a clock of its own".to_owned();
-    Violation::Malformed { what: "the acceptance of a clock for", value: address, reason }.into()
+    let reason = "only a file: URL names a directory".to_owned();
+    Violation::Malformed { what: "an option of directories for", value: address, reason }.into()
 }
 
 fn not_encrypted(address: String) -> Error {
@@ -411,7 +439,7 @@ mod tests {
             (to("redis://absent.invalid").map_address("a:1", "b:2"), "address map"),
             (to("redis-cluster://absent.invalid").map_address("a", "b:2"), "\"a\""),
             (to("file:absent").ca_pem(""), "certificate authority"),
-            (to("redis://absent.invalid").accept_clock(true), "acceptance of a clock"),
+            (to("redis://absent.invalid").accept_clock(true), "option of directories"),
         ] {
             // The first mismatch is reported.
             let error = connect.sentinel_login("", "hunter2").connect().await.unwrap_err();

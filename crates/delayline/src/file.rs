@@ -6,25 +6,49 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use delayline_core::{QueueBackend, QueueName};
-use delayline_file::{Directory, Options};
+use delayline_file::{Directory, OpenError, Options};
 
 use crate::Error;
+use crate::connect::Opening;
 use crate::store::{FoundQueues, Store};
 
-/// An open directory.
-pub(crate) struct Files(Directory);
-
 /// Opens the directory in a thread that may block, as it reads everything that is stored.
-pub(crate) async fn open(path: PathBuf, accept_clock: bool) -> Result<Files, Error> {
-    let options = Options::default().accept_clock(accept_clock);
+pub(crate) async fn open(path: PathBuf, how: Opening) -> Result<Arc<dyn Store>, Error> {
+    let options = Options::default().accept_clock(how.accept_clock);
     let opening = tokio::task::spawn_blocking(move || Directory::open(path, options));
     match opening.await {
-        Ok(Ok(directory)) => Ok(Files(directory)),
-        Ok(Err(error)) => Err(delayline_core::Error::from(error).into()),
+        Ok(Ok(directory)) => {
+            #[cfg(unix)]
+            if how.share
+                && let Err(error) = directory.share()
+            {
+                tracing::warn!(%error, "commands cannot reach the queues beside this process");
+            }
+            Ok(Arc::new(Files(directory)))
+        }
+        #[cfg(unix)]
+        Ok(Err(OpenError::InUse { path, holder })) if how.beside => {
+            match delayline_file::Beside::connect(&path).await {
+                Ok(beside) => Ok(Arc::new(Beside(beside))),
+                // The lock counts: that process does not share it, or not any more.
+                Err(error) if error.kind() == &delayline_core::ErrorKind::Unreachable => {
+                    Err(refused(OpenError::InUse { path, holder }))
+                }
+                Err(error) => Err(error.into()),
+            }
+        }
+        Ok(Err(error)) => Err(refused(error)),
         // It panicked, or the runtime has ended.
         Err(_) => Err(Error::sender_gone()),
     }
 }
+
+fn refused(error: OpenError) -> Error {
+    delayline_core::Error::from(error).into()
+}
+
+/// An open directory.
+struct Files(Directory);
 
 #[async_trait]
 impl Store for Files {
@@ -40,5 +64,28 @@ impl Store for Files {
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "file:{}", self.0.path().display())
+    }
+}
+
+/// A directory that another process has opened.
+#[cfg(unix)]
+struct Beside(delayline_file::Beside);
+
+#[cfg(unix)]
+#[async_trait]
+impl Store for Beside {
+    async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, Error> {
+        Ok(Arc::new(self.0.queue(name)))
+    }
+
+    async fn queues(&self, _most_keys: u64) -> Result<FoundQueues, Error> {
+        Ok(FoundQueues { names: self.0.queues().await?, complete: true, failure: None })
+    }
+}
+
+#[cfg(unix)]
+impl fmt::Debug for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file:{}, beside its process", self.0.path().display())
     }
 }

@@ -159,3 +159,127 @@ async fn what_a_killed_process_has_acknowledged_is_there() {
     let orders: Queue<u64> = open(parent.path()).await.queue("orders").await.unwrap();
     assert_eq!(payload(&orders, "order-7").await, 7);
 }
+
+#[cfg(unix)]
+mod beside {
+    use delayline::MessageId;
+
+    use super::*;
+
+    fn connect(path: &Path) -> Connect {
+        Connect::new(&url(path)).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn commands_reach_the_queues_of_a_running_process() {
+        let parent = tempfile::tempdir().unwrap();
+        let owner = connect(parent.path()).share(true).connect().await.unwrap();
+        let orders: Queue<u64> = owner.queue("orders").await.unwrap();
+        let rejected = orders.message(&7).id("order-7").send().await.unwrap();
+        assert!(rejected.is_accepted());
+        let worker = Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+        worker.run(|_: Job<u64>| async { Ok::<_, io::Error>(Outcome::Reject("no".into())) }).await;
+
+        let beside = connect(parent.path()).beside(true).connect().await.unwrap();
+        assert_eq!(beside.queues().await.unwrap(), ["orders".parse().unwrap()]);
+        let seen: Queue<u64> = beside.queue("orders").await.unwrap();
+        // Every reply that a command asks for is the same on both sides.
+        assert_eq!(seen.stats().await.unwrap(), orders.stats().await.unwrap());
+        assert_eq!(seen.get("order-7").await.unwrap(), orders.get("order-7").await.unwrap());
+        let letters = seen.dead_letters().await.unwrap().next_page().await.unwrap().unwrap();
+        assert_eq!(letters[0].last_error.as_deref(), Some("no"));
+        assert_eq!(payload(&seen, "order-7").await, 7);
+        // The last point is that of the call.
+        let [mine, theirs] = [&seen, &orders].map(async |queue| {
+            let history = queue.history(delayline::admin::Resolution::Minutes).await.unwrap();
+            history.points.iter().map(|point| (point.dead, point.totals)).collect::<Vec<_>>()
+        });
+        let (mine, theirs) = (mine.await, theirs.await);
+        assert_eq!((mine.last(), mine.first()), (theirs.last(), theirs.first()));
+        assert!(seen.check().await.unwrap().findings.is_empty());
+        assert_eq!(seen.forecast([Duration::from_secs(1)]).await.unwrap().ready, 0);
+        assert!(seen.explain("order-7").await.is_ok());
+
+        // And so are changes.
+        seen.pause().await.unwrap();
+        assert!(orders.stats().await.unwrap().paused);
+        seen.resume().await.unwrap();
+        seen.redrive("order-7").await.unwrap();
+        assert_eq!(orders.stats().await.unwrap().ready, 1);
+        let binary = MessageId::try_from(delayline::Bytes::from_static(&[0, 255])).unwrap();
+        assert!(seen.message(&8).id(binary).send().await.unwrap().is_accepted());
+        assert_eq!(orders.stats().await.unwrap().ready, 2);
+        let worker = Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+        worker.run(|_: Job<u64>| async { Ok::<_, io::Error>(Outcome::AckWith("x".into())) }).await;
+        let limit = Duration::from_secs(1);
+        let done = seen.wait_for("order-7", limit).await.unwrap();
+        assert_eq!(done, orders.wait_for("order-7", limit).await.unwrap());
+
+        // A cancelled call does not leave its reply to the next one.
+        let many = (0..20).map(|_| {
+            let seen = seen.clone();
+            async move { tokio::time::timeout(Duration::ZERO, seen.stats()).await }
+        });
+        join_all(many).await;
+        assert_eq!(beside.queues().await.unwrap().len(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn only_operators_work_beside_a_process_and_only_while_it_shares() {
+        use delayline::backend::{At, Claim, ClaimId, ConsumerName, Millis, Op};
+
+        let parent = tempfile::tempdir().unwrap();
+        let owner = connect(parent.path()).share(true).connect().await.unwrap();
+        let beside = connect(parent.path()).beside(true).connect().await.unwrap();
+        let backend = beside.backend("orders").await.unwrap();
+        let claim = Op::Claim(Claim::new(
+            ConsumerName::try_from("worker").unwrap(),
+            ClaimId::from_bytes([1; 16]),
+            1,
+            Millis::new(1_000).unwrap(),
+        ));
+        for (at, op, expected) in [
+            (At::Server, &claim, "working on a queue of another process"),
+            (At::Fixed(delayline::Timestamp::MIN), &Op::Stats, "an instant of the caller"),
+        ] {
+            let error = backend.apply(at, op).await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        let error = connect(parent.path()).connect().await.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::InUse);
+
+        drop(owner);
+        assert!(!parent.path().join("delayline.sock").exists());
+        let error = backend.apply(At::Server, &Op::Stats).await.unwrap_err();
+        assert_ne!(error.class(), ErrorClass::Rejected, "{error}");
+        // The directory is free: it is opened, although another process might have it.
+        let owner = connect(parent.path()).beside(true).connect().await.unwrap();
+        assert_eq!(owner.queues().await.unwrap(), []);
+        let error = connect(parent.path()).beside(true).connect().await.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::InUse, "it does not share: {error}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_socket_is_for_its_user_alone_and_outlives_no_kill() {
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::net::UnixListener;
+
+        let parent = tempfile::tempdir().unwrap();
+        let socket = parent.path().join("delayline.sock");
+        drop(connect(parent.path()).connect().await.unwrap());
+        // What a killed process leaves.
+        drop(UnixListener::bind(&socket).unwrap());
+        let owner = connect(parent.path()).share(true).connect().await.unwrap();
+        assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+        // What is no request ends its connection, and nothing else.
+        let mut stream = tokio::net::UnixStream::connect(&socket).await.unwrap();
+        let garbage = [255; 64];
+        tokio::io::AsyncWriteExt::write_all(&mut stream, &garbage).await.unwrap();
+        let mut answer = Vec::new();
+        tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut answer).await.unwrap_or_default();
+        let beside = connect(parent.path()).beside(true).connect().await.unwrap();
+        assert_eq!(beside.queues().await.unwrap(), []);
+        drop(owner);
+    }
+}

@@ -1,0 +1,120 @@
+//! The socket in a directory, through which commands beside its process reach the queues.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use delayline_core::{At, Backend, Error, ErrorKind, Op};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::wire::{self, Answer, Ask, Failure, Hello, SOCKET, VERSION};
+use crate::{Directory, FileBackend};
+
+/// Finds the directory for a request. `None` once it is closing.
+pub(crate) type Find = Arc<dyn Fn() -> Option<Directory> + Send + Sync>;
+
+/// The task that accepts connections. Dropping it ends all of them, and removes the socket.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    socket: PathBuf,
+    task: JoinHandle<()>,
+}
+
+impl Endpoint {
+    /// Binds the socket. Only the user of this process can connect to it.
+    pub(crate) fn bind(directory: &Path, find: Find) -> io::Result<Self> {
+        let socket = directory.join(SOCKET);
+        // Until it is named, no process can connect that may not.
+        let unnamed = directory.join(UNNAMED);
+        for left in [&socket, &unnamed] {
+            // One of a process that was killed: the lock is ours.
+            match fs::remove_file(left) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let listener = UnixListener::bind(&unnamed)?;
+        fs::set_permissions(&unnamed, Permissions::from_mode(0o600))?;
+        fs::rename(&unnamed, &socket)?;
+        let task = tokio::spawn(accept(listener, find));
+        Ok(Self { socket, task })
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+async fn accept(listener: UnixListener, find: Find) {
+    // Dropped with this task.
+    let mut connections = JoinSet::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                while connections.try_join_next().is_some() {}
+                if connections.len() < MAX_CONNECTIONS {
+                    connections.spawn(serve(stream, Arc::clone(&find)));
+                }
+            }
+            // Too many files are open: they close.
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the directory was not accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(mut stream: UnixStream, find: Find) {
+    let result = async {
+        wire::write(&mut stream, &Hello { version: VERSION }).await?;
+        while let Some(ask) = wire::read(&mut stream).await? {
+            let Some(directory) = find() else { break };
+            let answer = answer(directory, ask).await;
+            wire::write(&mut stream, &answer).await?;
+        }
+        io::Result::Ok(())
+    };
+    if let Err(error) = result.await {
+        tracing::debug!(%error, "a connection to the directory has failed");
+    }
+}
+
+async fn answer(directory: Directory, ask: Ask) -> Answer {
+    match ask {
+        Ask::Queues => {
+            let names = directory.queues();
+            Answer::Queues(names.into_iter().map(|name| name.as_str().to_owned()).collect())
+        }
+        Ask::Apply { queue, op } => {
+            let queue = queue.parse().map_err(Error::from).and_then(|it| directory.queue(it));
+            drop(directory);
+            let applied = async move { apply(&queue?, &op).await };
+            match applied.await {
+                Ok(applied) => Answer::Applied(Box::new(applied)),
+                Err(error) => Answer::Failed(Failure::from(&error)),
+            }
+        }
+    }
+}
+
+/// Workers must be in the process of the queues, which alone wakes them.
+async fn apply(queue: &FileBackend, op: &Op) -> Result<delayline_core::Applied, Error> {
+    if let Op::Claim(_) | Op::Extend(_) | Op::Settle(_) | Op::HandOff(_) | Op::Relay(_) = op {
+        return Err(Error::new(ErrorKind::Unsupported("working on a queue of another process")));
+    }
+    queue.apply(At::Server, op).await
+}
+
+const UNNAMED: &str = "delayline.sock.new";
+
+/// Commands are few, and each has one connection.
+const MAX_CONNECTIONS: usize = 100;
+
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);

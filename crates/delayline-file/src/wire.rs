@@ -1,0 +1,120 @@
+//! What a process that has opened a directory and one beside it say to each other.
+
+use std::io;
+
+use delayline_core::{Applied, Error, ErrorKind, Op};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The name of the socket in a directory.
+pub(crate) const SOCKET: &str = "delayline.sock";
+
+/// The version of this protocol. Both sides must have the same.
+pub(crate) const VERSION: u32 = 1;
+
+/// The first message of the process that has opened the directory.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) version: u32,
+}
+
+/// A request.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ask {
+    /// The names of all queues.
+    Queues,
+    /// An operation on a queue, at the instant that the clock of the directory shows.
+    Apply { queue: String, op: Op },
+}
+
+/// The reply to a request.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Queues(Vec<String>),
+    Applied(Box<Applied>),
+    Failed(Failure),
+}
+
+/// An error. Its class is what matters; kinds that have borrowed parts become others of that class.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Failure {
+    DiskFull(String),
+    DiskFailed(String),
+    Busy(String),
+    Refused(String),
+    Unknown(String),
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        let detail = error.detail().to_owned();
+        match error.kind() {
+            ErrorKind::DiskFull => Self::DiskFull(detail),
+            ErrorKind::DiskFailed => Self::DiskFailed(detail),
+            ErrorKind::Busy => Self::Busy(detail),
+            _ if error.class() == delayline_core::ErrorClass::Rejected => {
+                Self::Refused(error.to_string())
+            }
+            _ => Self::Unknown(error.to_string()),
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let (kind, detail) = match failure {
+            Failure::DiskFull(detail) => (ErrorKind::DiskFull, detail),
+            Failure::DiskFailed(detail) => (ErrorKind::DiskFailed, detail),
+            Failure::Busy(detail) => (ErrorKind::Busy, detail),
+            Failure::Refused(detail) => (
+                ErrorKind::Unsupported("the request to the process that has the directory"),
+                detail,
+            ),
+            Failure::Unknown(detail) => (ErrorKind::Server, detail),
+        };
+        Self::with_detail(kind, detail)
+    }
+}
+
+/// Writes a message: its length, and MessagePack.
+pub(crate) async fn write<T: Serialize>(
+    to: &mut (impl AsyncWrite + Unpin),
+    message: &T,
+) -> io::Result<()> {
+    let mut bytes = vec![0; HEAD];
+    let mut serializer = rmp_serde::Serializer::new(&mut bytes).with_struct_map();
+    message.serialize(&mut serializer).map_err(io::Error::other)?;
+    let len = u32::try_from(bytes.len() - HEAD).ok().filter(|len| *len <= MAX_BYTES);
+    let len = len.ok_or_else(|| io::Error::other("the message is too large for the socket"))?;
+    bytes[..HEAD].copy_from_slice(&len.to_le_bytes());
+    to.write_all(&bytes).await?;
+    to.flush().await
+}
+
+/// Reads a message; `None` if the other side has closed the connection before one.
+pub(crate) async fn read<T: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+) -> io::Result<Option<T>> {
+    let mut len = [0; HEAD];
+    if from.read(&mut len[..1]).await? == 0 {
+        return Ok(None);
+    }
+    from.read_exact(&mut len[1..]).await?;
+    let len = u32::from_le_bytes(len);
+    if len > MAX_BYTES {
+        return Err(io::Error::other("a message on the socket is too large"));
+    }
+    // Grows with what comes, so that a length alone takes no memory.
+    let mut bytes = Vec::new();
+    from.take(u64::from(len)).read_to_end(&mut bytes).await?;
+    rmp_serde::from_slice(&bytes).map(Some).map_err(io::Error::other)
+}
+
+const HEAD: usize = 4;
+
+/// The most bytes of a message: more than the largest operation and the largest reply have.
+const MAX_BYTES: u32 = 256 << 20;

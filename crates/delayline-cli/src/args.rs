@@ -22,7 +22,7 @@ mod switch;
 mod wait;
 mod work;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::admin::QueueName;
@@ -81,8 +81,9 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Queue and server")]
 pub(crate) struct Target {
     /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], redis-cluster://HOST:PORT,HOST:PORT,
-    /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, the same with rediss for TLS, unix:PATH, or
-    /// memory: for a queue that lasts as long as the command; put passwords into the variable,
+    /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, the same with rediss for TLS, unix:PATH,
+    /// file:DIR for durable queues in a directory, without a server, or memory: for a queue that lasts
+    /// as long as the command; put passwords into the variable,
     /// because other users can read command lines
     #[arg(
         long,
@@ -288,7 +289,37 @@ impl Target {
             // Of use to try the command's flags and input without a server.
             eprintln!("delayline: a queue in memory ends with this command");
         }
-        self.connect_to(&self.url, self.driver)
+        let connect = self.connect_to(&self.url, self.driver)?;
+        Ok(if self.is_directory() { connect.beside(true) } else { connect })
+    }
+
+    /// The same for workers, relays and servers, which must be in the process that has opened a
+    /// directory.
+    pub(crate) fn connect_to_work(&self) -> Result<Connect, Failure> {
+        let connect = self.connect()?;
+        Ok(if self.is_directory() { connect.beside(false) } else { connect })
+    }
+
+    fn is_directory(&self) -> bool {
+        self.url.starts_with("file:")
+    }
+
+    /// Whether there is a server to examine.
+    pub(crate) fn has_server(&self) -> bool {
+        !self.is_directory() && !self.url.starts_with("memory:")
+    }
+
+    /// Refuses a directory that does not exist, for verbs that would find nothing in a new one.
+    pub(crate) fn refuse_new(&self, connect: &Connect) -> Result<(), Failure> {
+        let place = connect.to_string();
+        match place.strip_prefix("file:").map(Path::new) {
+            Some(path) if !path.exists() => Err(Failure::input(format!(
+                "there is no directory {}",
+                harmless_line(&path.to_string_lossy())
+            ))
+            .hint("the first message creates it")),
+            _ => Ok(()),
+        }
     }
 
     /// The certificate authorities of `--tls-ca`.
@@ -310,6 +341,10 @@ impl Target {
                 Driver::Fred => delayline::RedisClient::Fred,
             })
             .allow_eviction(self.allow_eviction);
+        if url.starts_with("file:") {
+            // Commands work beside one that takes long.
+            connect = connect.share(true);
+        }
         if url == self.url
             && let Some(pem) = self.ca_pem()?
         {
@@ -334,9 +369,17 @@ impl Target {
         self.open_on(self.connect()?, queue).await
     }
 
-    /// The same, if the server has such a queue: most verbs would find nothing in one whose name is
+    /// The same, to work on it.
+    pub(crate) async fn open_to_work(&self) -> Result<Queue<Bytes, Raw>, Failure> {
+        let queue = self.queue()?;
+        self.open_on(self.connect_to_work()?, queue).await
+    }
+
+    /// The same as `open`, if the server has such a queue: most verbs would find nothing in one whose name is
     /// misspelt, or create it.
     pub(crate) async fn open_known(&self) -> Result<Queue<Bytes, Raw>, Failure> {
+        self.queue()?;
+        self.refuse_new(&self.connect_to(&self.url, self.driver)?)?;
         let queue = self.open().await?;
         if self.is_known(&queue).await? { Ok(queue) } else { Err(self.unknown()) }
     }
@@ -362,7 +405,8 @@ impl Target {
     /// There is no such queue.
     pub(crate) fn unknown(&self) -> Failure {
         let name = harmless_line(self.queue.as_deref().unwrap_or_default());
-        Failure::input(format!("the server has no queue {name}"))
+        let place = if self.is_directory() { "directory" } else { "server" };
+        Failure::input(format!("the {place} has no queue {name}"))
             .hint("`delayline queues` lists them; the first message creates a queue")
     }
 

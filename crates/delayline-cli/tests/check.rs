@@ -13,7 +13,7 @@ fn a_sound_queue_is_found_sound_and_left_alone() {
     run(on(&server, &["send", "--id", "a", "--payload", "p"])).code(0);
     for driver in DRIVERS {
         let checked = run(on(&server, &["--driver", driver, "check"])).code(0);
-        assert!(checked.stderr.contains("1 messages examined, 0 faults"), "{}", checked.stderr);
+        assert!(checked.stderr.contains("1 message examined, 0 faults"), "{}", checked.stderr);
         // Nothing is wrong, so there is no question.
         run(on(&server, &["--driver", driver, "check", "--repair"])).code(0);
     }

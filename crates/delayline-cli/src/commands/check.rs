@@ -7,7 +7,7 @@ use delayline_json::{finding as finding_of, harmless_line};
 use serde_json::json;
 
 use crate::args::Target;
-use crate::confirm::confirm;
+use crate::confirm::{confirm, number};
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{json_line, write};
 
@@ -73,6 +73,7 @@ fn report(audit: &Audit, repaired: Option<usize>, as_json: bool) -> Result<(), F
         return write(&json_line(&counts));
     }
     let repaired = repaired.map(|repaired| format!(", {repaired} repaired")).unwrap_or_default();
-    eprintln!("{examined} messages examined{repaired}, {findings} faults");
+    let findings = number(u64::try_from(findings).unwrap_or(u64::MAX), "fault");
+    eprintln!("{} examined{repaired}, {findings}", number(examined, "message"));
     Ok(())
 }

@@ -28,8 +28,8 @@ pub(crate) struct Doctor {
 }
 
 pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failure> {
-    if target.url.starts_with("memory:") {
-        return Err(Failure::usage("a queue in memory has no server to check"));
+    if !target.has_server() {
+        return Err(Failure::usage("there is no server to check: the queue is in this process"));
     }
     let name = target.queue()?;
     let connect = target.connect()?;

@@ -13,7 +13,7 @@ use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Relay) -> Result<ExitCode, Failure> {
     let to = destination(&args)?;
-    let queue = target.open().await?;
+    let queue = target.open_to_work().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {
         eprintln!("delayline: the queue is paused; `delayline resume` resumes deliveries");
     }

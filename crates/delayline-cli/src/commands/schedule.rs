@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use delayline::admin::QueueName;
 use delayline::schedules::{Entry, Put, Schedules, Spec};
-use delayline::{Enqueued, Error, Timestamp};
+use delayline::{Connect, Enqueued, Error, Timestamp};
 use delayline_json::{harmless_line, rfc3339};
 use serde_json::{Map, Value, json};
 
@@ -52,8 +52,11 @@ struct Place<'a> {
 
 impl Place<'_> {
     async fn open(&self) -> Result<Schedules, Failure> {
+        self.open_by(self.target.connect()?).await
+    }
+
+    async fn open_by(&self, connect: Connect) -> Result<Schedules, Failure> {
         self.queue.parse::<QueueName>().map_err(Error::from)?;
-        let connect = self.target.connect()?;
         let opened = async { Schedules::open_named(&connect.connect().await?, &self.queue).await };
         opened.await.map_err(|error| self.target.not_opened(&error))
     }
@@ -184,7 +187,7 @@ impl Place<'_> {
     }
 
     async fn run(&self, args: &ScheduleRun) -> Result<ExitCode, Failure> {
-        let schedules = self.open().await?;
+        let schedules = self.open_by(self.target.connect_to_work()?).await?;
         if schedules.queue().stats().await.is_ok_and(|stats| stats.paused) {
             eprintln!(
                 "delayline: the queue of schedules is paused; nothing is sent until it is resumed"

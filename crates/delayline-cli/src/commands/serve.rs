@@ -56,10 +56,10 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     if let Some(secret) = &args.claim_secret {
         dashboard = dashboard.claim_secret(secret.as_bytes());
     }
-    let connect = target.connect()?;
+    let connect = target.connect_to_work()?;
     let connection = connect.clone().connect().await;
     let connection = connection.map_err(|error| target.not_opened(&error))?;
-    if !target.url.starts_with("memory:") {
+    if target.has_server() {
         dashboard = dashboard.server(connect);
     }
     if args.all || names.is_empty() {

@@ -39,7 +39,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let command = Command::new(args.exec, timeout, server);
     let name = if args.post.url.is_some() { target.queue()? } else { "" };
     let post = post(name, &args.post, timeout)?;
-    let queue = target.open().await?;
+    let queue = target.open_to_work().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {
         eprintln!("delayline: the queue is paused; `delayline resume` resumes deliveries");
     }

@@ -108,7 +108,7 @@ impl Ended {
 
     /// Whether it was refused because the server has no such queue.
     pub fn is_unknown_queue(&self) -> bool {
-        self.code == Some(1) && self.stderr.contains("the server has no queue orders")
+        self.code == Some(1) && self.stderr.contains(" has no queue orders")
     }
 
     /// The lines of stdout as JSON.

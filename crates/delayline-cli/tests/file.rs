@@ -1,0 +1,191 @@
+//! The verbs on a directory, alone and beside a process that has it open.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use support::{Ended, Running, bare, run, send_signal, start, wait_until};
+
+/// The command on the queue `orders` of a directory.
+fn on(path: &Path, args: &[&str]) -> Command {
+    let mut command = bare(args);
+    let url = format!("file:{}", path.display());
+    command.env("DELAYLINE_URL", url).env("DELAYLINE_QUEUE", "orders");
+    command
+}
+
+fn at(path: &Path, args: &[&str]) -> Ended {
+    run(on(path, args))
+}
+
+/// One number of `stats --json`.
+#[track_caller]
+fn count(path: &Path, name: &str) -> u64 {
+    at(path, &["stats", "--json"]).code(0).lines()[0][name].as_u64().unwrap()
+}
+
+/// Starts `serve` on a free port, and waits until it listens.
+fn serving(path: &Path, args: &[&str]) -> (Running, String) {
+    let all = [&["serve", "--all", "--listen", "127.0.0.1:0"], args].concat();
+    let mut child = start(&mut on(path, &all));
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
+    let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    (child, address)
+}
+
+fn http(address: &str, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let rest = "content-type: application/json\r\nconnection: close\r\ncontent-length";
+    let request = format!("{head} HTTP/1.1\r\nhost: {address}\r\n{rest}: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// What an operator does, on a queue with the dead letter `bad` and the message `later`.
+fn operate(path: &Path) {
+    for (args, expected) in [
+        (&["queues"][..], "orders\n"),
+        (&["stats"], "dead"),
+        (&["list", "--state", "dead"], "bad"),
+        (&["get", "bad"], "bad"),
+        (&["explain", "later"], "later"),
+        (&["history"], ""),
+        (&["forecast"], ""),
+        (&["reschedule", "later", "--delay", "2h"], "later"),
+        (&["dead", "list"], "bad"),
+        (&["pause"], ""),
+        (&["resume"], ""),
+        (&["dead", "redrive", "bad", "--delay", "1h"], "bad"),
+        (&["cancel", "bad"], "bad"),
+        (&["schedule", "put", "report", "--every", "1h", "--payload", "1"], "created"),
+        (&["schedule", "list"], "report"),
+        (&["schedule", "remove", "report"], "removed"),
+    ] {
+        let ended = at(path, args);
+        let fits = matches!(ended.code, Some(0)) && ended.stdout.contains(expected);
+        assert!(fits, "{args:?}: {:?}\n{}\n{}", ended.code, ended.stdout, ended.stderr);
+    }
+    assert!(at(path, &["wait", "bad", "--timeout", "1s"]).code(1).stderr.contains("cancelled"));
+    assert!(at(path, &["check"]).code(0).stderr.contains("1 message examined, 0 faults"));
+}
+
+/// Sends the message `later`, and lets another one die.
+fn prepare(path: &Path) {
+    at(path, &["send", "--id", "bad", "--payload", "1", "--max-failures", "1"]).code(0);
+    at(path, &["work", "--until-empty", "--exec", "false"]).code(0);
+    assert_eq!(count(path, "dead"), 1);
+    at(path, &["send", "--id", "later", "--payload", "2", "--delay", "1h"]).code(0);
+}
+
+#[test]
+fn every_verb_works_on_a_directory() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = &parent.path().join("new");
+    prepare(path);
+    operate(path);
+    // Each command has closed it.
+    assert!(!path.join("delayline.sock").exists());
+    for verb in [&["doctor"][..], &["delete-queue"], &["upgrade"], &["send", "--durability"]] {
+        let all = if verb[0] == "send" {
+            &["send", "--payload", "1", "--durability", "replicas=1"]
+        } else {
+            verb
+        };
+        let refused = at(path, all).code(2);
+        assert!(!refused.stderr.contains("hint: is a Redis"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn commands_work_beside_a_running_serve() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    prepare(path);
+    let (mut child, address) = serving(path, &[]);
+    operate(path);
+    // It is the same queue.
+    at(path, &["send", "--id", "order-1", "--payload", "7"]).code(0);
+    let page = http(&address, "GET /metrics", "");
+    assert!(page.contains("delayline_messages{queue=\"orders\",state=\"ready\"} 1"), "{page}");
+    let sent =
+        http(&address, "POST /api/v1/queues/orders/messages", r#"{"id": "order-2", "payload": 7}"#);
+    assert!(sent.starts_with("HTTP/1.1 201"), "{sent}");
+    assert_eq!(count(path, "ready"), 2);
+
+    // Work is for the process that has it.
+    for args in [
+        &["serve", "--listen", "127.0.0.1:0"][..],
+        &["work", "--exec", "true"],
+        &["relay", "--to-list", "due"],
+        &["schedule", "run"],
+    ] {
+        let refused = at(path, args).code(3);
+        let said = &refused.stderr;
+        let holder = format!("process {} has opened", child.id());
+        assert!(said.contains(&holder) && said.contains("stop it first"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // A clean end leaves a snapshot, the lock file, and nothing else.
+    let mut names: Vec<_> = std::fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(
+        matches!(&names[..], [lock, snapshot] if lock == "delayline.lock"
+        && snapshot.starts_with("snapshot-")),
+        "{names:?}"
+    );
+    assert_eq!(count(path, "ready"), 2);
+}
+
+#[test]
+fn a_killed_serve_loses_nothing_that_it_has_accepted() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    let (mut child, address) = serving(path, &[]);
+    let sent =
+        http(&address, "POST /api/v1/queues/orders/messages", r#"{"id": "order-1", "payload": 7}"#);
+    assert!(sent.starts_with("HTTP/1.1 201"), "{sent}");
+    at(path, &["send", "--id", "order-2", "--payload", "8"]).code(0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(path.join("delayline.sock").exists());
+    assert_eq!(count(path, "ready"), 2);
+    // The next one delivers them.
+    let (mut child, _) = serving(path, &["orders", "--exec", "true"]);
+    wait_until("the delivery", || count(path, "ready") + count(path, "leased") == 0);
+    assert_eq!(count(path, "acked_total"), 2);
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_is_no_directory_of_queues_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let absent = parent.path().join("absent");
+    for verb in [&["stats"][..], &["queues"], &["list"], &["dead", "list"], &["pause"]] {
+        let refused = at(&absent, verb).code(1);
+        assert!(refused.stderr.contains("there is no directory"), "{}", refused.stderr);
+    }
+    assert!(!absent.exists());
+    std::fs::write(parent.path().join("notes.txt"), "not ours").unwrap();
+    let refused = at(parent.path(), &["send", "--payload", "1"]).code(3);
+    assert!(refused.stderr.contains("notes.txt"), "{}", refused.stderr);
+    run(bare(&["--url", "file:", "--queue", "q", "stats"])).code(2);
+    at(&absent, &["send", "--payload", "1"]).code(0);
+    let unknown = at(&absent, &["--queue", "misspelt", "stats"]).code(1);
+    assert!(unknown.stderr.contains("the directory has no queue misspelt"), "{}", unknown.stderr);
+}

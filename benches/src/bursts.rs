@@ -38,7 +38,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
         columns_are: Columns::Cases,
         wide: false,
         note: "A million messages (by default) fall due at the same moment, and are claimed and \
-               acked in order; then 100,000 leases expire at the same moment, and are taken back. \
+               acked in order; then 100,000 leases expire at the same moment, and are reclaimed. \
                The longest time that one script kept the server busy, from its slow log. A wrong \
                order or a lost message fails the run.",
     })
@@ -101,7 +101,7 @@ async fn leases_end_at_once(server: &Server, queue: &dyn QueueBackend) -> Result
         let Reply::Claim(Claimed { deliveries, .. }) = apply(queue, claim(BATCH)).await? else {
             wrong_answer()?
         };
-        ensure!(!deliveries.is_empty(), "{taken} of {LEASED} leases were taken back");
+        ensure!(!deliveries.is_empty(), "{taken} of {LEASED} leases were reclaimed");
         taken += deliveries.len();
         apply(queue, ack(&deliveries)).await?;
     }

@@ -277,7 +277,7 @@ fn what_cannot_be_followed_is_refused_before_anything_is_sent() {
         ("reminders", &["--yes", "--interval", "1ms"], 2, "from 10ms to 1h"),
         ("reminders", &["--yes", "--interval", "soon"], 2, "soon"),
         ("reminders", &["--yes", "--payloads", "a-set"], 2, "is a set, not a hash"),
-        ("reminders", &[], 2, "and what is added from now on, from reminders"),
+        ("reminders", &[], 2, "and entries added from now on, from reminders"),
     ] {
         let told = run(zset(key, flags)).code(code).stderr;
         assert!(told.contains(text), "{key} {flags:?}: {told}");

@@ -224,7 +224,7 @@ impl fmt::Display for ErrorKind {
                  and if the upgrade was interrupted, run `delayline upgrade` again"
             ),
             Self::ConnectionLost => f.write_str("the connection was lost before the reply arrived"),
-            Self::Timeout => f.write_str("no reply came in time"),
+            Self::Timeout => f.write_str("no reply arrived in time"),
             Self::Unconfirmed => f.write_str("executed, but its durability was not confirmed"),
             Self::Protocol => f.write_str("the reply could not be understood"),
             Self::Server => f.write_str("the server answered with an error"),

@@ -122,9 +122,9 @@ pub(crate) fn validate(items: &[HandOff]) -> Result<(), Violation> {
 
 fn validate_follow_up(message: &NewMessage) -> Result<(), Violation> {
     let reason = if message.known != Known::Refuse {
-        "it must not be an update; send an update by itself"
+        "it must not be an update; send an update separately"
     } else if message.throttle.is_some() {
-        "it must not have throttle; send it by itself"
+        "it must not have throttle; send it separately"
     } else {
         return message.validate();
     };

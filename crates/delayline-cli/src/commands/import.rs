@@ -48,7 +48,7 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     if (total > 0 || interval.is_some()) && !how.dry_run && !how.yes {
         let keys: Vec<_> = layout.places.iter().map(|place| place.key.as_str()).collect();
         let (count, queue) = (number(total, "message"), target.queue()?);
-        let more = if interval.is_some() { ", and what is added from now on," } else { "" };
+        let more = if interval.is_some() { ", and entries added from now on," } else { "" };
         let deed = format!("move {count}{more} from {} to the queue {queue}", keys.join(", "));
         confirm(&harmless_line(&deed), true)?;
     }

@@ -42,7 +42,7 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         }
         None => {
             let sentence = format!("{} can be reached from other machines", args.listen);
-            return Err(Failure::usage(sentence).hint("--users FILE says who may come in"));
+            return Err(Failure::usage(sentence).hint("--users FILE has the users"));
         }
     };
     if names.is_empty() && (args.exec.is_some() || args.post.url.is_some()) {

@@ -180,7 +180,7 @@ fn failover(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
     let setting = |name: &str| settings.map_or(0, |settings| number(settings, name));
     let lag = setting("min-replicas-max-lag");
     let is_bounded = setting("min-replicas-to-write") > 0 && lag > 0;
-    let lost = "could lose what was acknowledged and not yet replicated";
+    let lost = "could lose acknowledged calls that are not yet replicated";
     let (verdict, detail) = match survey.kind {
         _ if is_bounded => (Verdict::Good, format!("{lost}: about {lag} s at most")),
         TopologyKind::Cluster if setting("cluster-node-timeout") > 0 => {

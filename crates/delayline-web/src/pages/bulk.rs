@@ -193,7 +193,7 @@ fn how_many(asked: &Asked, seen: &Seen) -> String {
 }
 
 fn at_most(limit: u64) -> String {
-    format!("At most {} in all, those that died first.", number(limit))
+    format!("Limit: {}, oldest first.", number(limit))
 }
 
 /// The filters, in words.
@@ -251,7 +251,7 @@ fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
         }
         @if let Some(why) = progress.failure(rights) {
             p.alert role="alert" { "It has stopped: " (harmless_line(&why)) "." }
-            p { "What was done stays. It is safe to start it again." }
+            p { "Its effects so far remain. You can safely start it again." }
         }
         (told(asked))
         progress max=(job.dead.max(1)) value=(progress.examined.min(job.dead))
@@ -279,7 +279,7 @@ fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
             a.button href=(format!("dead?queue={of}{}", asked.query())) { "To these letters" }
         }
         @if progress.end.is_none() {
-            p.far { "It runs in the process of this dashboard, and stops if that ends. What was done stays." }
+            p.far { "It runs in the process of this dashboard, and stops if that ends. Its effects so far remain." }
         }
     }
 }

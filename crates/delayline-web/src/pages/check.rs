@@ -68,8 +68,8 @@ pub(super) async fn repair(context: Context, request: Request) -> Result<Respons
 fn frame(context: &Context, result: &Markup) -> Response {
     let content = html! {
         h1 { "Check" }
-        p { "A check looks through all that is stored about a queue's messages, and changes nothing. \
-             Workers may go on meanwhile." }
+        p { "A check examines all stored data of a queue's messages, and changes nothing. Workers may \
+             continue meanwhile." }
         (result)
         ul.plain {
             @for name in context.known.queues.keys() {
@@ -151,11 +151,13 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
         section aria-live="polite" {
             h2 { (queue) }
             p {
-                (number(stretch.examined)) " messages examined, "
+                (number(stretch.examined)) (if stretch.examined == 1 { " message" } else { " messages" }) " examined, "
                 @match (count, repaired) {
                     (0, _) if stretch.stopped.is_some() => "nothing is wrong so far.",
                     (0, _) => "nothing is wrong.",
+                    (1, false) => "1 fault.",
                     (_, false) => { (count) " faults." },
+                    (1, true) => "1 fault repaired. Check again to be sure.",
                     (_, true) => { (count) " faults repaired. Check again to be sure." },
                 }
             }
@@ -163,7 +165,7 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
                 p.alert role="alert" {
                     "The " (verb) " stopped here: " (harmless_line(&failure.detail())) "."
                 }
-                p { "The rest is left to do. It is safe to go on." }
+                p { "The check is incomplete. You can safely continue." }
             }
             @if count > 0 {
                 table {
@@ -180,10 +182,10 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
                 @if let Some(next) = next {
                     @if repaired {
                         form method="post" action=(format!("repair?queue={of}&after={next}")) {
-                            button name="sure" value="yes" { "Go on" }
+                            button name="sure" value="yes" { "Continue" }
                         }
                     } @else {
-                        a.button href=(format!("check?queue={of}&after={next}")) { "Go on" }
+                        a.button href=(format!("check?queue={of}&after={next}")) { "Continue" }
                     }
                 }
                 @if count > 0 && !repaired && context.may(Role::Admin) {

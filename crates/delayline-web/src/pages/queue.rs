@@ -177,6 +177,6 @@ fn coming(forecast: &Forecast) -> Markup {
                 }
             }
         }
-        p.far { "Each delay from now includes the shorter ones, but not what is due now." }
+        p.far { "Each delay from now includes the shorter ones, but not messages that are due now." }
     }
 }

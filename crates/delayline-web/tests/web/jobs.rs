@@ -224,7 +224,7 @@ async fn a_limit_is_kept_and_what_is_redriven_is_due_when_it_was_asked_for() {
     };
     let fields = "action=redrive&sure=yes&error=bank&rate=&limit=120&when=1h";
     let next = post(&site, "/bulk?queue=orders", fields).await.leads_to();
-    let page = finished(&next).await.has("Redrive: finished.").has("At most 120 in all");
+    let page = finished(&next).await.has("Redrive: finished.").has("Limit: 120");
     drop(page.has("Due 1 h after the redrive of each.").has("<dt>Done</dt><dd>120</dd>"));
     let stats = orders.stats().await.unwrap();
     assert_eq!((stats.dead, stats.scheduled, stats.ready), (80, 120, 0));
@@ -394,7 +394,7 @@ async fn a_job_that_fails_says_why() {
     assert_eq!((&told["state"], &told["examined"]), (&"failed".into(), &200.into()), "{told}");
     assert!(told["failure"].as_str().unwrap().contains("access rules"), "{told}");
     let page = get(&site, "/job?queue=orders").await.status(200).has("Count: failed.");
-    page.has("It has stopped: ").has("safe to start it again");
+    page.has("It has stopped: ").has("safely start it again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -144,7 +144,7 @@ async fn a_check_looks_at_every_message() {
     }
     let site = site(&orders, Role::Operator);
     let page = get(&site, "/check?queue=orders").await.status(200);
-    page.has("250 messages examined, nothing is wrong.").lacks("Go on").lacks("Repair");
+    page.has("250 messages examined, nothing is wrong.").lacks("Continue").lacks("Repair");
     let page = get(&site, "/check?queue=orders&after=0:0:0").await.status(200);
     page.has("250 messages examined");
     get(&site, "/check?queue=orders&after=0:0").await.status(400);

@@ -87,7 +87,7 @@ async fn a_damaged_queue_is_repaired() {
     get(&site, "/check?queue=orders").await.status(200).has("2 faults.").has("missing record");
     assert_eq!(orders.stats().await.unwrap().dead, 0);
     let page = post(&site, "/repair?queue=orders", "sure=yes").await.status(200);
-    page.has("faults repaired.").has("missing record").lacks("stopped here");
+    page.has("1 fault repaired.").has("missing record").lacks("stopped here");
     get(&site, "/check?queue=orders").await.status(200).has("nothing is wrong");
     get(&site, "/queues").await.has("2 scheduled, 0 ready, 0 leased, 1 dead");
 }

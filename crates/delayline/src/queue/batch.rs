@@ -13,7 +13,7 @@ use crate::error::message_id;
 
 /// The result of sending a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "`is_accepted` tells whether the message will be delivered"]
+#[must_use = "`is_accepted` returns whether the message will be delivered"]
 #[non_exhaustive]
 pub struct Sent {
     /// The message's id.

@@ -31,7 +31,7 @@ pub fn describe() {
         (SETTLED, "Leases ended"),
         (RETRIES, "Messages retried after a failure"),
         (DEAD, "Messages that became dead letters by a settlement or claim of this process"),
-        (LOST, "Settlements and extensions that came too late"),
+        (LOST, "Settlements and extensions that were too late"),
         (DOORBELL, "Waits for a hint"),
         (OVERLOADED, "Sends refused because too many waited"),
     ];

@@ -135,7 +135,7 @@ impl Follow {
             if left.len() > MOST_LEFT {
                 self.left = left;
                 let sentence = format!("more than {MOST_LEFT} entries cannot be moved");
-                return Err(Failure::input(sentence).hint("is --unit right? --dry-run tells more"));
+                return Err(Failure::input(sentence).hint("is --unit right? --dry-run shows more"));
             }
             if count < PAGE {
                 break;

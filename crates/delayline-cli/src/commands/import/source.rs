@@ -61,7 +61,7 @@ impl Source {
             for name in self.array("ZRANGE", &[&consumers, "0", "-1"]).await? {
                 let name = String::from_utf8(name.unwrap_or_default().into()).map_err(|_| {
                     Failure::usage("a worker of the old queue has a name that is not UTF-8")
-                        .hint("nothing was done; let another worker take over what it holds")
+                        .hint("nothing was done; let another worker take over its tasks")
                 })?;
                 layout.places.push(Place { key: format!("{prefix}{name}"), kind: Kind::Set });
             }

@@ -44,7 +44,7 @@ fn parse(text: &str) -> Result<Vec<Credential>, String> {
             User::read(line).map_err(|why| wrong(&why))?;
         // The log of actions would not tell them apart.
         if !names.insert(name) {
-            return Err(wrong("another line has this name; each name is there once"));
+            return Err(wrong("another line has this name; names must differ"));
         }
         if !is_basic && !tokens.insert(secret) {
             return Err(wrong("another line has this token"));

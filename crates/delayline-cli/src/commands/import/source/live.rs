@@ -77,7 +77,7 @@ impl Source {
         match self.ask("EXISTS", vec![marks.clone().into()]).await? {
             Value::Int(0) => Ok(()),
             _ => Err(Failure::usage(format!(
-                "an import with --live runs or was killed: the key {marks} has what it looked at"
+                "an import with --live runs or was killed: the key {marks} has its marks"
             ))
             .hint(
                 "nothing was done; run it again with --live --until-empty, which deletes the key",

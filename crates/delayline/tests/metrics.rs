@@ -384,6 +384,31 @@ async fn handlers_are_timed_by_the_kind_of_their_message() {
     }
 }
 
+/// A scheduler that has not run for ten minutes.
+#[cfg(all(feature = "schedules", feature = "testing"))]
+async fn schedule() {
+    use delayline::schedules::{Schedules, Spec};
+    let test = delayline::testing::TestConnection::new();
+    let schedules = Schedules::open(test.connection()).await.unwrap();
+    let spec = Spec::every(ms(60_000), "work").unwrap().payload("tick").unwrap();
+    schedules.put("minutely", &spec.lead(ms(0)).unwrap()).await.unwrap();
+    let own = test.queue("schedules");
+    test.advance(ms(630_000));
+    let _ = test.workers().add(&own, schedules.handler()).drain_for(ms(300_000)).await;
+}
+
+#[cfg(all(feature = "schedules", feature = "testing"))]
+#[tokio::test(start_paused = true)]
+async fn ticks_are_counted_by_what_became_of_them() {
+    let measured = Measured::during(schedule).await;
+    // Of ten that were missed, the latest one was sent, half a minute late.
+    measured.counters(&[
+        ("delayline_schedule_ticks_total queue=work result=sent", 5),
+        ("delayline_schedule_ticks_total queue=work result=late", 1),
+        ("delayline_schedule_ticks_total queue=work result=missed", 9),
+    ]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_measured_is_what_is_documented() {
     let everything = Measured::during(async || {
@@ -393,9 +418,12 @@ async fn what_is_measured_is_what_is_documented() {
         depths().await;
         crowd().await;
         jobs().await;
+        #[cfg(all(feature = "schedules", feature = "testing"))]
+        schedule().await;
     });
     let mut shapes = everything.await.shapes;
     shapes.retain(|name, _| name.starts_with("delayline_"));
+    let has_schedules = cfg!(all(feature = "schedules", feature = "testing"));
     let documented: BTreeMap<_, _> = include_str!("../src/telemetry.rs")
         .lines()
         .filter_map(|line| line.strip_prefix("//! | `delayline_"))
@@ -408,6 +436,7 @@ async fn what_is_measured_is_what_is_documented() {
             // With a description for exporters, and always with the same labels.
             (name, BTreeSet::from([(cells[1].to_owned(), labels, true)]))
         })
+        .filter(|(name, _)| has_schedules || name != "delayline_schedule_ticks_total")
         .collect();
     assert!(documented.len() >= 15, "{documented:#?}");
     assert_eq!(shapes, documented);

@@ -6,6 +6,7 @@ use delayline_core::{Backoff, Enqueued, Status, UpdateContent};
 
 use super::{Overlap, Schedules, Spec, system_time};
 use crate::queue::UpdateDue;
+use crate::telemetry;
 use crate::{Draft, Error, Found, Job, Outcome};
 
 /// The ticks to create now, and the one after them.
@@ -13,6 +14,8 @@ use crate::{Draft, Error, Found, Job, Outcome};
 struct Plan {
     ticks: Vec<u64>,
     next: Option<u64>,
+    /// How many ticks within the grace are left out.
+    missed: u64,
 }
 
 impl Plan {
@@ -21,10 +24,12 @@ impl Plan {
     fn new(spec: &Spec, due: u64, now: u64) -> Self {
         let lead = spec.lead_ms();
         let oldest = now.saturating_sub(spec.grace_ms()).max(due.saturating_add(lead));
-        let mut plan = Self { ticks: Vec::new(), next: spec.next(oldest.saturating_sub(1)) };
+        let next = spec.next(oldest.saturating_sub(1));
+        let mut plan = Self { ticks: Vec::new(), next, missed: 0 };
         let mut missed = None;
         while let Some(tick) = plan.next.filter(|&tick| tick <= now.saturating_add(lead)) {
             if tick <= now {
+                plan.missed += u64::from(missed.is_some());
                 missed = Some(tick);
             } else {
                 plan.ticks.push(tick);
@@ -54,9 +59,25 @@ impl Schedules {
                 () = job.cancellation().cancelled() => return Outcome::Release,
             }
         }
+        self.measure(spec, &plan, now).await;
         match plan.next {
             Some(next) => Outcome::SnoozeUntil(system_time(next.saturating_sub(spec.lead_ms()))),
             None => Outcome::reject("the schedule has no more instants"),
+        }
+    }
+
+    async fn measure(&self, spec: &Spec, plan: &Plan, now: u64) {
+        let Ok(target) = self.target(spec.queue_name()).await else { return };
+        let is_late = |&&tick: &&u64| tick.saturating_add(LATE_MS) < now;
+        let late = plan.ticks.iter().filter(is_late).count();
+        let count = |ticks: usize| u64::try_from(ticks).unwrap_or(u64::MAX);
+        let counts = [
+            ("sent", count(plan.ticks.len() - late)),
+            ("late", count(late)),
+            ("missed", plan.missed),
+        ];
+        for (result, count) in counts.into_iter().filter(|&(_, count)| count > 0) {
+            telemetry::ticks(target.client().label(), result, count);
         }
     }
 
@@ -132,6 +153,8 @@ async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
     Ok(outcome)
 }
 
+/// A tick that is sent this long after its instant is late.
+const LATE_MS: u64 = 1_000;
 /// Pauses while a target queue cannot be sent to.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 /// For how many intervals a tick cannot be created a second time.

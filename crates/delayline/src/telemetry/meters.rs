@@ -34,6 +34,8 @@ pub fn describe() {
         (LOST, "Settlements and extensions that were too late"),
         (DOORBELL, "Waits for a hint"),
         (OVERLOADED, "Sends refused because too many waited"),
+        #[cfg(feature = "schedules")]
+        (TICKS, "Instants of schedules, by what became of them"),
     ];
     for (name, text) in counters {
         describe_counter!(name, Unit::Count, text);
@@ -117,6 +119,13 @@ meters! {
     /// A message will be retried after a failure.
     pub(super) fn retried(queue: &Label) {
         metrics::counter!(RETRIES, [queue.label()].iter()).increment(1);
+    }
+
+    /// Instants of a schedule for this queue were `sent`, sent `late`, or `missed`.
+    #[cfg(feature = "schedules")]
+    pub(crate) fn ticks(queue: &Label, result: &'static str, count: u64) {
+        let labels = [queue.label(), metrics::Label::from_static_parts("result", result)];
+        metrics::counter!(TICKS, labels.iter()).increment(count);
     }
 
     /// A message became a dead letter.
@@ -205,6 +214,8 @@ mod names {
     pub(super) const LOST: &str = "delayline_leases_lost_total";
     pub(super) const DOORBELL: &str = "delayline_doorbell_total";
     pub(super) const OVERLOADED: &str = "delayline_overloaded_total";
+    #[cfg(feature = "schedules")]
+    pub(super) const TICKS: &str = "delayline_schedule_ticks_total";
     pub(super) const MESSAGES: &str = "delayline_messages";
     pub(super) const OLDEST: &str = "delayline_oldest_due_age_seconds";
     pub(super) const PAUSED: &str = "delayline_paused";

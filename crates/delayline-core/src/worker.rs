@@ -39,7 +39,7 @@ pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
     Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, MessageId, NewMessage,
-    NewResult, Op, Outcome, Reply, Settlement, Stats, Timestamp,
+    NewResult, Op, Outcome, Reply, Schedule, Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -178,20 +178,21 @@ impl Machine {
         self.lanes.change(queue, |lane| lane.bell.ringing = false);
     }
 
-    /// Reports that a handler has ended, which messages follow, and the result of an ack: what fits
-    /// into one [`HandOff`].
+    /// Reports that a handler has ended, which messages follow, the result of an ack, and until when the
+    /// queue delivers nothing: what fits into one [`HandOff`].
     pub fn handle_finished(
         &mut self,
         slot: Slot,
         outcome: Outcome,
         messages: Vec<NewMessage>,
         result: Option<NewResult>,
+        hold: Option<Schedule>,
     ) {
         let gone = self.lanes.change(slot.queue, |lane| {
             let held = lane.leases.remove(slot)?;
             let gone = held.state == LeaseState::Lost;
             if !gone {
-                let settlement = Settlement::new(held.id.clone(), held.lease, outcome);
+                let settlement = Settlement::new(held.id.clone(), held.lease, outcome).hold(hold);
                 lane.finish(held, HandOff { settlement, messages, result });
             }
             Some(gone)

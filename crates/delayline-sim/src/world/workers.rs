@@ -242,7 +242,7 @@ impl World<'_> {
             process.handed_off.insert((slot.queue(), id.clone(), lease));
         }
         if let Some(machine) = &mut process.machine {
-            machine.handle_finished(slot, outcome, messages.collect(), result);
+            machine.handle_finished(slot, outcome, messages.collect(), result, None);
         }
     }
 

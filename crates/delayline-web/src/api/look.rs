@@ -130,7 +130,7 @@ pub(super) async fn explain(place: Place, context: Context) -> Result<Response, 
     let (queue, id) = place.id()?;
     let found = context.get(&queue, &id).await?;
     let (stats, now) = counted(context.named(&queue)?.1).await?;
-    let explanation = Explanation::new(&found, now, stats.paused);
+    let explanation = Explanation::new(&found, now, &stats);
     Ok(answer(StatusCode::OK, &json::explanation(&id, &explanation)))
 }
 

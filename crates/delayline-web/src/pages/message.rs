@@ -21,7 +21,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let id = context.id()?;
     let found = context.get(name, &id).await?;
     let (stats, now) = counted(queue).await?;
-    let explanation = Explanation::new(&found, now, stats.paused);
+    let explanation = Explanation::new(&found, now, &stats);
     let content = html! {
         h1.id { (id) }
         @match &found {

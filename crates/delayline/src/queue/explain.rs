@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use delayline_core::{DeathReason, MessageInfo, MessageState, Status, Timestamp};
+use delayline_core::{DeathReason, Limits, MessageInfo, MessageState, Stats, Status, Timestamp};
 
 use super::Found;
 
@@ -29,6 +29,29 @@ pub enum Explanation {
     Paused {
         /// How long it has been due.
         overdue: Duration,
+    },
+    /// It is due, but the queue is held.
+    Held {
+        /// How long it has been due.
+        overdue: Duration,
+        /// How long the hold still lasts, by the server's clock.
+        remaining: Duration,
+    },
+    /// It is due, but the rate of the queue lets nothing through now.
+    RateLimited {
+        /// How long it has been due.
+        overdue: Duration,
+        /// How long until the rate lets the next message through, by the server's clock.
+        remaining: Duration,
+    },
+    /// It is due, but as many messages are leased as the queue allows.
+    AllLeased {
+        /// How long it has been due.
+        overdue: Duration,
+        /// How many messages are leased.
+        leased: u64,
+        /// How many may be.
+        most: u32,
     },
     /// It is due, and waits for a worker with a free slot.
     Ready {
@@ -65,20 +88,20 @@ pub enum Explanation {
 }
 
 impl Explanation {
-    /// Explains the result of a look-up, given the server's clock then and whether the queue is
-    /// paused. [`Queue::explain`](crate::Queue::explain) does all of it.
+    /// Explains the result of a look-up, given the server's clock then and the counters of the queue.
+    /// [`Queue::explain`](crate::Queue::explain) does all of it.
     #[must_use]
-    pub fn new<T>(found: &Found<T>, now: Timestamp, is_paused: bool) -> Self {
+    pub fn new<T>(found: &Found<T>, now: Timestamp, stats: &Stats) -> Self {
         match found {
-            Found::Live(message) => Self::of_live(&message.info, now, is_paused),
-            Found::Undecodable { message, .. } => Self::of_live(&message.info, now, is_paused),
+            Found::Live(message) => Self::of_live(&message.info, now, stats),
+            Found::Undecodable { message, .. } => Self::of_live(&message.info, now, stats),
             Found::Finished(status) => Self::Finished(*status),
             Found::Unreadable => Self::Unreadable,
             Found::Unknown => Self::Unknown,
         }
     }
 
-    fn of_live(info: &MessageInfo, now: Timestamp, is_paused: bool) -> Self {
+    fn of_live(info: &MessageInfo, now: Timestamp, stats: &Stats) -> Self {
         match info.state {
             MessageState::Scheduled => Self::NotDue {
                 wait: between(now, info.due),
@@ -89,8 +112,7 @@ impl Explanation {
             MessageState::Ready if info.expires_at.is_some_and(|expires_at| expires_at <= now) => {
                 Self::Expired
             }
-            MessageState::Ready if is_paused => Self::Paused { overdue: between(info.due, now) },
-            MessageState::Ready => Self::Ready { overdue: between(info.due, now) },
+            MessageState::Ready => Self::of_ready(between(info.due, now), now, stats),
             MessageState::Leased { deadline, cancel_requested } => Self::Leased {
                 remaining: between(now, deadline),
                 epoch: info.epoch,
@@ -104,7 +126,21 @@ impl Explanation {
         }
     }
 
-    /// Returns a short name for JSON: `not_due`, `expired`, `paused`, `ready`, `leased`, `dead`,
+    fn of_ready(overdue: Duration, now: Timestamp, stats: &Stats) -> Self {
+        let Limits { leased, rate_open_at, held_until, .. } = stats.limits;
+        let most = leased.filter(|most| stats.leased >= u64::from(*most));
+        match (held_until, most, rate_open_at) {
+            _ if stats.paused => Self::Paused { overdue },
+            (Some(until), ..) => Self::Held { overdue, remaining: between(now, until) },
+            (None, Some(most), _) => Self::AllLeased { overdue, leased: stats.leased, most },
+            (None, None, Some(open_at)) => {
+                Self::RateLimited { overdue, remaining: between(now, open_at) }
+            }
+            (None, None, None) => Self::Ready { overdue },
+        }
+    }
+
+    /// Returns a short name for JSON: `not_due`, `expired`, `paused`, `held`, `rate_limited`, `all_leased`, `ready`, `leased`, `dead`,
     /// `acked`, `cancelled`, `purged`, `relayed`, `replaced`, `unreadable` or `unknown`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -112,6 +148,9 @@ impl Explanation {
             Self::NotDue { .. } => "not_due",
             Self::Expired => "expired",
             Self::Paused { .. } => "paused",
+            Self::Held { .. } => "held",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::AllLeased { .. } => "all_leased",
             Self::Ready { .. } => "ready",
             Self::Leased { .. } => "leased",
             Self::Dead { .. } => "dead",
@@ -140,6 +179,19 @@ impl fmt::Display for Explanation {
             }
             Self::Paused { overdue } => {
                 write!(f, "It has been due for {}, but the queue is paused.", Span(*overdue))
+            }
+            Self::Held { overdue, remaining } => {
+                let (overdue, remaining) = (Span(*overdue), Span(*remaining));
+                write!(f, "It has been due for {overdue}, but the queue is held for {remaining}.")
+            }
+            Self::RateLimited { overdue, remaining } => {
+                let (overdue, remaining) = (Span(*overdue), Span(*remaining));
+                write!(f, "It has been due for {overdue}, and the queue's rate lets the next message ")?;
+                write!(f, "through in {remaining}.")
+            }
+            Self::AllLeased { overdue, leased, most } => {
+                write!(f, "It has been due for {}, but {leased} of {most} ", Span(*overdue))?;
+                f.write_str("are leased: it waits for the end of a lease.")
             }
             Self::Ready { overdue } => {
                 write!(f, "It has been due for {}, and waits for a free worker.", Span(*overdue))

@@ -158,7 +158,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// # }
     /// ```
     ///
-    /// The message and, if it is due, whether the queue is paused are read one after the other.
+    /// The message and, if it is due, the counters and limits of the queue are read one after the other.
     ///
     /// # Cancel safety
     ///
@@ -178,8 +178,8 @@ impl<T: ?Sized, C> Queue<T, C> {
         let is_ready = matches!(
             found.info(), Some(info) if info.state == MessageState::Ready
         );
-        let is_paused = is_ready && self.stats().await?.paused;
-        Ok(Explanation::new(&found, at, is_paused))
+        let stats = if is_ready { self.stats().await? } else { Stats::default() };
+        Ok(Explanation::new(&found, at, &stats))
     }
 
     /// Counts the messages in each state, and how often each thing has happened so far

@@ -92,6 +92,14 @@ pub enum Outcome {
         /// is in another one, its handling is a failure.
         queue: Option<QueueName>,
     },
+    /// An outcome that holds the queue: made by [`hold_queue`](Self::hold_queue) and
+    /// [`hold_queue_until`](Self::hold_queue_until).
+    Hold {
+        /// What becomes of the handled message.
+        outcome: Box<Self>,
+        /// Until when the queue delivers nothing.
+        until: Schedule,
+    },
 }
 
 impl Outcome {
@@ -130,6 +138,47 @@ impl Outcome {
     #[must_use]
     pub fn reject(error: impl Into<String>) -> Self {
         Self::Reject(error.into())
+    }
+
+    /// Lets the queue deliver nothing for this long, to no worker: the answer to "429 Too Many Requests,
+    /// Retry-After: 30" ([G34](crate::guarantees#g34)). It takes effect in one step with the outcome,
+    /// if that is accepted. Of holds that overlap, the latest end counts. Running handlers continue, and
+    /// [`Queue::set_limits`](crate::Queue::set_limits) ends a hold.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use delayline::Outcome;
+    ///
+    /// # fn call() -> Outcome {
+    /// // The message is tried again after the hold, and nothing is counted.
+    /// Outcome::Release.hold_queue(Duration::from_secs(30))
+    /// # }
+    /// # assert!(format!("{:?}", call()).starts_with("Hold"));
+    /// ```
+    #[must_use]
+    #[doc(alias = "rate_limit")]
+    #[doc(alias = "retry_after")]
+    pub fn hold_queue(self, duration: Duration) -> Self {
+        Self::Hold { outcome: Box::new(self), until: Schedule::In(millis(duration)) }
+    }
+
+    /// Like [`hold_queue`](Self::hold_queue), until this instant. A past instant holds nothing.
+    #[must_use]
+    pub fn hold_queue_until(self, until: SystemTime) -> Self {
+        Self::Hold { outcome: Box::new(self), until: Schedule::At(timestamp(until)) }
+    }
+
+    /// The outcome without the hold of its queue, and that. The outermost counts.
+    pub(crate) fn held(self) -> (Self, Option<Schedule>) {
+        match self {
+            Self::Hold { outcome, until } => (outcome.held().0, Some(until)),
+            Self::Then { outcome, messages, queue } => {
+                let (outcome, until) = outcome.held();
+                (Self::Then { outcome: Box::new(outcome), messages, queue }, until)
+            }
+            outcome => (outcome, None),
+        }
     }
 
     /// Sends messages together with this outcome, in one step ([G31](crate::guarantees#g31)): they
@@ -187,7 +236,8 @@ impl Outcome {
     #[doc(alias = "chain")]
     #[doc(alias = "follow_up")]
     pub fn then<M: Sendable>(self, messages: impl IntoIterator<Item = M>) -> Result<Self, Error> {
-        let (outcome, mut all, mut queue) = self.parts();
+        let (outcome, hold) = self.held();
+        let (outcome, mut all, mut queue) = outcome.parts();
         for message in messages {
             let parts = message.into_parts()?;
             same_queue(parts.queue.as_ref(), queue.as_ref())?;
@@ -197,7 +247,11 @@ impl Outcome {
         // The id of the handled message is not known here.
         let other = MessageId::try_from(uuid::Uuid::new_v4().simple().to_string())?;
         let messages = validated(other, all, None)?.0;
-        Ok(Self::Then { outcome: Box::new(outcome), messages, queue })
+        let then = Self::Then { outcome: Box::new(outcome), messages, queue };
+        Ok(match hold {
+            Some(until) => Self::Hold { outcome: Box::new(then), until },
+            None => then,
+        })
     }
 
     /// The outcome itself, the messages that follow, and the queue of these.
@@ -262,7 +316,7 @@ impl Outcome {
             Self::SnoozeUntil(at) => Settled::Snooze { schedule: Schedule::At(timestamp(at)) },
             Self::Release => Settled::Release,
             Self::Reject(error) => Settled::Reject { error: truncated(error) },
-            Self::Then { outcome, .. } => outcome.settled(policy),
+            Self::Then { outcome, .. } | Self::Hold { outcome, .. } => outcome.settled(policy),
         }
     }
 }
@@ -296,6 +350,9 @@ impl fmt::Debug for Outcome {
                 .field("outcome", outcome)
                 .field("messages", messages)
                 .finish(),
+            Self::Hold { outcome, until } => {
+                f.debug_struct("Hold").field("outcome", outcome).field("until", until).finish()
+            }
         }
     }
 }

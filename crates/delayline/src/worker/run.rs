@@ -322,6 +322,7 @@ impl Run {
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let failures = running.failures.saturating_add(1);
         let is_cancelled = running.control.reason() == Some(CancelReason::Requested);
+        let (outcome, hold) = outcome.held();
         let (outcome, messages, result) =
             outcome.of(id, lane.client.queue_name(), *result_retention);
         if let Outcome::Retry { error, .. }
@@ -340,7 +341,7 @@ impl Run {
             if is_last { Millis::ZERO } else { lane.config.retry.delay(failures, error) }
         });
         telemetry::handled(lane.client.label(), running.control.kind(), span, &outcome, *since);
-        self.machine.handle_finished(slot, outcome, messages, result);
+        self.machine.handle_finished(slot, outcome, messages, result, hold);
     }
 
     /// Logs what people need to know, and stops after a refusal if the run should end on empty

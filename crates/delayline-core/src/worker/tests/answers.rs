@@ -87,7 +87,7 @@ impl Bare {
         let Some(Action::Start { slot, .. }) = self.machine.poll(self.now) else {
             panic!("nothing has started")
         };
-        self.machine.handle_finished(slot, outcome, Vec::new(), None);
+        self.machine.handle_finished(slot, outcome, Vec::new(), None, None);
     }
 
     fn wait_ends(&mut self, result: &Result<bool, Error>) {

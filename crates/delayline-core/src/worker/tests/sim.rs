@@ -183,7 +183,7 @@ impl Sim {
         let result = (outcome == Outcome::Ack && (self.has_result)(&handler.id))
             .then(|| NewResult::new("result", Millis::new(60_000).unwrap()));
         assert!(self.ended.insert((handler.id, handler.lease), outcome.clone()).is_none());
-        self.machine.handle_finished(slot, outcome, Vec::new(), result);
+        self.machine.handle_finished(slot, outcome, Vec::new(), result, None);
     }
 
     /// Runs until `end`, or until the worker has ended.

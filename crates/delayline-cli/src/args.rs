@@ -82,9 +82,9 @@ pub(crate) struct Args {
 pub(crate) struct Target {
     /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], redis-cluster://HOST:PORT,HOST:PORT,
     /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, the same with rediss for TLS, unix:PATH,
-    /// file:DIR for durable queues in a directory, without a server, or memory: for a queue that lasts
-    /// as long as the command; put passwords into the variable,
-    /// because other users can read command lines
+    /// file:DIR for durable queues in a directory, without a server, or memory: for a queue that
+    /// lasts as long as the command; put passwords into the variable, because other users can read
+    /// command lines
     #[arg(
         long,
         global = true,
@@ -375,8 +375,8 @@ impl Target {
         self.open_on(self.connect_to_work()?, queue).await
     }
 
-    /// The same as `open`, if the server has such a queue: most verbs would find nothing in one whose name is
-    /// misspelt, or create it.
+    /// The same as `open`, if the server has such a queue: most verbs would find nothing in one
+    /// whose name is misspelt, or create it.
     pub(crate) async fn open_known(&self) -> Result<Queue<Bytes, Raw>, Failure> {
         self.queue()?;
         self.refuse_new(&self.connect_to(&self.url, self.driver)?)?;

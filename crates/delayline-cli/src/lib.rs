@@ -89,8 +89,8 @@ fn now() -> delayline::Timestamp {
     std::time::SystemTime::now().try_into().unwrap_or_default()
 }
 
-/// Logs go to stderr: from `quietest` on, and more with `-v`. Only our own: what a client library would say
-/// about a connection is not known to be free of passwords.
+/// Logs go to stderr: from `quietest` on, and more with `-v`. Only our own: what a client library
+/// would say about a connection is not known to be free of passwords.
 fn log(verbose: u8, quietest: Level) {
     let level = match verbose {
         0 => quietest,

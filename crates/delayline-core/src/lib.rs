@@ -27,10 +27,10 @@
 //!
 //! # Features
 //!
-//! `serde`, off by default: `Serialize` and `Deserialize` for [`Op`] and all that it is made of. Values
-//! are checked as by their constructors, unknown fields are refused, and bytes are text: `%` and what
-//! is not printable ASCII as `%` and two hexadecimal digits. Defaults are left out, so the format has to
-//! describe itself, as JSON does. In a binary format, bytes are bytes.
+//! `serde`, off by default: `Serialize` and `Deserialize` for [`Op`] and all that it is made of.
+//! Values are checked as by their constructors, unknown fields are refused, and bytes are text: `%`
+//! and what is not printable ASCII as `%` and two hexadecimal digits. Defaults are left out, so the
+//! format has to describe itself, as JSON does. In a binary format, bytes are bytes.
 //!
 //! Replies ([`Applied`] and its parts) are serialized in the same way, and may gain fields.
 //!
@@ -41,10 +41,10 @@
 //!
 //! Types that may grow are `#[non_exhaustive]`: fields of requests, replies and reports, and
 //! variants of [`Op`], [`Reply`], the results in it and other enums. Make such a struct with `new`,
-//! or with `default` if it has no `new`, and then set its other fields. A backend refuses an operation or a variant
-//! that it does not know with [`ErrorKind::Unsupported`]. What is complete stays exhaustive, such as
-//! a [`Lease`], a [`Schedule`] or the ways in which handling ends ([`Outcome`]); and a variant never
-//! gets more fields.
+//! or with `default` if it has no `new`, and then set its other fields. A backend refuses an
+//! operation or a variant that it does not know with [`ErrorKind::Unsupported`]. What is complete
+//! stays exhaustive, such as a [`Lease`], a [`Schedule`] or the ways in which handling ends
+//! ([`Outcome`]); and a variant never gets more fields.
 
 /// Runs the example of the README as a test.
 #[cfg(doctest)]

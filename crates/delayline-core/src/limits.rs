@@ -28,8 +28,8 @@ pub const MAX_KIND_BYTES: usize = 64;
 /// Longest error text stored with a failed message, in bytes.
 pub const MAX_ERROR_BYTES: usize = 1024;
 
-/// Most items in one enqueue, settle, extend, cancel, reschedule, redrive or purge, most settlements
-/// and messages together in one hand-off, and most messages in one claim or relay.
+/// Most items in one enqueue, settle, extend, cancel, reschedule, redrive or purge, most
+/// settlements and messages together in one hand-off, and most messages in one claim or relay.
 pub const MAX_BATCH: usize = 1000;
 
 /// Most messages that follow from one settlement of a hand-off.
@@ -50,8 +50,8 @@ pub const MAX_THROTTLE_MS: u64 = 31 * 86_400_000;
 /// Most ids of one queue that are throttled at a time.
 pub const MAX_THROTTLED_IDS: usize = 100_000;
 
-/// Most payload and header bytes in one enqueue or hand-off. A claim or relay stops before the message that
-/// would exceed it, but always takes at least one.
+/// Most payload and header bytes in one enqueue or hand-off. A claim or relay stops before the
+/// message that would exceed it, but always takes at least one.
 pub const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
 
 /// Most messages in one page of a [`List`](crate::Op::List) or [`Check`](crate::Op::Check).
@@ -120,9 +120,9 @@ pub const MAX_LEASE_MS: u64 = 86_400_000;
 pub const MAX_ATTEMPT_LIMIT: u32 = 65_535;
 
 /// Minimum time that an acked, cancelled, purged, relayed or replaced message is remembered, in
-/// milliseconds, unless [`MAX_FINISHED`] more messages finish within that time: one hour. Until then
-/// its id counts as taken (G15) and a repeated ack is recognised (G8). Forgotten after at most twice
-/// that time.
+/// milliseconds, unless [`MAX_FINISHED`] more messages finish within that time: one hour. Until
+/// then its id counts as taken (G15) and a repeated ack is recognised (G8). Forgotten after at most
+/// twice that time.
 pub const FINISHED_RETENTION_MS: u64 = 3_600_000;
 
 /// Most finished messages in one generation; there are two generations.
@@ -146,8 +146,8 @@ pub const HISTORY_MINUTES: u64 = 360;
 /// nothing changes for that long forgets its history.
 pub const HISTORY_HOURS: u64 = 744;
 
-/// How often a worker of one queue polls it, in milliseconds, whatever hints have come (G21). A worker
-/// of several queues polls each every 2.5 s times their number, between 5 s and 50 s.
+/// How often a worker of one queue polls it, in milliseconds, whatever hints have come (G21). A
+/// worker of several queues polls each every 2.5 s times their number, between 5 s and 50 s.
 pub const WORKER_POLL_MS: u64 = 5_000;
 
 /// Maximum interval between two polls of a sleeper, in milliseconds. A backend need not give hints

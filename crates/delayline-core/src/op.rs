@@ -16,8 +16,8 @@ use crate::{
 /// Batches are processed in order and answered item by item; an id may appear only once (G18).
 /// Repeating an operation after an ambiguous failure is safe: see each variant.
 ///
-/// Later versions may add operations. A [`Backend`](crate::Backend) that does not know one refuses it
-/// with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) and its [`name`](Self::name).
+/// Later versions may add operations. A [`Backend`](crate::Backend) that does not know one refuses
+/// it with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) and its [`name`](Self::name).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -27,10 +27,10 @@ use crate::{
 #[non_exhaustive]
 pub enum Op {
     /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15), except for a
-    /// message that may reuse a finished id and has finished in the meantime: it is created again, or
-    /// `Throttled` while its [`throttle`](NewMessage::throttle) lasts. An update
-    /// ([`Known::Update`](crate::Known::Update)) changes nothing either when it is repeated, as long as
-    /// its token is remembered.
+    /// message that may reuse a finished id and has finished in the meantime: it is created again,
+    /// or `Throttled` while its [`throttle`](NewMessage::throttle) lasts. An update
+    /// ([`Known::Update`](crate::Known::Update)) changes nothing either when it is repeated, as
+    /// long as its token is remembered.
     Enqueue(Vec<NewMessage>),
     /// Leases ready messages. Repeated with the same claim id: returns the same leases (G16).
     Claim(Claim),
@@ -38,8 +38,8 @@ pub enum Op {
     Relay(Relay),
     /// Ends leases. Repeated: returns `AlreadyDone`, and how that ended the message (G8).
     Settle(Vec<Settlement>),
-    /// Ends leases, enqueues the messages that follow from each lease that it ends (G31), and keeps the
-    /// results of acks (G32). Repeated: returns `AlreadyDone`, and stores nothing.
+    /// Ends leases, enqueues the messages that follow from each lease that it ends (G31), and keeps
+    /// the results of acks (G32). Repeated: returns `AlreadyDone`, and stores nothing.
     HandOff(Vec<HandOff>),
     /// Extends leases. Repeated: extends them again.
     Extend(Extend),
@@ -55,12 +55,13 @@ pub enum Op {
     Pause,
     /// Allows claims again. Repeated: no change.
     Resume,
-    /// Changes limits of the queue (G34). Repeated: no change, unless it holds the queue for a time.
+    /// Changes limits of the queue (G34). Repeated: no change, unless it holds the queue for a
+    /// time.
     SetLimits(SetLimits),
     /// Looks up at most [`MAX_LOOK_UP`] messages by id. Changes nothing.
     Get(Vec<MessageId>),
-    /// Tells of each of these messages how far it has come, and returns the results of those that were
-    /// acked (G32). The reply is shorter than the list if the results would exceed
+    /// Tells of each of these messages how far it has come, and returns the results of those that
+    /// were acked (G32). The reply is shorter than the list if the results would exceed
     /// [`MAX_BATCH_BYTES`]; the first one is always in it. Changes nothing.
     Progress(Vec<MessageId>),
     /// Lists the messages of one status. Changes nothing.
@@ -130,8 +131,8 @@ pub struct Settlement {
     pub lease: Lease,
     /// How it ended.
     pub outcome: Outcome,
-    /// Until when the queue delivers nothing, if this ends the lease: for an answer such as "429, retry
-    /// after 30 s" (G34). Of holds that overlap, the latest end counts.
+    /// Until when the queue delivers nothing, if this ends the lease: for an answer such as "429,
+    /// retry after 30 s" (G34). Of holds that overlap, the latest end counts.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub hold: Option<Schedule>,
 }
@@ -426,7 +427,8 @@ impl Op {
     /// decision about one. Such operations are worth a [`Durability`](crate::Durability).
     ///
     /// If a claim or an extension is lost, another worker can claim the message, as if the lease
-    /// had expired, and a lost claim repeats its epoch; a lost repair can be repeated; the rest changes nothing.
+    /// had expired, and a lost claim repeats its epoch; a lost repair can be repeated; the rest
+    /// changes nothing.
     #[must_use]
     pub const fn changes_for_good(&self) -> bool {
         matches!(self.facts().1, Effect::ForGood)
@@ -444,9 +446,9 @@ impl Op {
         self.facts().0
     }
 
-    /// Returns the ids of the messages that the operation sends, settles, changes or looks up, in its
-    /// order. Of a hand-off, these are the settled messages, not those that it sends. A claim, for
-    /// example, names no messages.
+    /// Returns the ids of the messages that the operation sends, settles, changes or looks up, in
+    /// its order. Of a hand-off, these are the settled messages, not those that it sends. A claim,
+    /// for example, names no messages.
     #[must_use]
     pub fn ids(&self) -> Vec<&MessageId> {
         match self {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::limits::{MAX_LEASED, MAX_RATE_COUNT, MAX_RATE_PERIOD_MS, MIN_RATE_PERIOD_MS};
 use crate::{Millis, Schedule, Timestamp, Violation};
 
-/// How many messages a queue delivers: at most `count` in each `per`, and up to `burst` at once after
-/// a quiet time.
+/// How many messages a queue delivers: at most `count` in each `per`, and up to `burst` at once
+/// after a quiet time.
 ///
-/// In any window of time, a queue delivers at most the window's share of the rate, plus `burst`: the
-/// generic cell rate algorithm. Every lease counts, of retries and snoozed messages too, and so does
-/// every message that a relay moves.
+/// In any window of time, a queue delivers at most the window's share of the rate, plus `burst`:
+/// the generic cell rate algorithm. Every lease counts, of retries and snoozed messages too, and so
+/// does every message that a relay moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -23,8 +23,8 @@ pub struct Rate {
     pub count: u32,
     /// In which time: [`MIN_RATE_PERIOD_MS`] to [`MAX_RATE_PERIOD_MS`].
     pub per: Millis,
-    /// How many at once: 1 to `count`. Workers are a few milliseconds late, and only a burst lets them
-    /// make up for it: below the share of some 20 ms, less than the rate is delivered.
+    /// How many at once: 1 to `count`. Workers are a few milliseconds late, and only a burst lets
+    /// them make up for it: below the share of some 20 ms, less than the rate is delivered.
     pub burst: u32,
 }
 
@@ -102,8 +102,8 @@ pub enum Change<T> {
 )]
 #[non_exhaustive]
 pub struct SetLimits {
-    /// The most messages that are leased at once: 1 to [`MAX_LEASED`]. If more are leased, their leases
-    /// continue, and no message is leased until the number is below the limit.
+    /// The most messages that are leased at once: 1 to [`MAX_LEASED`]. If more are leased, their
+    /// leases continue, and no message is leased until the number is below the limit.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
     pub leased: Change<u32>,
     /// The most messages that are delivered in a time.

@@ -78,7 +78,8 @@ pub enum Reply {
     },
     /// To [`Op::Get`](crate::Op::Get).
     Get(Vec<Found>),
-    /// To [`Op::Progress`](crate::Op::Progress): for each id, in order; perhaps not for the last ones.
+    /// To [`Op::Progress`](crate::Op::Progress): for each id, in order; perhaps not for the last
+    /// ones.
     Progress(Vec<Completion>),
     /// To [`Op::List`](crate::Op::List).
     List(Page),
@@ -130,16 +131,16 @@ pub enum Enqueued {
         /// The status of the known message.
         status: Status,
     },
-    /// A message of this id was created less than its [`throttle`](crate::NewMessage::throttle) ago;
-    /// nothing changed. Also if that message was this one, it has finished, and the enqueue is
+    /// A message of this id was created less than its [`throttle`](crate::NewMessage::throttle)
+    /// ago; nothing changed. Also if that message was this one, it has finished, and the enqueue is
     /// repeated.
     Throttled {
         /// Until when.
         until: Timestamp,
     },
     /// The message has a [`throttle`](crate::NewMessage::throttle), and
-    /// [`MAX_THROTTLED_IDS`](crate::limits::MAX_THROTTLED_IDS) ids of the queue are throttled already; nothing
-    /// changed.
+    /// [`MAX_THROTTLED_IDS`](crate::limits::MAX_THROTTLED_IDS) ids of the queue are throttled
+    /// already; nothing changed.
     TooManyThrottled,
 }
 
@@ -196,8 +197,8 @@ pub struct Relayed {
     pub deaths: Vec<Death>,
 }
 
-/// A message that a claim or relay made a dead letter: expired, unreadable, or with its last allowed lease
-/// expired.
+/// A message that a claim or relay made a dead letter: expired, unreadable, or with its last
+/// allowed lease expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -513,8 +514,9 @@ pub enum Finding {
         id: MessageId,
     },
     /// Data about an id that has no message: details, content or a follower without a record, or a
-    /// record that is not in the index. Or a follower of a message that no worker holds, or that has
-    /// taken its place already. An audit reports only the number of such records, a repair their ids.
+    /// record that is not in the index. Or a follower of a message that no worker holds, or that
+    /// has taken its place already. An audit reports only the number of such records, a repair
+    /// their ids.
     Orphan {
         /// The id.
         id: MessageId,

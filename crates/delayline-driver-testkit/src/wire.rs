@@ -1,6 +1,6 @@
 //! Every operation, cut at every byte of its request and of its reply, by an end of the connection,
-//! a reset and a silence: the caller's result is true, the same call again has no second effect, and
-//! queue and model agree at the end.
+//! a reset and a silence: the caller's result is true, the same call again has no second effect,
+//! and queue and model agree at the end.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -80,9 +80,9 @@ impl FileBackend {
         Self { log, clock, queue, _directory: directory }
     }
 
-    /// Takes all elements out of a destination of relays, as its consumers would, and returns them once
-    /// that is on disk. A relay in a directory puts them nowhere else, so a program that takes none
-    /// keeps them all.
+    /// Takes all elements out of a destination of relays, as its consumers would, and returns them
+    /// once that is on disk. A relay in a directory puts them nowhere else, so a program that takes
+    /// none keeps them all.
     ///
     /// # Cancel safety
     ///
@@ -109,8 +109,8 @@ impl FileBackend {
         Ok(elements)
     }
 
-    /// Executes an operation. Returns the reply, whether a sleeper has to be woken, and the frame that
-    /// the reply has to wait for.
+    /// Executes an operation. Returns the reply, whether a sleeper has to be woken, and the frame
+    /// that the reply has to wait for.
     async fn execute(&self, at: At, op: &Op) -> Result<(Applied, bool, u64), Error> {
         let log = &self.log;
         // The name of a new queue precedes its first operation.
@@ -168,10 +168,10 @@ impl fmt::Debug for FileBackend {
 
 /// A reply, also that of a read, waits until what it says is on disk.
 ///
-/// Fails with [`ErrorKind::DiskFull`] if the disk has no room: enqueues first, and what drains a queue
-/// only once the reserve is used up. Fails with [`ErrorKind::DiskFailed`] once the disk has failed,
-/// until the directory is opened again. Fails with [`ErrorKind::Busy`] while the machine's clock is more
-/// than an hour behind.
+/// Fails with [`ErrorKind::DiskFull`] if the disk has no room: enqueues first, and what drains a
+/// queue only once the reserve is used up. Fails with [`ErrorKind::DiskFailed`] once the disk has
+/// failed, until the directory is opened again. Fails with [`ErrorKind::Busy`] while the machine's
+/// clock is more than an hour behind.
 #[async_trait]
 impl Backend for FileBackend {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {

@@ -14,11 +14,11 @@ use tokio::sync::Mutex;
 use crate::backend::check_durability;
 use crate::wire::{self, Answer, Ask, Hello, SOCKET, VERSION};
 
-/// A connection to the process that has opened a directory and [shares](crate::Directory::share) it.
-/// Clones share the connection; calls use it one after the other.
+/// A connection to the process that has opened a directory and [shares](crate::Directory::share)
+/// it. Clones share the connection; calls use it one after the other.
 ///
-/// It is for commands: look at queues, send, pause, redrive. Workers and relays must be in the process
-/// that has opened the directory: their operations fail with [`ErrorKind::Unsupported`].
+/// It is for commands: look at queues, send, pause, redrive. Workers and relays must be in the
+/// process that has opened the directory: their operations fail with [`ErrorKind::Unsupported`].
 #[derive(Clone)]
 pub struct Beside(Arc<Inner>);
 
@@ -139,8 +139,8 @@ pub struct BesideBackend {
 }
 
 /// The clock is that of the process that has opened the directory; [`At::Fixed`] is refused with
-/// [`ErrorKind::Unsupported`], and so are operations of workers and relays. If that process ends during
-/// a call, the call fails with [`ErrorKind::ConnectionLost`], and can be repeated.
+/// [`ErrorKind::Unsupported`], and so are operations of workers and relays. If that process ends
+/// during a call, the call fails with [`ErrorKind::ConnectionLost`], and can be repeated.
 #[async_trait]
 impl Backend for BesideBackend {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {

@@ -135,8 +135,8 @@ impl Checkpoints {
         }
     }
 
-    /// Returns number and size of the latest snapshot, the bytes of the log since, and when this process
-    /// finished one.
+    /// Returns number and size of the latest snapshot, the bytes of the log since, and when this
+    /// process finished one.
     pub(crate) fn latest(&self) -> (u64, u64, u64, Option<SystemTime>) {
         let state = self.lock();
         (state.snapshot, state.size, state.logged, state.finished)

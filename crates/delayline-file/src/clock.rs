@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use delayline_core::limits::MAX_TIMESTAMP_MS;
 use delayline_core::{Error, ErrorKind, Timestamp};
 
-/// How far the machine's clock may be behind the latest instant, in milliseconds: an hour. Up to that,
-/// time stands still until the clock has caught up.
+/// How far the machine's clock may be behind the latest instant, in milliseconds: an hour. Up to
+/// that, time stands still until the clock has caught up.
 pub(crate) const MAX_STEP_BACK_MS: u64 = 3_600_000;
 
 /// A clock that never goes back.
@@ -44,8 +44,8 @@ impl Clock {
     }
 }
 
-/// What the machine's clock shows, rounded down, unlike due times: a message due in this millisecond
-/// is due.
+/// What the machine's clock shows, rounded down, unlike due times: a message due in this
+/// millisecond is due.
 pub(crate) fn machine_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX).min(MAX_TIMESTAMP_MS)

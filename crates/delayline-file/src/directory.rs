@@ -23,8 +23,8 @@ use crate::{FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
 /// share it; it is closed when they and all its queues are dropped. That writes a snapshot, and so
 /// blocks the thread: for seconds with a million messages.
 ///
-/// A call returns once its effect is on disk. All queues share one log, and all calls that wait share
-/// one sync. The messages are in memory as well.
+/// A call returns once its effect is on disk. All queues share one log, and all calls that wait
+/// share one sync. The messages are in memory as well.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -55,8 +55,8 @@ struct Inner {
     clock: Arc<Clock>,
     checkpoints: Arc<Checkpoints>,
     queues: Mutex<Queues>,
-    /// The sequence number with which it was opened, and whether a snapshot of a closed directory had
-    /// all before.
+    /// The sequence number with which it was opened, and whether a snapshot of a closed directory
+    /// had all before.
     opened: (u64, bool),
     writer: Option<JoinHandle<u64>>,
     #[cfg(unix)]
@@ -85,8 +85,8 @@ pub struct Usage {
 }
 
 impl Directory {
-    /// Opens a directory, and creates it if there is none. Reads everything in it, which takes seconds
-    /// for a million messages: in an asynchronous program, call it in a blocking task.
+    /// Opens a directory, and creates it if there is none. Reads everything in it, which takes
+    /// seconds for a million messages: in an asynchronous program, call it in a blocking task.
     ///
     /// What a crash has torn, and was never acknowledged, is dropped.
     ///
@@ -152,8 +152,8 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Violation::TooLong`] if the directory has [`MAX_QUEUES`] others, those included that were only
-    /// opened.
+    /// [`Violation::TooLong`] if the directory has [`MAX_QUEUES`] others, those included that were
+    /// only opened.
     pub fn queue(&self, name: QueueName) -> Result<FileBackend, Error> {
         let mut queues = self.0.queues();
         if let Some(queue) = queues.by_name.get(&name) {
@@ -180,11 +180,12 @@ impl Directory {
     }
 
     /// Lets other processes of the same user reach the queues while this one has them open:
-    /// [`Beside::connect`](crate::Beside::connect). They can do what an operator does, but cannot work.
+    /// [`Beside::connect`](crate::Beside::connect). They can do what an operator does, but cannot
+    /// work.
     ///
     /// Binds a unix socket in the directory, which only this user can open. It is removed when the
-    /// directory is closed. Requests that are under way are then dropped: their callers learn that the
-    /// connection was lost. Does nothing if the directory is shared already.
+    /// directory is closed. Requests that are under way are then dropped: their callers learn that
+    /// the connection was lost. Does nothing if the directory is shared already.
     ///
     /// # Panics
     ///
@@ -192,8 +193,8 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If the socket cannot be bound, for example because its path is longer than the system allows,
-    /// about 100 bytes. The directory can be used all the same.
+    /// If the socket cannot be bound, for example because its path is longer than the system
+    /// allows, about 100 bytes. The directory can be used all the same.
     #[cfg(unix)]
     pub fn share(&self) -> std::io::Result<()> {
         // Nothing panics while it is locked but the runtime's absence.
@@ -229,8 +230,8 @@ impl Directory {
     }
 }
 
-/// Tidies up after what was recovered, and begins a new segment: nothing is ever appended to one that a
-/// crash may have torn.
+/// Tidies up after what was recovered, and begins a new segment: nothing is ever appended to one
+/// that a crash may have torn.
 fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::Result<Segment> {
     let mut last = match recovered.last {
         Some((number, end)) => Some((disk.edit(&names::segment(number))?, end)),
@@ -322,6 +323,6 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// The least room of a segment with which a directory on a full disk is opened, in bytes. The room that
-/// the last segment then gives back is added.
+/// The least room of a segment with which a directory on a full disk is opened, in bytes. The room
+/// that the last segment then gives back is added.
 const LEAST: u64 = 64 << 10;

@@ -41,7 +41,8 @@ pub(crate) trait DiskFile: Send {
     /// Writes all of `bytes` at an offset.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Lets the file grow to `len` bytes with zeros, and makes sure that the disk has room for them.
+    /// Lets the file grow to `len` bytes with zeros, and makes sure that the disk has room for
+    /// them.
     fn reserve(&mut self, len: u64) -> io::Result<()>;
 
     /// Cuts the file off after `len` bytes.

@@ -6,7 +6,8 @@
 //!
 //! What it does not give:
 //!
-//! - One process opens a directory at a time. Another one is refused, and the error names the first.
+//! - One process opens a directory at a time. Another one is refused, and the error names the
+//!   first.
 //! - There are no replicas: a lost disk is a lost queue.
 //! - All messages are in memory, twice while a checkpoint is made.
 //! - Network file systems promise too little; they are refused where they can be recognised.
@@ -17,13 +18,14 @@
 //! `log-N` are segments of the log: the operations that have changed a queue, in order, each with a
 //! checksum. `snapshot-N` has what was before the segment `N`. Once the segments are large, a
 //! background thread makes the next snapshot from the files and removes what it replaces. Closing a
-//! directory, which is dropping it, leaves nothing but a snapshot. `delayline.lock` names the process
-//! that has opened it. `delayline.sock` is there while that process [shares](Directory::share) the
-//! queues with commands of the same user.
+//! directory, which is dropping it, leaves nothing but a snapshot. `delayline.lock` names the
+//! process that has opened it. `delayline.sock` is there while that process
+//! [shares](Directory::share) the queues with commands of the same user.
 //!
-//! A start drops frames at the end of the log that a crash has torn: nothing in them was acknowledged.
-//! It refuses everything else that it cannot read, and says where. There is one limit: if the very
-//! last batch before a crash was synced and is damaged later, it looks like a torn one.
+//! A start drops frames at the end of the log that a crash has torn: nothing in them was
+//! acknowledged. It refuses everything else that it cannot read, and says where. There is one
+//! limit: if the very last batch before a crash was synced and is damaged later, it looks like a
+//! torn one.
 
 mod backend;
 #[cfg(unix)]

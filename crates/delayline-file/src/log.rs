@@ -88,8 +88,8 @@ impl Log {
         }
     }
 
-    /// Takes room for an operation with a body of `bytes`. `grows` says that it makes the queue larger:
-    /// then it may not touch the reserve.
+    /// Takes room for an operation with a body of `bytes`. `grows` says that it makes the queue
+    /// larger: then it may not touch the reserve.
     ///
     /// # Errors
     ///
@@ -128,8 +128,8 @@ impl Log {
         }
     }
 
-    /// Appends a body. Call it while no operation on the same queue can come in between. Returns the
-    /// sequence number.
+    /// Appends a body. Call it while no operation on the same queue can come in between. Returns
+    /// the sequence number.
     ///
     /// # Errors
     ///
@@ -201,8 +201,8 @@ impl Log {
         self.progress.send_modify(|progress| progress.rooms += 1);
     }
 
-    /// Replaces the segment by one with `room` bytes behind its header: at least what is left of the
-    /// current one.
+    /// Replaces the segment by one with `room` bytes behind its header: at least what is left of
+    /// the current one.
     pub(crate) fn replace_room(&self, room: u64) {
         let mut tail = self.lock();
         tail.left = room.saturating_sub(tail.promised);

@@ -17,8 +17,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sets the size of a segment of the log in bytes: 64 MiB by default. Once the segments together
-    /// are larger than this and than the latest snapshot, the next snapshot replaces them.
+    /// Sets the size of a segment of the log in bytes: 64 MiB by default. Once the segments
+    /// together are larger than this and than the latest snapshot, the next snapshot replaces them.
     #[must_use]
     pub const fn segment_bytes(self, bytes: u64) -> Self {
         Self { segment: bytes, ..self }
@@ -38,8 +38,9 @@ impl Options {
     }
 
     /// Opens the directory even if the clock is far behind the time at which it was last used, and
-    /// goes on from the clock. The first operation makes the clock the one that counts. By default that is refused, because such a clock is mostly wrong, and
-    /// delays a queue for as long as it is behind.
+    /// goes on from the clock. The first operation makes the clock the one that counts. By default
+    /// that is refused, because such a clock is mostly wrong, and delays a queue for as long as it
+    /// is behind.
     #[must_use]
     pub const fn accept_clock(self, accept: bool) -> Self {
         Self { accept_clock: accept, ..self }

@@ -124,8 +124,8 @@ fn read_segment(
     Ok(Some((name, bytes, header)))
 }
 
-/// Reads the snapshot `number` and the segments that follow it, up to the segment `end`, all of which
-/// are sealed.
+/// Reads the snapshot `number` and the segments that follow it, up to the segment `end`, all of
+/// which are sealed.
 pub(crate) fn sealed(disk: &dyn Disk, number: u64, end: u64) -> Result<Contents, OpenError> {
     let mut contents = match number {
         0 => Contents { next: 1, ..Contents::default() },

@@ -1,14 +1,14 @@
 //! The format of the log: segments of frames.
 //!
-//! All numbers are little-endian. A segment begins with a header of 48 bytes: [`MAGIC`], the versions
-//! of the format and the model, the segment's number, the sequence number of its first frame, a
-//! random salt, the length of the file, and the hash of all that. Frames follow: [`FRAME_MAGIC`], the length of the body, the
-//! sequence number, the offset up to which the segment was known to be synced when the frame was
-//! written, the length that its file was known to have then, a hash of all that and the body, and the
-//! body. Zeros follow, which are room for more.
+//! All numbers are little-endian. A segment begins with a header of 48 bytes: [`MAGIC`], the
+//! versions of the format and the model, the segment's number, the sequence number of its first
+//! frame, a random salt, the length of the file, and the hash of all that. Frames follow:
+//! [`FRAME_MAGIC`], the length of the body, the sequence number, the offset up to which the segment
+//! was known to be synced when the frame was written, the length that its file was known to have
+//! then, a hash of all that and the body, and the body. Zeros follow, which are room for more.
 //!
-//! The salt is part of each hash, so that neither bytes of another segment nor a payload can be taken
-//! for a frame.
+//! The salt is part of each hash, so that neither bytes of another segment nor a payload can be
+//! taken for a frame.
 
 use std::io;
 
@@ -168,8 +168,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Returns whether a segment was synced beyond `offset`, as a later frame says: then what is unreadable
-/// there is damaged, and no torn write.
+/// Returns whether a segment was synced beyond `offset`, as a later frame says: then what is
+/// unreadable there is damaged, and no torn write.
 pub(crate) fn was_synced_beyond(bytes: &[u8], offset: usize, salt: u64) -> bool {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let at = u64::try_from(offset).unwrap_or(u64::MAX);

@@ -1,9 +1,9 @@
 //! Snapshots: all queues, as they were before a segment.
 //!
-//! A snapshot begins with [`MAGIC`] and the version of the format. Blocks follow: the length, a hash
-//! with the block's position and the snapshot's number as its seed, and the bytes. The last block is
-//! empty. The bytes are values in MessagePack: a [`Head`], and for each queue its number, its name
-//! and its [`State`].
+//! A snapshot begins with [`MAGIC`] and the version of the format. Blocks follow: the length, a
+//! hash with the block's position and the snapshot's number as its seed, and the bytes. The last
+//! block is empty. The bytes are values in MessagePack: a [`Head`], and for each queue its number,
+//! its name and its [`State`].
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -34,8 +34,8 @@ pub(crate) struct Head {
     queues: u32,
 }
 
-/// Writes a snapshot of everything before the segment `number`, and makes it durable under its name.
-/// Returns its size in bytes.
+/// Writes a snapshot of everything before the segment `number`, and makes it durable under its
+/// name. Returns its size in bytes.
 pub(crate) fn write<'a>(
     disk: &dyn Disk,
     number: u64,

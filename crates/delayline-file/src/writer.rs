@@ -11,8 +11,8 @@ use crate::log::Log;
 use crate::names;
 use crate::segment::{FRAME, HEADER, Header, MODEL, Synced, encode_frame};
 
-/// Writes batches to the current segment: as many operations as have come while the batch before was
-/// synced.
+/// Writes batches to the current segment: as many operations as have come while the batch before
+/// was synced.
 pub(crate) struct Writer {
     disk: Arc<dyn Disk>,
     log: Arc<Log>,
@@ -37,8 +37,8 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Creates a segment with room for at least `least` bytes of frames, and for `wanted` if the disk
-    /// has that much. It is durable once this returns.
+    /// Creates a segment with room for at least `least` bytes of frames, and for `wanted` if the
+    /// disk has that much. It is durable once this returns.
     pub(crate) fn create(
         disk: &dyn Disk,
         number: u64,

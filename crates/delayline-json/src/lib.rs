@@ -8,8 +8,8 @@
 //!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
 //! - [`Cursor`] is the place where a list has ended.
-//! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`] is how
-//!   fast something is done to them.
+//! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`]
+//!   is how fast something is done to them.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
 //! - [`duration`], [`instant`] and [`rfc3339`] are for times.
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.

@@ -58,8 +58,8 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         Ok(queue)
     }
 
-    /// Opens the queue `name` whichever layout it has, to [upgrade](Self::upgrade_page) it. Checks the
-    /// server as [`open`](Self::open) does, but not the queue.
+    /// Opens the queue `name` whichever layout it has, to [upgrade](Self::upgrade_page) it. Checks
+    /// the server as [`open`](Self::open) does, but not the queue.
     ///
     /// # Cancel safety
     ///

@@ -74,7 +74,8 @@ structure! {
 }
 
 structure! {
-    /// The limits of a queue: they stand behind the control record, in the same value, if there are any.
+    /// The limits of a queue: they stand behind the control record, in the same value, if there are
+    /// any.
     queue_limits in "`control`, behind the control record" {
         LEASED: U32, "the most messages that are leased at once; 0 for any number";
         COUNT: U32, "the most that are delivered in each period; 0 for any number";
@@ -88,9 +89,9 @@ structure! {
 }
 
 structure! {
-    /// Stands in the place of the control record while the queue is converted to the next layout. Versions of
-    /// all layouts know its first three bytes, and refuse the queue until it is gone. If there are no more
-    /// than these, the conversion begins anew, and the control record is lost.
+    /// Stands in the place of the control record while the queue is converted to the next layout.
+    /// Versions of all layouts know its first three bytes, and refuse the queue until it is gone.
+    /// If there are no more than these, the conversion begins anew, and the control record is lost.
     conversion in "`control`, while the queue is converted" {
         MARK: U8, "255, which is no schema version";
         OLD: U8, "schema version from which it is converted";
@@ -107,8 +108,8 @@ structure! {
 }
 
 structure! {
-    /// How often each thing has happened that `control` does not count: integers of 8 bytes, each at
-    /// zero until it is counted for the first time. What is missing at the end is zero, too.
+    /// How often each thing has happened that `control` does not count: integers of 8 bytes, each
+    /// at zero until it is counted for the first time. What is missing at the end is zero, too.
     totals in "`totals`" {
         LATENESS: Bytes(8 * Totals::LATENESS_BUCKETS), "deliveries that were late by 0-1, 2-3, 4-7 ms and so on: 16 counters, the last for 32,768 ms or more";
         FAILED: U64, "leases that ended in a failure";
@@ -126,9 +127,9 @@ structure! {
 }
 
 structure! {
-    /// What the queue was like at an instant. `history` has one for each minute in which it changed, in
-    /// the field `m` and the number of the minute modulo 360, and for each hour in `h` and the number of
-    /// the hour modulo 744: so a new one takes the place of one that is too old.
+    /// What the queue was like at an instant. `history` has one for each minute in which it
+    /// changed, in the field `m` and the number of the minute modulo 360, and for each hour in `h`
+    /// and the number of the hour modulo 744: so a new one takes the place of one that is too old.
     point in "a value of `history`" {
         AT: Instant, "the beginning of the minute or hour";
         SCHEDULED: U64, "messages that were not due";
@@ -149,9 +150,9 @@ structure! {
 
 structure! {
     /// A member of `index`, which has one for each message. Its score is a band times 2^48 plus an
-    /// instant: waiting messages have the band of their priority level and their due instant, leased
-    /// ones their deadline, dead ones the instant of their death. Equal scores are ordered by member, so
-    /// the sequence number in front keeps first-in-first-out.
+    /// instant: waiting messages have the band of their priority level and their due instant,
+    /// leased ones their deadline, dead ones the instant of their death. Equal scores are ordered
+    /// by member, so the sequence number in front keeps first-in-first-out.
     member in "a member of `index`" {
         SEQUENCE: U64, "sequence number of the message";
         ID: Rest, "its id";
@@ -201,8 +202,9 @@ structure! {
 structure! {
     /// Details: what has happened to a message since it was enqueued.
     ///
-    /// The spare bytes make them longer than 64 bytes. By default Redis keeps a hash of up to 512 values
-    /// of at most 64 bytes as [a list](https://redis.io/docs/latest/operate/oss_and_stack/management/optimization/memory-optimization/),
+    /// The spare bytes make them longer than 64 bytes. By default Redis keeps a hash of up to 512
+    /// values of at most 64 bytes as [a
+    /// list](https://redis.io/docs/latest/operate/oss_and_stack/management/optimization/memory-optimization/),
     /// which it searches from the beginning.
     details in "a value of `details`" {
         STATE: U8, "the state of the latest lease";
@@ -234,7 +236,8 @@ structure! {
 const _: () = assert!(details::BYTES > 64);
 
 structure! {
-    /// What is remembered of a finished message. The empty id has the instant when the generation began.
+    /// What is remembered of a finished message. The empty id has the instant when the generation
+    /// began.
     finished in "a value of `finished_new` and `finished_old`" {
         STATUS: U8, "how it ended";
         DIGEST: U64, "the record's";
@@ -268,8 +271,8 @@ structure! {
 }
 
 structure! {
-    /// The result of an ack. The field with the empty name is the number of bytes of all results, in
-    /// decimal digits.
+    /// The result of an ack. The field with the empty name is the number of bytes of all results,
+    /// in decimal digits.
     result in "a value of `results`" {
         UNTIL: Instant, "when it is over";
         EPOCH: U64, "the lease whose ack had it";
@@ -293,7 +296,8 @@ structure! {
 }
 
 structure! {
-    /// Fields of the record that details repeat, besides the sequence number, to detect a damaged one.
+    /// Fields of the record that details repeat, besides the sequence number, to detect a damaged
+    /// one.
     fixed in "a part of details" {
         DIGEST: U64, "digest";
         LEVEL: U8, "level";

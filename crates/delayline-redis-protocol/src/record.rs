@@ -68,8 +68,8 @@ pub(crate) fn decode_record(mut bytes: Bytes) -> Option<(RecordHead, Headers, By
     Some((head, headers, bytes))
 }
 
-/// How messages are scheduled, as `enqueue.lua` takes it: one entry for all that follow each other and
-/// are scheduled alike.
+/// How messages are scheduled, as `enqueue.lua` takes it: one entry for all that follow each other
+/// and are scheduled alike.
 pub(crate) fn put_runs<T: Borrow<NewMessage>>(bytes: &mut Vec<u8>, messages: &[T]) {
     let plan = |message: &T| {
         let message = message.borrow();

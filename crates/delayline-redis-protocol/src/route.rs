@@ -44,8 +44,8 @@ const ALERT: Duration = Duration::from_secs(10);
 
 /// Sends each call to the server that its first key belongs to, over one [`Link`] for each.
 ///
-/// - Nothing is sent twice: a call goes on to another server only after `MOVED`, with which a server
-///   refuses what it has not executed.
+/// - Nothing is sent twice: a call goes on to another server only after `MOVED`, with which a
+///   server refuses what it has not executed.
 /// - A call under way to a server that turns out to have lost the keys ends at once with
 ///   [`ErrorKind::ConnectionLost`]: the answer of a server that was replaced means nothing. For the
 ///   same reason a server that was silent for a while is believed after a look only.
@@ -173,8 +173,8 @@ impl<D: Driver> Router<D> {
     }
 }
 
-/// The output of `work`; `None` as soon as there is a map of which `is_change` holds, even if `work`
-/// has ended meanwhile.
+/// The output of `work`; `None` as soon as there is a map of which `is_change` holds, even if
+/// `work` has ended meanwhile.
 async fn unless_changed<M, F: Future>(
     map: &mut watch::Receiver<M>,
     is_change: impl Fn(&M) -> bool,
@@ -183,7 +183,8 @@ async fn unless_changed<M, F: Future>(
     let mut work = pin!(work);
     loop {
         tokio::select! {
-            // Most calls end before any change, and are woken by their reply: it is looked at first.
+            // Most calls end before any change, and are woken by their reply: it is looked at
+            // first.
             biased;
             output = &mut work => {
                 let is_late = map.has_changed().is_ok_and(|it| it) && is_change(&map.borrow());

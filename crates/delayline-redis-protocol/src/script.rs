@@ -107,8 +107,8 @@ pub(crate) static UPGRADE: LazyLock<Script> =
 /// The thread that has assembled all scripts.
 static ASSEMBLED: OnceLock<ThreadId> = OnceLock::new();
 
-/// Assembles all scripts, once in a process, where it holds up no task: the first call of each would
-/// do it otherwise.
+/// Assembles all scripts, once in a process, where it holds up no task: the first call of each
+/// would do it otherwise.
 pub(crate) async fn assemble_all() {
     let assemble = || {
         ASSEMBLED.get_or_init(|| {
@@ -123,7 +123,8 @@ pub(crate) async fn assemble_all() {
 }
 
 impl Script {
-    /// The script that executes `op`; `None` if a newer version of the core has added the operation.
+    /// The script that executes `op`; `None` if a newer version of the core has added the
+    /// operation.
     #[must_use]
     pub fn of(op: &Op) -> Option<&'static Self> {
         Some(match op {

@@ -23,16 +23,16 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// Assembles the conversion from the schema version `from` to the next one. `source` is a file as in
-    /// `lua/`; `lua/parts/converting.lua` says what it consists of.
+    /// Assembles the conversion from the schema version `from` to the next one. `source` is a file
+    /// as in `lua/`; `lua/parts/converting.lua` says what it consists of.
     #[must_use]
     pub fn new(name: &'static str, from: u64, source: &str) -> Self {
         Self { from, script: Script::new(name, source) }
     }
 }
 
-/// The conversions of this version, from the oldest schema version that it can convert. There is none
-/// yet: no version with another layout was released.
+/// The conversions of this version, from the oldest schema version that it can convert. There is
+/// none yet: no version with another layout was released.
 #[must_use]
 pub const fn conversions() -> &'static [Conversion] {
     &[]
@@ -46,8 +46,8 @@ pub struct Upgrade {
     pub exists: bool,
     /// The schema version of the queue. While it is being converted, that from which.
     pub version: u64,
-    /// The schema version of this library. A queue that is several versions behind is converted to each
-    /// of them in turn.
+    /// The schema version of this library. A queue that is several versions behind is converted to
+    /// each of them in turn.
     pub target: u64,
     /// Whether a conversion has begun and not ended.
     pub begun: bool,
@@ -74,16 +74,17 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NewerVersion`]; [`ErrorKind::OlderVersion`] if none of `conversions` begins at the
-    /// queue's layout; [`ErrorKind::Damaged`]; and like a call.
+    /// [`ErrorKind::NewerVersion`]; [`ErrorKind::OlderVersion`] if none of `conversions` begins at
+    /// the queue's layout; [`ErrorKind::Damaged`]; and like a call.
     pub async fn upgrade_status(&self, conversions: &[Conversion]) -> Result<Upgrade, Error> {
         self.convert(conversions, 0).await
     }
 
-    /// Converts the next page of the queue, of up to 500 entries, if it has an older layout. The first
-    /// call only begins: from then on every other operation on the queue fails with
-    /// [`ErrorKind::Upgrading`]. The last one ends that, and versions that do not know the new layout
-    /// refuse the queue from then on. Repeat the call until [`Upgrade::is_needed`] returns `false`.
+    /// Converts the next page of the queue, of up to 500 entries, if it has an older layout. The
+    /// first call only begins: from then on every other operation on the queue fails with
+    /// [`ErrorKind::Upgrading`]. The last one ends that, and versions that do not know the new
+    /// layout refuse the queue from then on. Repeat the call until [`Upgrade::is_needed`] returns
+    /// `false`.
     ///
     /// Several clients may do so at once, and any client may go on where another one has stopped.
     ///
@@ -99,8 +100,8 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         self.convert(conversions, PAGE).await
     }
 
-    /// Converts the queue to the last layout of `conversions`, and calls `progress` after each page.
-    /// Does nothing if the queue has that layout, or does not exist.
+    /// Converts the queue to the last layout of `conversions`, and calls `progress` after each
+    /// page. Does nothing if the queue has that layout, or does not exist.
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,5 @@
-//! The scripts are the port of `State`: the same functions under the same names in the same order, so
-//! that both can be read side by side.
+//! The scripts are the port of `State`: the same functions under the same names in the same order,
+//! so that both can be read side by side.
 
 #![allow(clippy::unwrap_used, reason = "a test program")]
 

@@ -19,8 +19,8 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    /// The server has executed an operation, and then counted like this. Returns whether limits had a
-    /// say.
+    /// The server has executed an operation, and then counted like this. Returns whether limits had
+    /// a say.
     pub(crate) fn executed(
         &mut self,
         now: Timestamp,

@@ -4,10 +4,10 @@
 //! [`Queue::stats`](crate::Queue::stats), [`history`](crate::Queue::history),
 //! [`forecast`](crate::Queue::forecast) and [`explain`](crate::Queue::explain) look into a queue;
 //! [`list`](crate::Queue::list) and [`dead_letters`](crate::Queue::dead_letters) go through its
-//! messages; [`set_limits`](crate::Queue::set_limits) limits
-//! deliveries; [`check`](crate::Queue::check) and [`repair`](crate::Queue::repair) examine it.
-//! [`Connection::queues_within`](crate::Connection::queues_within) finds queues, and `Connect::survey`
-//! and `Connection::inspect` examine servers.
+//! messages; [`set_limits`](crate::Queue::set_limits) limits deliveries;
+//! [`check`](crate::Queue::check) and [`repair`](crate::Queue::repair) examine it.
+//! [`Connection::queues_within`](crate::Connection::queues_within) finds queues, and
+//! `Connect::survey` and `Connection::inspect` examine servers.
 
 pub use delayline_core::{
     Finding, Forecast, History, HistoryPoint, Limits, Position, Purged, QueueName, Rate, Redriven,

@@ -1,10 +1,10 @@
 //! The contract behind a queue, for backends of your own and for raw operations.
 //!
-//! These are the names of [`delayline_core`]: every operation ([`Op`]) and what it is made of, every
-//! [`Reply`], the traits [`Backend`] and [`Wakeup`], and [`State`], which says what an operation
-//! does. A name that this crate also has elsewhere is the same type, but for four: [`Error`],
-//! [`Found`], [`Message`] and [`UpdateDue`] are the contract's, with payloads as bytes and times as
-//! [`Millis`], and a [`Settlement`] has the contract's [`Outcome`].
+//! These are the names of [`delayline_core`]: every operation ([`Op`]) and what it is made of,
+//! every [`Reply`], the traits [`Backend`] and [`Wakeup`], and [`State`], which says what an
+//! operation does. A name that this crate also has elsewhere is the same type, but for four:
+//! [`Error`], [`Found`], [`Message`] and [`UpdateDue`] are the contract's, with payloads as bytes
+//! and times as [`Millis`], and a [`Settlement`] has the contract's [`Outcome`].
 //!
 //! [`Queue::apply`](crate::Queue::apply) sends an operation for which a queue has no method:
 //!
@@ -27,7 +27,8 @@
 //! A [`Transport`] carries the scripts of all queues on Redis servers:
 //! [`Connect::over`](crate::Connect::over) takes one.
 //!
-//! [`Queue::new`](crate::Queue::new) and the suite in `delayline-testkit` take any [`QueueBackend`].
+//! [`Queue::new`](crate::Queue::new) and the suite in `delayline-testkit` take any
+//! [`QueueBackend`].
 
 pub use async_trait::async_trait;
 #[doc(no_inline)]

@@ -33,9 +33,9 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 /// - `memory:`: queues in this process, for tests and tools. All their messages are gone when the
 ///   process ends
 /// - `file:DIR`: queues in a directory of the local disk, which is created if there is none. A call
-///   returns once its effect is synced to the disk. One process opens a directory at a time. The path
-///   is taken literally; `file:///var/lib/queues` works too. Needs the feature `file`; the guide
-///   [Without Redis](crate::guides::without_redis) says what it gives, and what it does not
+///   returns once its effect is synced to the disk. One process opens a directory at a time. The
+///   path is taken literally; `file:///var/lib/queues` works too. Needs the feature `file`; the
+///   guide [Without Redis](crate::guides::without_redis) says what it gives, and what it does not
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
 /// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, discovered
 ///   through any of these nodes
@@ -44,8 +44,8 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 /// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: the same over TLS
 /// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server, over a unix socket
 ///
-/// All but the first two accept `protocol=resp3` in their query and need the feature `redis` or `fred`
-/// to connect.
+/// All but the first two accept `protocol=resp3` in their query and need the feature `redis` or
+/// `fred` to connect.
 ///
 /// Setters never fail: an option that does not fit the URL makes [`connect`](Self::connect) fail,
 /// before anything is sent.
@@ -209,34 +209,35 @@ impl Connect {
     }
 
     /// Opens queues even on a server that evicts keys when its memory is full, and so may lose
-    /// messages. By default such a server is refused with [`ErrorKind::Evicting`](crate::ErrorKind::Evicting).
+    /// messages. By default such a server is refused with
+    /// [`ErrorKind::Evicting`](crate::ErrorKind::Evicting).
     pub const fn allow_eviction(mut self, allow: bool) -> Self {
         self.allow_eviction = allow;
         self
     }
 
-    /// Opens the directory of a `file:` URL even if the machine's clock is more than an hour behind the
-    /// time at which the queues were last used, and goes on from that clock. By default that is refused
-    /// with [`ErrorKind::Storage`](crate::ErrorKind::Storage): such a clock is mostly wrong, and delays
-    /// every message.
+    /// Opens the directory of a `file:` URL even if the machine's clock is more than an hour behind
+    /// the time at which the queues were last used, and goes on from that clock. By default that is
+    /// refused with [`ErrorKind::Storage`](crate::ErrorKind::Storage): such a clock is mostly
+    /// wrong, and delays every message.
     pub fn accept_clock(self, accept: bool) -> Self {
         self.with_directory(|how| how.accept_clock = accept)
     }
 
-    /// Lets other processes of the same user reach the queues of a `file:` URL while this one has the
-    /// directory open, through a socket in it: see [`beside`](Self::beside). `delayline serve` does so,
-    /// and the command's other verbs then work beside it. If the socket cannot be bound, a warning is
-    /// logged. Has no effect on systems without unix sockets.
+    /// Lets other processes of the same user reach the queues of a `file:` URL while this one has
+    /// the directory open, through a socket in it: see [`beside`](Self::beside). `delayline serve`
+    /// does so, and the command's other verbs then work beside it. If the socket cannot be bound, a
+    /// warning is logged. Has no effect on systems without unix sockets.
     pub fn share(self, share: bool) -> Self {
         self.with_directory(|how| how.share = share)
     }
 
     /// If another process has opened the directory of a `file:` URL and [shares](Self::share) it,
-    /// connects to that process instead of failing with [`ErrorKind::InUse`](crate::ErrorKind::InUse).
-    /// Such a connection is for operators: its queues can be listed, examined and changed, and messages
-    /// can be sent. Workers and relays fail with
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): they must be in the process that has
-    /// opened the directory.
+    /// connects to that process instead of failing with
+    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse). Such a connection is for operators: its
+    /// queues can be listed, examined and changed, and messages can be sent. Workers and relays
+    /// fail with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): they must be in the
+    /// process that has opened the directory.
     pub fn beside(self, beside: bool) -> Self {
         self.with_directory(|how| how.beside = beside)
     }
@@ -264,8 +265,8 @@ impl Connect {
     /// # Errors
     ///
     /// If nothing that names the servers can be reached or accepts the login.
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`, `file:` and [`over`](Self::over), which have no addresses,
-    /// or if the driver is not part of this build.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`, `file:` and
+    /// [`over`](Self::over), which have no addresses, or if the driver is not part of this build.
     pub async fn survey(self) -> Result<Survey, Error> {
         if let Some(misfit) = self.misfit {
             return Err(misfit);
@@ -278,8 +279,8 @@ impl Connect {
         }
     }
 
-    /// Connects to the server, or opens the directory. That reads everything in it, in a thread of its
-    /// own.
+    /// Connects to the server, or opens the directory. That reads everything in it, in a thread of
+    /// its own.
     ///
     /// # Cancel safety
     ///
@@ -288,14 +289,14 @@ impl Connect {
     ///
     /// # Errors
     ///
-    /// If an option does not fit the URL, the server cannot be reached, or it
-    /// refuses the login or the TLS session. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the driver is not part
-    /// of this build.
+    /// If an option does not fit the URL, the server cannot be reached, or it refuses the login or
+    /// the TLS session. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the driver is
+    /// not part of this build.
     ///
-    /// For a directory: [`ErrorKind::InUse`](crate::ErrorKind::InUse) names the process that has opened
-    /// it, [`ErrorKind::DiskFull`](crate::ErrorKind::DiskFull), or
-    /// [`ErrorKind::Storage`](crate::ErrorKind::Storage) if it is damaged, on a network file system, or
-    /// of another program. Nothing stored was changed.
+    /// For a directory: [`ErrorKind::InUse`](crate::ErrorKind::InUse) names the process that has
+    /// opened it, [`ErrorKind::DiskFull`](crate::ErrorKind::DiskFull), or
+    /// [`ErrorKind::Storage`](crate::ErrorKind::Storage) if it is damaged, on a network file
+    /// system, or of another program. Nothing stored was changed.
     pub async fn connect(self) -> Result<Connection, Error> {
         if let Some(misfit) = self.misfit {
             return Err(misfit);

@@ -24,9 +24,9 @@ use crate::{Error, Queue};
 /// clones of the connection are dropped: the same name always opens the same queue. Its messages
 /// are gone when the process ends.
 ///
-/// A `file:` connection keeps its directory locked until all clones, queues and workers are dropped.
-/// The last drop blocks its thread until a snapshot is written: seconds with a million messages. A
-/// program that does not stop then moves it to `tokio::task::spawn_blocking`.
+/// A `file:` connection keeps its directory locked until all clones, queues and workers are
+/// dropped. The last drop blocks its thread until a snapshot is written: seconds with a million
+/// messages. A program that does not stop then moves it to `tokio::task::spawn_blocking`.
 ///
 /// ```
 /// # use delayline::Queue;
@@ -92,9 +92,10 @@ impl Connection {
     /// Returns the names of all queues on the server, on all primaries of a cluster, or in the
     /// directory, in order; in memory, of those that this connection has opened. Changes nothing.
     ///
-    /// A queue exists on a server or in a directory once a message was sent to it. This call reads the names of all
-    /// keys with `SCAN`, 1,000 at a time, so it is for tools rather than for each request. A queue
-    /// that is created meanwhile, or moves to another node of a cluster, may be missing.
+    /// A queue exists on a server or in a directory once a message was sent to it. This call reads
+    /// the names of all keys with `SCAN`, 1,000 at a time, so it is for tools rather than for each
+    /// request. A queue that is created meanwhile, or moves to another node of a cluster, may be
+    /// missing.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -123,7 +124,8 @@ impl Connection {
 
     /// Like [`queues`](Self::queues), and stops after about `most_keys` keys of each server, of
     /// whatever kind, so that it costs a server with many other keys a bounded time: for programs
-    /// that look again and again. The result says whether it is complete. In memory and in a directory it always is.
+    /// that look again and again. The result says whether it is complete. In memory and in a
+    /// directory it always is.
     ///
     /// If some primaries of a cluster fail, the result has the queues of the others and the
     /// [`failure`](FoundQueues::failure).
@@ -148,18 +150,19 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the name is malformed, the server cannot be reached, or it refuses all
-    /// scripts. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and `file:`.
+    /// If the name is malformed, the server cannot be reached, or it refuses all scripts.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and `file:`.
     pub async fn inspect(&self, name: &str) -> Result<Inspection, Error> {
         self.0.inspect(QueueName::new(name)?).await
     }
 
-    /// Removes the queue `name` from the server in one atomic step if it holds no message, no result
-    /// that is kept, and no throttled id. Otherwise it changes nothing and returns the counts.
+    /// Removes the queue `name` from the server in one atomic step if it holds no message, no
+    /// result that is kept, and no throttled id. Otherwise it changes nothing and returns the
+    /// counts.
     ///
-    /// Counters, history and a pause are removed, and so are the ids of messages that finished in the
-    /// last hour: a repeated send of such an id is delivered again. The next send creates the queue
-    /// again. The user needs `UNLINK` on all keys of the queue.
+    /// Counters, history and a pause are removed, and so are the ids of messages that finished in
+    /// the last hour: a repeated send of such an id is delivered again. The next send creates the
+    /// queue again. The user needs `UNLINK` on all keys of the queue.
     ///
     /// # Cancel safety
     ///
@@ -173,8 +176,8 @@ impl Connection {
         self.0.delete_if_empty(QueueName::new(name)?).await
     }
 
-    /// Returns whether the queue `name` has an older layout, and how much there is to convert. Changes
-    /// nothing.
+    /// Returns whether the queue `name` has an older layout, and how much there is to convert.
+    /// Changes nothing.
     ///
     /// # Cancel safety
     ///
@@ -183,22 +186,22 @@ impl Connection {
     /// # Errors
     ///
     /// If the name is malformed, the server cannot be reached or is not suitable;
-    /// [`ErrorKind::NewerVersion`](crate::ErrorKind::NewerVersion) if a newer version has written the
-    /// queue; [`ErrorKind::OlderVersion`](crate::ErrorKind::OlderVersion) if this version cannot upgrade
-    /// it; [`ErrorKind::Damaged`](crate::ErrorKind::Damaged).
+    /// [`ErrorKind::NewerVersion`](crate::ErrorKind::NewerVersion) if a newer version has written
+    /// the queue; [`ErrorKind::OlderVersion`](crate::ErrorKind::OlderVersion) if this version
+    /// cannot upgrade it; [`ErrorKind::Damaged`](crate::ErrorKind::Damaged).
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and `file:`.
     pub async fn upgrade_status(&self, name: &str) -> Result<Upgrade, Error> {
         Ok(self.any_layout(name).await?.upgrade_status(conversions()).await?)
     }
 
-    /// Converts the queue `name` to the layout of this version, page by page, and calls `progress` after
-    /// each page. Does nothing if the queue has that layout, or does not exist.
+    /// Converts the queue `name` to the layout of this version, page by page, and calls `progress`
+    /// after each page. Does nothing if the queue has that layout, or does not exist.
     ///
     /// From the first page to the last, every operation on the queue fails with
-    /// [`ErrorKind::Upgrading`](crate::ErrorKind::Upgrading), in older and newer versions; workers and
-    /// calls with time left repeat it. Messages, due instants and leases stay as they are. A lease that
-    /// ends meanwhile is reclaimed afterwards, as any other. Older versions refuse the queue from then
-    /// on, so stop them first.
+    /// [`ErrorKind::Upgrading`](crate::ErrorKind::Upgrading), in older and newer versions; workers
+    /// and calls with time left repeat it. Messages, due instants and leases stay as they are. A
+    /// lease that ends meanwhile is reclaimed afterwards, as any other. Older versions refuse the
+    /// queue from then on, so stop them first.
     ///
     /// Opening a queue never upgrades it: that would end a rolling deploy halfway.
     ///

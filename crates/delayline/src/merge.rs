@@ -33,8 +33,8 @@ struct Waiting {
     entries: BTreeMap<u64, Entry>,
     next_number: u64,
     bytes: usize,
-    /// Sends the next group; `None` if nothing waits. Groups take it from here, because the task must
-    /// not keep a queue open that its callers have dropped.
+    /// Sends the next group; `None` if nothing waits. Groups take it from here, because the task
+    /// must not keep a queue open that its callers have dropped.
     client: Option<Client>,
     /// Whether there is a task that sends.
     sending: bool,
@@ -196,8 +196,8 @@ impl Lead {
         let group = waiting.group();
         self.over = group.is_empty();
         waiting.sending = !self.over;
-        // Those that withdrew have left theirs. It may be the last one of its queue, and closing that
-        // must not happen under the lock.
+        // Those that withdrew have left theirs. It may be the last one of its queue, and closing
+        // that must not happen under the lock.
         let client =
             if waiting.entries.is_empty() { waiting.client.take() } else { waiting.client.clone() };
         drop(waiting);

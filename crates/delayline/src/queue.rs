@@ -55,8 +55,8 @@ use crate::telemetry::TraceContext;
 /// Clones are cheap and share the connection. [`patience`](Self::patience),
 /// [`durability`](Self::durability), [`trace_source`](Self::trace_source) and
 /// [`codec`](Self::codec) return the queue with another option, which shares all else with it: the
-/// grouping of sends, events, and the polls of waits and workers. Every call retries within bounds (see
-/// [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless
+/// grouping of sends, events, and the polls of waits and workers. Every call retries within bounds
+/// (see [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless
 /// ([G15](crate::guarantees#g15)).
 ///
 /// **Concurrent sends are grouped.** The first one is sent at once. Sends that clones of this queue
@@ -113,10 +113,10 @@ impl<T: ?Sized, C> Queue<T, C> {
         Self { client, codec: Arc::new(codec), payload: PhantomData }
     }
 
-    /// Returns the same queue with another patience, for many calls or for one: how long a call keeps
-    /// trying while the backend is unreachable, busy or out of memory:
-    /// 10 s by default, and up to 1 s less for a send that waited for others. After that, the call
-    /// fails with [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, nothing is tried
+    /// Returns the same queue with another patience, for many calls or for one: how long a call
+    /// keeps trying while the backend is unreachable, busy or out of memory: 10 s by default, and
+    /// up to 1 s less for a send that waited for others. After that, the call fails with
+    /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, nothing is tried
     /// twice.
     ///
     /// After a lost reply, the call is repeated up to four times within this time. If all replies
@@ -241,8 +241,9 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// Cancels a message before it is delivered ([G13](crate::guarantees#g13)). If a worker already
     /// has it, its handler is asked to stop ([`Job::cancellation`](crate::Job::cancellation)); see
     /// [`Cancelled::InFlight`]. The handler learns of it after a round trip if its worker uses a
-    /// clone of this queue or the same [`Connection`](crate::Connection). Otherwise it does within a
-    /// third of its lease, or within [`WorkerBuilder::cancel_within`](crate::worker::WorkerBuilder::cancel_within).
+    /// clone of this queue or the same [`Connection`](crate::Connection). Otherwise it does within
+    /// a third of its lease, or within
+    /// [`WorkerBuilder::cancel_within`](crate::worker::WorkerBuilder::cancel_within).
     ///
     /// # Cancel safety
     ///

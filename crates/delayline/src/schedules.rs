@@ -226,8 +226,8 @@ impl Schedules {
     /// Removes a schedule, and cancels the messages that it has created ahead. Returns `false` if
     /// there is none of this name.
     ///
-    /// If a scheduler holds the schedule now, it is removed when that has finished. If the scheduler
-    /// is dead, it is removed when the lease expires.
+    /// If a scheduler holds the schedule now, it is removed when that has finished. If the
+    /// scheduler is dead, it is removed when the lease expires.
     ///
     /// # Cancel safety
     ///
@@ -285,8 +285,8 @@ impl Schedules {
         Ok(entries)
     }
 
-    /// Sends the message of a schedule now, without any effect on its ticks. Returns `None` if there
-    /// is no schedule of this name.
+    /// Sends the message of a schedule now, without any effect on its ticks. Returns `None` if
+    /// there is no schedule of this name.
     ///
     /// The id is `NAME@NOW.now`; or `NAME@` if the schedule [skips](Overlap::Skip), so that the
     /// message is a duplicate while an earlier one is not finished.
@@ -454,8 +454,8 @@ impl Schedules {
         }
     }
 
-    /// Waits until no scheduler holds the schedule. A dead one no longer holds it when its lease has
-    /// expired, also if no scheduler is there to find that out.
+    /// Waits until no scheduler holds the schedule. A dead one no longer holds it when its lease
+    /// has expired, also if no scheduler is there to find that out.
     async fn settled(&self, name: &str) -> Result<(), Error> {
         let give_up = tokio::time::Instant::now() + PATIENCE;
         loop {

@@ -4,8 +4,8 @@ use super::{Changes, State};
 use crate::{HandOff, HandedOff, Settled, Timestamp};
 
 impl State {
-    /// Ends leases, keeps the results of acks, and then enqueues what follows from those that this has
-    /// ended.
+    /// Ends leases, keeps the results of acks, and then enqueues what follows from those that this
+    /// has ended.
     pub(super) fn hand_off(
         &mut self,
         now: Timestamp,
@@ -24,11 +24,11 @@ impl State {
         items.iter().zip(settled).zip(kept).map(send).collect()
     }
 
-    /// Keeps the results of the acks that are done. Returns for each item whether its result is kept,
-    /// now or since an earlier attempt.
+    /// Keeps the results of the acks that are done. Returns for each item whether its result is
+    /// kept, now or since an earlier attempt.
     ///
-    /// Each new result makes room by removing up to two old ones, so that work is bounded and nothing
-    /// stays for ever.
+    /// Each new result makes room by removing up to two old ones, so that work is bounded and
+    /// nothing stays for ever.
     pub(super) fn keep_results(
         &mut self,
         now: Timestamp,

@@ -62,7 +62,8 @@ impl State {
         if accounted != totals.enqueued {
             return Err(format!("{} enqueued, {accounted} accounted for", totals.enqueued));
         }
-        // A message that was cancelled or replaced was waiting, leased or dead, which is not counted.
+        // A message that was cancelled or replaced was waiting, leased or dead, which is not
+        // counted.
         let may_be_cancelled = |what, began: u64, ended: u64| {
             if (ended..=ended + totals.cancelled + totals.replaced).contains(&began) {
                 return Ok(());

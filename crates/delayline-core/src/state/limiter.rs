@@ -16,8 +16,8 @@ pub(super) struct Limiter {
     leased: Option<u32>,
     rate: Option<Rate>,
     held_until: Timestamp,
-    /// The theoretical arrival time of the generic cell rate algorithm: when all that was delivered is
-    /// paid for. A rate whose burst is unspent has it in the past.
+    /// The theoretical arrival time of the generic cell rate algorithm: when all that was delivered
+    /// is paid for. A rate whose burst is unspent has it in the past.
     paid_at: Timestamp,
     /// The nanoseconds behind its milliseconds.
     paid_ns: u32,
@@ -59,8 +59,8 @@ impl Limiter {
         (self.slots(leased) > 0).then(|| self.held_until.max(self.rate_open_at()))
     }
 
-    /// How many messages may be delivered now, and whether that has changed anything: after a step back
-    /// of the clock, the rate waits for one burst at most.
+    /// How many messages may be delivered now, and whether that has changed anything: after a step
+    /// back of the clock, the rate waits for one burst at most.
     pub(super) fn admit(&mut self, now: Timestamp, leased: Option<usize>) -> (usize, bool) {
         let caught_up = self.catch_up(now);
         let free = self.rate.map_or(usize::MAX, |rate| {
@@ -110,8 +110,8 @@ impl Limiter {
         (ms * MS + i128::from(self.paid_ns)).max(0)
     }
 
-    /// Returns whether more was to be paid for than a burst, which only a step of the clock or another
-    /// rate can bring about.
+    /// Returns whether more was to be paid for than a burst, which only a step of the clock or
+    /// another rate can bring about.
     fn catch_up(&mut self, now: Timestamp) -> bool {
         let Some(rate) = self.rate else { return false };
         let is_behind = self.ahead(now) > total(rate);

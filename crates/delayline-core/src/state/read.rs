@@ -27,7 +27,8 @@ impl State {
         }
     }
 
-    /// Tells of each message how far it has come, and stops before results exceed [`MAX_BATCH_BYTES`].
+    /// Tells of each message how far it has come, and stops before results exceed
+    /// [`MAX_BATCH_BYTES`].
     pub(super) fn progress(&self, now: Timestamp, ids: &[MessageId]) -> Vec<Completion> {
         let mut bytes = 0;
         let fits = |progress: &Completion| {

@@ -31,8 +31,8 @@ impl Windows {
         self.by_id.get(id).copied().filter(|end| *end > now)
     }
 
-    /// Begins a window for an id that has none, and removes the two oldest of those that have ended:
-    /// so they go faster than they come. Returns whether there was room for it.
+    /// Begins a window for an id that has none, and removes the two oldest of those that have
+    /// ended: so they go faster than they come. Returns whether there was room for it.
     pub(super) fn begin(&mut self, now: Timestamp, id: &MessageId, length: Millis) -> bool {
         for _ in 0..2 {
             let oldest = self.by_end.first().filter(|(end, _)| *end <= now);

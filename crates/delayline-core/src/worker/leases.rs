@@ -153,8 +153,8 @@ impl Leases {
         Some(held)
     }
 
-    /// Continues to extend the lease of a handler that has ended with a hand-off, as if it were still
-    /// running.
+    /// Continues to extend the lease of a handler that has ended with a hand-off, as if it were
+    /// still running.
     pub(super) fn keep(&mut self, held: Held) {
         if held.state != LeaseState::NotExtended {
             let Held { id, lease, since, ages_at, .. } = held;

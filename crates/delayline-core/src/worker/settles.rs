@@ -94,9 +94,9 @@ impl<T: Settling> Settles<T> {
         self.waiting.len().saturating_add(self.under_way)
     }
 
-    /// The number of unconfirmed settlements that hold up new claims. Settlements that a full server
-    /// refuses do not: the acks of other messages free its memory. But this worker's memory is limited,
-    /// too.
+    /// The number of unconfirmed settlements that hold up new claims. Settlements that a full
+    /// server refuses do not: the acks of other messages free its memory. But this worker's memory
+    /// is limited, too.
     pub(super) fn backlog(&self) -> usize {
         if self.is_out_of_memory && self.bytes <= MAX_REFUSED_BYTES { 0 } else { self.len() }
     }
@@ -123,8 +123,8 @@ impl<T: Settling> Settles<T> {
         Some(self.waiting.drain(..self.under_way).collect())
     }
 
-    /// Returns how soon a settled message is due again, or one that follows is due, if any is. Notes
-    /// in `late` the settlements whose leases were no longer the current ones.
+    /// Returns how soon a settled message is due again, or one that follows is due, if any is.
+    /// Notes in `late` the settlements whose leases were no longer the current ones.
     pub(super) fn settled(
         &mut self,
         at: Timestamp,

@@ -10,8 +10,8 @@ pub struct Summary {
     pub acked: u64,
     /// Failures: errors, panics, timeouts, payloads that could not be decoded.
     pub failed: u64,
-    /// Messages rejected by handlers, or because they could not be decoded and the worker rejects such
-    /// messages.
+    /// Messages rejected by handlers, or because they could not be decoded and the worker rejects
+    /// such messages.
     pub rejected: u64,
     /// How many of the failures and rejections made a dead letter.
     pub dead: u64,

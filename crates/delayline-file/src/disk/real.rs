@@ -68,8 +68,8 @@ impl RealDisk {
     }
 }
 
-/// Closing the file would leave the lock to a process that is being started at this moment: until it
-/// executes its program, it has all open files of this one.
+/// Closing the file would leave the lock to a process that is being started at this moment: until
+/// it executes its program, it has all open files of this one.
 impl Drop for RealDisk {
     fn drop(&mut self) {
         // Fails where locks are not supported: then none was taken.

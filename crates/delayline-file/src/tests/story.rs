@@ -53,8 +53,8 @@ impl Story {
         self.steps.len()
     }
 
-    /// Does the steps from `first` on, those of all queues at once. Returns the number of the step that
-    /// failed, if one did, and the errors of its operations.
+    /// Does the steps from `first` on, those of all queues at once. Returns the number of the step
+    /// that failed, if one did, and the errors of its operations.
     pub(crate) fn run(&self, directory: &Directory, first: usize) -> (usize, Vec<Error>) {
         let queues =
             QUEUES.map(|name| directory.queue(name.parse::<QueueName>().unwrap()).unwrap());
@@ -75,8 +75,8 @@ impl Story {
         (self.len(), Vec::new())
     }
 
-    /// Returns why a disk does not have what was acknowledged, and nothing else but the operations of
-    /// the step that was under way.
+    /// Returns why a disk does not have what was acknowledged, and nothing else but the operations
+    /// of the step that was under way.
     pub(crate) fn check(&self, disk: &SimulatedDisk, acknowledged: usize) -> Result<(), String> {
         let recovered = recover(disk).map_err(|error| error.to_string())?;
         for (index, name) in QUEUES.iter().enumerate() {

@@ -42,7 +42,8 @@ fn refusal(code: i64, reply: &mut Reader) -> Result<Error, Error> {
     })
 }
 
-/// Why a queue is refused whose control record begins with `found`, and then with what the reply has.
+/// Why a queue is refused whose control record begins with `found`, and then with what the reply
+/// has.
 fn other_version(found: u64, reply: &mut Reader) -> Error {
     let supported = SCHEMA_VERSION;
     if found == CONVERTING {

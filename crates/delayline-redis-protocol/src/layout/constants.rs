@@ -93,7 +93,8 @@ fn numbers() -> Vec<(String, String)> {
         ("TOKENS_BYTES", TOKENS_BYTES as u64),
         // What stands in `updates` is at least as long if there is a follower.
         ("FOLLOWED_BYTES", followed()),
-        // How the lease before a message ended: a kind, and this times a status if that was the end.
+        // How the lease before a message ended: a kind, and this times a status if that was the
+        // end.
         ("ENDED", 16),
         // Most ids that one call of an audit looks up in `updates`, whose values may be long.
         ("MOST_UPDATES", 100),

@@ -115,8 +115,8 @@ impl DriverTask {
             reply = &mut reply => return Ok(reply),
             ended = end.wait_for(Option::is_some) => ended.ok().and_then(|failure| failure.clone()),
         };
-        // The task answers before it ends, but on another thread it can do both between the polls of
-        // `reply` and `end`. Unconstrained, because without a budget every reply looks pending.
+        // The task answers before it ends, but on another thread it can do both between the polls
+        // of `reply` and `end`. Unconstrained, because without a budget every reply looks pending.
         let last_look = poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx)));
         match unconstrained(last_look).await {
             Poll::Ready(reply) => Ok(reply),

@@ -186,8 +186,8 @@ struct Server {
 impl Server {
     /// Reads `INFO`.
     ///
-    /// Redis 7.4, and with it Valkey and Redict, answers `WAITAOF` up to a second before the disk has
-    /// the write, unless appendfsync is always (redis#13793). Of others nothing is known.
+    /// Redis 7.4, and with it Valkey and Redict, answers `WAITAOF` up to a second before the disk
+    /// has the write, unless appendfsync is always (redis#13793). Of others nothing is known.
     fn of(info: &str) -> Self {
         let redis = field(info, "redis_version").unwrap_or("of an unknown version");
         let other = [("Valkey", "valkey_version"), ("Redict", "redict_version")]

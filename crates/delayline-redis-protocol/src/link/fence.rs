@@ -19,7 +19,8 @@ use super::facts::{Proof, may_wait, proof_of, run_id};
 use super::no_reply;
 use crate::CallError;
 
-/// The longest that a server waits for a confirmation. `appendfsync everysec` needs a second and more.
+/// The longest that a server waits for a confirmation. `appendfsync everysec` needs a second and
+/// more.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// How long the key of a fence lives, in milliseconds.
 const KEY_LIFE_MS: &str = "10000";
@@ -43,7 +44,8 @@ struct Gathering<D: Driver> {
     outcome: watch::Receiver<Option<Result<(), Error>>>,
 }
 
-/// A connection that was there before a call was sent, to the same process, and what it is to confirm.
+/// A connection that was there before a call was sent, to the same process, and what it is to
+/// confirm.
 pub(crate) struct PreparedFence<D: Driver> {
     held: Arc<Held<D::Connection>>,
     proof: Proof,
@@ -55,8 +57,8 @@ impl<D: Driver> Fences<D> {
         Self(Arc::new(Shared { channel, limit, turn, gathering }))
     }
 
-    /// Prepares the fence of a call that is to be sent over `held`, a connection of `calls`. `None` if
-    /// the reply alone is proof enough.
+    /// Prepares the fence of a call that is to be sent over `held`, a connection of `calls`. `None`
+    /// if the reply alone is proof enough.
     ///
     /// # Errors
     ///
@@ -130,7 +132,8 @@ impl<D: Driver> Shared<D> {
         outcome.send_replace(Some(self.send(&prepared, key).await));
     }
 
-    /// Sends a write and a wait behind it, over a connection that has been sound since before the calls.
+    /// Sends a write and a wait behind it, over a connection that has been sound since before the
+    /// calls.
     async fn send(
         &self,
         PreparedFence { held, proof }: &PreparedFence<D>,

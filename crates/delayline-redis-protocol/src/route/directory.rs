@@ -175,8 +175,8 @@ async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View,
 
 /// The primary that the sentinels with the newest knowledge name, if it takes itself for one.
 ///
-/// Fewer than a majority of the sentinels are not believed: they may be cut off together with a primary
-/// that the others have replaced.
+/// Fewer than a majority of the sentinels are not believed: they may be cut off together with a
+/// primary that the others have replaced.
 async fn sentinel<D: Driver>(
     connector: &NodeConnector,
     current: &Nodes<D>,
@@ -193,8 +193,9 @@ async fn sentinel<D: Driver>(
     let is_doubted = known.is_some_and(|(_, node)| node.suspicion.is_raised());
     let mut answers: Vec<Told> = Vec::new();
     loop {
-        // The sentinel that leads a failover is the first to know of it, so all replies are awaited.
-        // A new connection does not wait long for silent sentinels: the next refresh asks them again.
+        // The sentinel that leads a failover is the first to know of it, so all replies are
+        // awaited. A new connection does not wait long for silent sentinels: the next refresh asks
+        // them again.
         let answer = if answers.len() >= majority && known.is_none() {
             timeout(NEXT_AFTER, asked.join_next()).await.unwrap_or_default()
         } else {

@@ -86,8 +86,8 @@ impl View {
     /// Reads the answer to `CLUSTER SLOTS` of the node that was asked as `asked`. A range whose
     /// primary cannot be dialed is left out; `None` if the answer is something else.
     ///
-    /// A host name wins over an address, because certificates are made out to names. A node that does
-    /// not know its own name leaves it empty, and means the one that it was asked by.
+    /// A host name wins over an address, because certificates are made out to names. A node that
+    /// does not know its own name leaves it empty, and means the one that it was asked by.
     pub(crate) fn of_slots(epoch: u64, reply: &Value, asked: &HostPort) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
         let mut view = Self { epoch, ..Self::default() };

@@ -60,7 +60,8 @@ pub(super) async fn scan_all<D: Driver>(
     Ok(found)
 }
 
-/// Adds the queues of one server to `found`, from about as many of its keys. Whether these were all.
+/// Adds the queues of one server to `found`, from about as many of its keys. Whether these were
+/// all.
 pub(crate) async fn scan<D: Driver>(
     link: &Link<D>,
     most_keys: u64,

@@ -45,8 +45,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The primary that has this queue, or would have it: in a cluster the one that serves its slot.
-    /// `None` if no primary is known or the slot is not served.
+    /// The primary that has this queue, or would have it: in a cluster the one that serves its
+    /// slot. `None` if no primary is known or the slot is not served.
     #[must_use]
     pub fn holder(&self, queue: &QueueName) -> Option<&ServerReport> {
         // All keys of a queue have its name between their first braces.

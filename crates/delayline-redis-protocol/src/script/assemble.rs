@@ -42,8 +42,8 @@ pub(super) fn needs_of(source: &str) -> BTreeSet<Need> {
     needs
 }
 
-/// Puts looks at keys in the place of the lines `--@look KEY`: the script ends there if the key holds
-/// another type. The keys that a line `--@reads KEY, KEY` names were looked at already.
+/// Puts looks at keys in the place of the lines `--@look KEY`: the script ends there if the key
+/// holds another type. The keys that a line `--@reads KEY, KEY` names were looked at already.
 pub(super) fn with_looks(source: &str) -> String {
     let read: Vec<_> = directives(source, "--@reads ").flat_map(|keys| keys.split(", ")).collect();
     let mut text = String::with_capacity(source.len());
@@ -66,9 +66,9 @@ pub(super) fn with_looks(source: &str) -> String {
 }
 
 /// Puts questions to the server in the place of the lines `--@ask COMMAND key, COMMAND key`: the
-/// script ends there with `NOPERM` if the user may not run one of the commands on its key. `all` asks
-/// about everything that the script calls. The command of `--@first COMMAND key` needs no question,
-/// because it is the first write.
+/// script ends there with `NOPERM` if the user may not run one of the commands on its key. `all`
+/// asks about everything that the script calls. The command of `--@first COMMAND key` needs no
+/// question, because it is the first write.
 ///
 /// Redis 6 cannot be asked.
 pub(super) fn with_questions(source: &str, needs: &BTreeSet<Need>) -> String {
@@ -137,8 +137,8 @@ pub(super) fn with_literal_keys(source: &str, keys: &[&str]) -> String {
 
 /// Puts their values for the names of constants, and leaves comments out.
 ///
-/// Lua has no constants: as a variable each costs every call a slot, and every function that uses it a
-/// search through all such slots. Together that was a tenth of the time of a call.
+/// Lua has no constants: as a variable each costs every call a slot, and every function that uses
+/// it a search through all such slots. Together that was a tenth of the time of a call.
 pub(super) fn with_literal_constants(source: &str, constants: &HashMap<String, String>) -> String {
     let mut text = String::with_capacity(source.len());
     for line in source.lines().map(code).filter(|line| !line.is_empty()) {

@@ -1,8 +1,8 @@
 //! Puts functions that are marked `--@inline` in the place of their calls.
 //!
-//! A function that is defined costs every call of the script something, and so does a variable of the
-//! script that it uses. So the steps of an operation are functions in the sources and text in what the
-//! server gets.
+//! A function that is defined costs every call of the script something, and so does a variable of
+//! the script that it uses. So the steps of an operation are functions in the sources and text in
+//! what the server gets.
 
 use std::collections::HashSet;
 
@@ -105,8 +105,8 @@ fn uses(piece: &Piece<'_>, name: &str) -> bool {
     piece.words.contains(name)
 }
 
-/// Where a function is defined: in which functions that are put in the place of their calls, or, as the
-/// empty name, at the top.
+/// Where a function is defined: in which functions that are put in the place of their calls, or, as
+/// the empty name, at the top.
 fn homes<'a>(pieces: &[Piece<'a>], at: usize) -> Vec<&'a str> {
     let name = pieces[at].name;
     if name.is_empty() {

@@ -1,5 +1,5 @@
-//! Calls that are confirmed before they are answered (G25, G26), with servers that say what they like,
-//! in paused time.
+//! Calls that are confirmed before they are answered (G25, G26), with servers that say what they
+//! like, in paused time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -152,7 +152,8 @@ async fn as_many_replicas_as_were_asked_for_must_confirm() {
     }
 }
 
-/// A pair confirms the calls that were answered before it was sent; the next pair confirms the rest.
+/// A pair confirms the calls that were answered before it was sent; the next pair confirms the
+/// rest.
 #[tokio::test(start_paused = true)]
 async fn many_calls_share_a_pair_and_one_is_under_way() {
     let world = world("WAIT", || Answer::After(ms(100), Value::Int(1)));
@@ -231,7 +232,8 @@ async fn a_connection_that_broke_since_the_call_was_sent_confirms_nothing() {
     named_call(&transport, "slow", ONE).await.unwrap();
 }
 
-/// A demoted server says so, and all that it has answered may be lost; it may even be promoted again.
+/// A demoted server says so, and all that it has answered may be lost; it may even be promoted
+/// again.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_ends_the_connection_and_its_calls() {
     let begin = Instant::now();
@@ -258,7 +260,8 @@ async fn a_refusal_ends_the_connection_and_its_calls() {
     assert_eq!(connections.load(Ordering::Relaxed), 3, "one for calls, two for confirmations");
 }
 
-/// After a failover behind one address: calls still go to the old server, confirmations to the new one.
+/// After a failover behind one address: calls still go to the old server, confirmations to the new
+/// one.
 #[tokio::test(start_paused = true)]
 async fn calls_and_confirmations_must_reach_the_same_process() {
     let asked = AtomicUsize::new(0);

@@ -303,8 +303,8 @@ fn primary() -> Answer {
     Answer::Value(Value::Array(vec![text("master")]))
 }
 
-/// A replica is silent, so the failover takes long: until its end the leading sentinel describes the
-/// old primary beside the new epoch, and the others know nothing of it.
+/// A replica is silent, so the failover takes long: until its end the leading sentinel describes
+/// the old primary beside the new epoch, and the others know nothing of it.
 #[tokio::test(start_paused = true)]
 async fn nobody_returns_to_the_old_primary_while_a_failover_takes_its_time() {
     for (leader_ms, others_ms) in [(0, 0), (0, 150), (150, 0), (500, 10), (900, 0)] {

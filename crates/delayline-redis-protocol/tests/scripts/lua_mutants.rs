@@ -1,8 +1,8 @@
 //! Do the tests of the scripts see anything? Changes the scripts in small ways, and runs the suite
 //! and the cases of damage on each mutant until one fails.
 //!
-//! `cargo xtask prove lua-mutants` sets these variables. Without them a script that is plainly broken
-//! must be caught, and no other.
+//! `cargo xtask prove lua-mutants` sets these variables. Without them a script that is plainly
+//! broken must be caught, and no other.
 //!
 //! - `DELAYLINE_MUTANTS`: number of mutants, which `DELAYLINE_SEED` chooses.
 //! - `DELAYLINE_MUTANTS_OF=claim.lua`: mutants of one script only.

@@ -69,8 +69,8 @@ impl Mutant {
         &source[self.edit.context(source)]
     }
 
-    /// The scripts that this changes, by their position, and what they become: wherever they have the
-    /// same lines, with keys of any numbers.
+    /// The scripts that this changes, by their position, and what they become: wherever they have
+    /// the same lines, with keys of any numbers.
     pub(crate) fn changed(&self, sources: &[String]) -> Vec<(usize, String)> {
         let (edit, source) = (&self.edit, &sources[self.script]);
         // What it writes would be another key elsewhere.
@@ -94,7 +94,8 @@ impl Mutant {
     }
 }
 
-/// A script as it is compared with others: without the numbers of its keys, which depend on the script.
+/// A script as it is compared with others: without the numbers of its keys, which depend on the
+/// script.
 struct Compared {
     text: String,
     /// Where each byte is in the script, and its end.

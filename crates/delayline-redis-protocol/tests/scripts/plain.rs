@@ -1,5 +1,5 @@
-//! A whole driver without a Redis library: a socket and a reader of RESP. It uses nothing that an author
-//! in another repository has not.
+//! A whole driver without a Redis library: a socket and a reader of RESP. It uses nothing that an
+//! author in another repository has not.
 
 mod resp;
 

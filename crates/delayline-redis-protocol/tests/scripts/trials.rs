@@ -38,8 +38,8 @@ struct Trial {
 }
 
 impl Trials {
-    /// Runs those with such names on the scripts as they are: each must pass. Those that take very long
-    /// are left out.
+    /// Runs those with such names on the scripts as they are: each must pass. Those that take very
+    /// long are left out.
     pub(crate) fn learn(cases: u32, wanted: fn(&str) -> bool) -> Result<Self, String> {
         let server = Arc::new(Server::start());
         let all = all(&server, cases, wanted);
@@ -73,8 +73,8 @@ impl Trials {
         }
     }
 
-    /// Runs those that call one of the scripts until one fails: first those that have caught others,
-    /// then the quick ones.
+    /// Runs those that call one of the scripts until one fails: first those that have caught
+    /// others, then the quick ones.
     pub(crate) fn first_failure(&mut self, scripts: &BTreeSet<usize>) -> Option<String> {
         let calls = |trial: &&Trial| !trial.scripts.is_disjoint(scripts);
         let mut order: Vec<_> = self.all.iter().filter(calls).collect();

@@ -102,8 +102,8 @@ impl Schedules {
     }
 
     /// Gives the messages that exist before their instants the content of a new spec. Those of the
-    /// next seconds keep the old one: an update of a message that has just been handled would create
-    /// it again.
+    /// next seconds keep the old one: an update of a message that has just been handled would
+    /// create it again.
     async fn replace_ahead(&self, name: &str, spec: &Spec) -> Result<(), Error> {
         if spec.lead_ms() == 0 {
             return Ok(());

@@ -8,7 +8,8 @@ use jiff::{Timestamp, ToSpan as _};
 /// A line of five fields: minute, hour, day of the month, month, day of the week.
 ///
 /// As in Vixie's cron, a line whose hours and minutes are fixed runs once a day even where a clock
-/// change skips or repeats its time. A line with `*` or `/` in one of them follows the elapsed time.
+/// change skips or repeats its time. A line with `*` or `/` in one of them follows the elapsed
+/// time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cron {
     minutes: u64,
@@ -99,8 +100,8 @@ impl Cron {
         }
     }
 
-    /// A time that a change of the offset skips is when the change ends; of a repeated one the first
-    /// counts.
+    /// A time that a change of the offset skips is when the change ends; of a repeated one the
+    /// first counts.
     fn next_fixed(&self, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
         // No change of an offset is longer than a day.
         let mut civil = zone.to_datetime(after).checked_sub(25.hours()).ok()?;

@@ -90,9 +90,9 @@ impl Spec {
     ///
     /// A line has five fields: minute, hour, day of the month, month, day of the week (0 and 7 are
     /// Sunday), with lists, ranges, steps and English names; or it is `@hourly`, `@daily`,
-    /// `@weekly`, `@monthly` or `@yearly`. If neither kind of day begins with `*`, one of the two is
-    /// enough. Where a clock change skips a fixed time, the tick is at the change; a repeated one
-    /// counts once. Lines with `*` or `/` in the minutes or hours follow the elapsed time.
+    /// `@weekly`, `@monthly` or `@yearly`. If neither kind of day begins with `*`, one of the two
+    /// is enough. Where a clock change skips a fixed time, the tick is at the change; a repeated
+    /// one counts once. Lines with `*` or `/` in the minutes or hours follow the elapsed time.
     ///
     /// # Errors
     ///

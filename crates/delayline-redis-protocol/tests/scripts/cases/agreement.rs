@@ -1,7 +1,7 @@
 //! What one script takes for readable, all do (G20).
 //!
-//! Values of many kinds, some at their bounds, are changed one byte at a time and cut off at each length.
-//! Nothing here knows where which field stands.
+//! Values of many kinds, some at their bounds, are changed one byte at a time and cut off at each
+//! length. Nothing here knows where which field stands.
 
 use std::collections::BTreeSet;
 

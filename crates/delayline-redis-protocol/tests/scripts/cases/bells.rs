@@ -1,7 +1,7 @@
 //! Hints are sent only for messages due earlier than any sleeper expects (G21).
 //!
-//! A worker whose claim returns fewer messages than requested sleeps until the instant in the reply,
-//! for at most a minute.
+//! A worker whose claim returns fewer messages than requested sleeps until the instant in the
+//! reply, for at most a minute.
 
 use delayline_core::limits::{MAX_PAYLOAD_BYTES, SAFETY_POLL_MS};
 

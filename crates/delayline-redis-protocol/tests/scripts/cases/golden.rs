@@ -1,9 +1,9 @@
-//! Data of this layout, kept as the commands that write it: what a released version has stored must stay
-//! readable, or be converted.
+//! Data of this layout, kept as the commands that write it: what a released version has stored must
+//! stay readable, or be converted.
 //!
-//! The file of a schema version is written by a history that uses every structure; `cargo xtask fix` writes
-//! it once. Every server loads it, `redis-cli < FILE` too. Each operation is compared with the model, in
-//! which the same history has happened.
+//! The file of a schema version is written by a history that uses every structure; `cargo xtask
+//! fix` writes it once. Every server loads it, `redis-cli < FILE` too. Each operation is compared
+//! with the model, in which the same history has happened.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -80,7 +80,8 @@ fn history() -> Vec<(u64, Op)> {
     then(EARLIER + 7, settle("snoozed", 21, Outcome::Snooze { schedule: later(2 * HOUR) }));
     then(EARLIER + 8, settle("retrying", 21, retry(2 * HOUR, "once more")));
     then(EARLIER + 9, Op::Redrive(Redrive::new(vec![id("redriven")], later(2 * HOUR))));
-    // `dead` and `released` are leased again; `crashed` dies, and later the lease of `released` ends.
+    // `dead` and `released` are leased again; `crashed` dies, and later the lease of `released`
+    // ends.
     then(JUST_BEFORE, claim(22, 5));
     let second = Lease { epoch: 2, ..lease(22) };
     let last = Settlement::new(id("dead"), second, retry(1, "the last error"));

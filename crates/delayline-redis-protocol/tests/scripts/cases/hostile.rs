@@ -390,8 +390,8 @@ pub(crate) async fn another_entry_of_an_id_moves_nothing<C: Connect>() {
     }
 }
 
-/// Details are written before the index, so a torn file may leave a waiting message whose details say
-/// that it is leased or dead. It waits.
+/// Details are written before the index, so a torn file may leave a waiting message whose details
+/// say that it is leased or dead. It waits.
 pub(crate) async fn where_a_message_is_says_the_index_alone<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
@@ -522,8 +522,8 @@ pub(crate) async fn finished_messages_leave_no_residue<C: Connect>() {
     let ack = |name: &String| Settlement::new(id(name), lease(1), Outcome::Ack);
     assert_eq!(leases.deliveries.len(), names.len());
     queue.apply(At::Server, &Op::Settle(names.iter().map(ack).collect())).await.unwrap();
-    // What is left is the control record, the totals, perhaps a ring, and what goes by itself after a
-    // while: what is remembered of messages and claims within hours, the history within a month.
+    // What is left is the control record, the totals, perhaps a ring, and what goes by itself after
+    // a while: what is remembered of messages and claims within hours, the history within a month.
     for key in queue.keys().all() {
         let exists = server.binary_command(&[b"EXISTS", &key[..]]) == Raw::Int(1);
         let Raw::Int(ttl_ms) = server.binary_command(&[b"PTTL", &key[..]]) else { panic!() };

@@ -93,7 +93,8 @@ impl Recorded {
         self.typed_holdings().into_iter().map(|(key, _, items)| (key, joined(items))).collect()
     }
 
-    /// Each key with its type and what it holds, in the order of the words of the command that writes it.
+    /// Each key with its type and what it holds, in the order of the words of the command that
+    /// writes it.
     pub(crate) fn typed_holdings(&self) -> Vec<(Vec<u8>, String, Vec<Command>)> {
         let hold = |key: Vec<u8>| {
             let command = |words: &[&[u8]]| {

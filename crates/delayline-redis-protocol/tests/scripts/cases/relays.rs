@@ -287,7 +287,8 @@ pub(crate) async fn a_backlog_that_nobody_knows_is_at_most_the_stream<C: Connect
     assert_eq!((full.ids.len(), full.held_back), (0, true));
     let more = scene.relay(2, relay_to_stream(9, Some(4))).await;
     assert_eq!((more.ids, more.held_back), (vec![id("d")], true));
-    // The group has read all three and acknowledged none. Redis 7.0 counts the deleted one as unread.
+    // The group has read all three and acknowledged none. Redis 7.0 counts the deleted one as
+    // unread.
     read("9");
     assert!(scene.relay(2, relay_to_stream(9, Some(3))).await.held_back);
     assert_eq!(scene.ids(2, relay_to_stream(9, Some(5))).await, ["e"]);

@@ -8,8 +8,8 @@ use delayline_redis_protocol::{AclRole, Script};
 
 use super::*;
 
-/// Every command of every operation is taken away between two calls, for one key at a time. Nothing may
-/// change then, and the refusal must name both.
+/// Every command of every operation is taken away between two calls, for one key at a time. Nothing
+/// may change then, and the refusal must name both.
 pub(crate) async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C: Connect>() {
     let rules =
         AclRole::Admin.rules(&QueueName::new("q").unwrap()) + &format!(" ~{LIST} ~{STREAM}");

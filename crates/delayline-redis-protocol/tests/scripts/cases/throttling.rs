@@ -90,7 +90,8 @@ pub(crate) async fn an_ended_window_of_the_same_id_makes_room_once<C: Connect>()
     let queue = open::<C>(&server.url()).await.unwrap();
     let windows = &queue.keys().all()[WINDOWS][..];
     let until = instant(1_000).as_ms().to_string();
-    // Which windows have ended, the oldest first, and for how many of those that are sent there is room.
+    // Which windows have ended, the oldest first, and for how many of those that are sent there is
+    // room.
     for (ended, room) in [(&["own"][..], 1), (&["other", "own"], 2), (&["1st", "2nd", "own"], 3)] {
         server.command(&["FLUSHALL"]);
         let going_on = (MAX_THROTTLED_IDS - ended.len()).to_string();

@@ -1,14 +1,14 @@
 //! Operations of which only the beginning has happened (G20).
 //!
-//! A script's writes stand in the append-only file as one transaction. A machine that dies while the
-//! server appends it leaves a part of it there. Some servers do not remove that part: they execute it,
-//! together with what was written next, at the start after the next
-//! (<https://github.com/valkey-io/valkey/pull/4342>). So what a torn operation leaves is the first few
-//! of its commands, and then the whole of a later operation that knew nothing of them.
+//! A script's writes stand in the append-only file as one transaction. A machine that dies while
+//! the server appends it leaves a part of it there. Some servers do not remove that part: they
+//! execute it, together with what was written next, at the start after the next
+//! (<https://github.com/valkey-io/valkey/pull/4342>). So what a torn operation leaves is the first
+//! few of its commands, and then the whole of a later operation that knew nothing of them.
 //!
-//! [`every_operation_can_be_torn_anywhere`] plays each operation up to each of its commands, without
-//! restarts. [`a_torn_file_leaves_the_first_commands_of_an_operation`] shows with real files that this
-//! is what servers do. Neither knows keys or layouts.
+//! [`every_operation_can_be_torn_anywhere`] plays each operation up to each of its commands,
+//! without restarts. [`a_torn_file_leaves_the_first_commands_of_an_operation`] shows with real
+//! files that this is what servers do. Neither knows keys or layouts.
 
 mod before;
 mod tears;
@@ -77,8 +77,8 @@ fn content(name: &str) -> NewMessage {
     message
 }
 
-/// When the queue has finished a message before. Only the first three differ from each other and from the last in
-/// what the operation that is torn does with the memory of finished messages.
+/// When the queue has finished a message before. Only the first three differ from each other and
+/// from the last in what the operation that is torn does with the memory of finished messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Past {
     Never,
@@ -299,7 +299,8 @@ enum Again {
 /// Handles everything that is ever due and answers what was delivered.
 async fn drain(queue: &impl Backend, what: &str) -> BTreeSet<String> {
     let mut delivered = BTreeSet::new();
-    // Something waits for later all the time, so that nothing is looked for because all else is gone.
+    // Something waits for later all the time, so that nothing is looked for because all else is
+    // gone.
     let mut far = message("far");
     far.schedule = Schedule::In(millis(10 * END));
     apply(queue, 100_000, Op::Enqueue(vec![far])).await;

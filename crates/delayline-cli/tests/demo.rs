@@ -9,9 +9,11 @@ use support::{bare, run};
 #[test]
 fn the_demo_needs_no_server_and_shows_a_recovery_and_a_dead_letter() {
     let mut demo = bare(&["demo"]);
-    demo.env("DELAYLINE_URL", "redis://127.0.0.1:1");
+    let directory = tempfile::tempdir().unwrap();
+    demo.env("DELAYLINE_URL", "redis://127.0.0.1:1").env("TMPDIR", directory.path());
     let ended = run(demo).code(0);
     for words in [
+        "That process was killed.",
         "order-1003  attempt 3",
         "order-1004  was paid",
         "order-1005 is a dead letter after 2 failures: there is no such customer",
@@ -20,6 +22,11 @@ fn the_demo_needs_no_server_and_shows_a_recovery_and_a_dead_letter() {
         assert!(ended.stdout.contains(words), "{words}:\n{}", ended.stdout);
     }
     assert_eq!(ended.stderr, "");
+    // It was killed after the first attempt, and the next process has gone on.
+    let (before, after) = ended.stdout.split_once("That process was killed.").unwrap();
+    assert!(before.contains("order-1003  attempt 1") && after.contains("order-1003  attempt 2"));
+    let left = std::fs::read_dir(&directory).unwrap().count();
+    assert_eq!(left, 0, "it leaves nothing behind");
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! `delayline demo`.
 
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use delayline::admin::Listed;
-use delayline::worker::Summary;
+use delayline::admin::{Listed, Totals};
 use delayline::{Cancelled, Job, Outcome, Queue, Worker};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{ChildStdout, Command};
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
 
 use crate::failure::Failure;
 use crate::print::write;
@@ -35,17 +39,79 @@ enum Kind {
     Broken,
 }
 
-/// What the handlers have seen.
-#[derive(Default)]
-struct Seen {
-    deliveries: AtomicU64,
-    early: AtomicU64,
-    max_lateness_ms: AtomicU64,
+/// Begins in a process of its own, kills it in the middle, and goes on in this one.
+pub(crate) async fn run() -> Result<ExitCode, Failure> {
+    if let Ok(url) = std::env::var(BEGIN) {
+        return begin(&url).await;
+    }
+    if !cfg!(feature = "file") {
+        let queue = open("memory:").await?;
+        send(&queue, "A queue in this process, without a server.").await?;
+        return finish(&queue, PAID_AFTER, 0).await;
+    }
+    let directory = Temporary::new();
+    let url = format!("file:{}", directory.0.display());
+    let early = killed(&url).await?;
+    say("\nThat process was killed. Another one opens the directory, and everything is there:\n")?;
+    let queue = open(&url).await?;
+    let ended = finish(&queue, Duration::ZERO, early).await;
+    drop(queue);
+    ended
 }
 
-pub(crate) async fn run() -> Result<ExitCode, Failure> {
-    let queue: Queue<String> = delayline::connect("memory:").await?.queue("orders").await?;
-    say("A queue in this process, without a server. It closes unpaid orders:")?;
+/// Runs another process until it is killed. Returns how many deliveries were early.
+async fn killed(url: &str) -> Result<u64, Failure> {
+    let cannot = |error: std::io::Error| Failure::other("the demonstration cannot begin", &error);
+    let program = std::env::current_exe().map_err(cannot)?;
+    let mut command = Command::new(program);
+    command.arg("demo").env(BEGIN, url).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.kill_on_drop(true).spawn().map_err(cannot)?;
+    let stdout =
+        child.stdout.take().ok_or_else(|| cannot(std::io::ErrorKind::BrokenPipe.into()))?;
+    let mut lines = BufReader::new(stdout).lines();
+    // An empty line follows the orders.
+    while let Some(line) = next(&mut lines).await {
+        say(&line)?;
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut early = 0;
+    let mut show = |line: String| {
+        early += u64::from(line.ends_with(EARLY));
+        say(&line)
+    };
+    let end = Instant::now() + KILLED_AFTER;
+    while let Ok(Some(line)) = timeout_at(end, next(&mut lines)).await {
+        show(line)?;
+    }
+    child.kill().await.map_err(cannot)?;
+    while let Some(line) = next(&mut lines).await {
+        show(line)?;
+    }
+    Ok(early)
+}
+
+async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<String> {
+    lines.next_line().await.ok().flatten()
+}
+
+/// What the process does that is killed.
+async fn begin(url: &str) -> Result<ExitCode, Failure> {
+    let queue = open(url).await?;
+    send(&queue, "A queue in a directory, without a server.").await?;
+    let early = Arc::default();
+    let worker = Worker::builder(queue).lease(LEASE).build()?;
+    worker.run(move |job| handle(job, Arc::clone(&early))).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn open(url: &str) -> Result<Queue<String>, Failure> {
+    Ok(delayline::connect(url).await?.queue("orders").await?)
+}
+
+async fn send(queue: &Queue<String>, place: &str) -> Result<(), Failure> {
+    say(&format!("{place} It closes unpaid orders:"))?;
     for (id, kind, delay_ms) in ORDERS {
         let max_failures = if kind == Kind::Broken { 2 } else { 20 };
         let draft = queue.message(&format!("close {id}")).id(id);
@@ -55,15 +121,22 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
         }
         say(&format!("  {id} is due in {delay_ms} ms"))?;
     }
-    say("")?;
+    say("")
+}
 
-    let seen = Arc::new(Seen::default());
-    let worker = Worker::builder(queue.clone()).until_empty(true).build()?;
+/// Handles what is left, and shows what has become of all orders.
+async fn finish(
+    queue: &Queue<String>,
+    paid_after: Duration,
+    early_before: u64,
+) -> Result<ExitCode, Failure> {
+    let early = Arc::<AtomicU64>::default();
+    let worker = Worker::builder(queue.clone()).lease(LEASE).until_empty(true).build()?;
     let handler = {
-        let seen = Arc::clone(&seen);
-        move |job| handle(job, Arc::clone(&seen))
+        let early = Arc::clone(&early);
+        move |job| handle(job, Arc::clone(&early))
     };
-    let (summary, paid) = tokio::join!(worker.run(handler), pay(&queue));
+    let (_, paid) = tokio::join!(worker.run(handler), pay(queue, paid_after));
     paid?;
     let mut dead = queue.list(Listed::Dead);
     while let Some(page) = dead.next_page().await? {
@@ -75,12 +148,12 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
             ))?;
         }
     }
-    conclude(summary, &seen)
+    conclude(&queue.stats().await?.totals, early_before + early.load(Ordering::Relaxed))
 }
 
 /// One of the orders is paid while it waits.
-async fn pay(queue: &Queue<String>) -> Result<(), Failure> {
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+async fn pay(queue: &Queue<String>, after: Duration) -> Result<(), Failure> {
+    tokio::time::sleep(after).await;
     for (id, kind, _) in ORDERS {
         if kind == Kind::PaidInTime && queue.cancel(id).await? == Cancelled::Cancelled {
             say(&format!("{id}  was paid: its message is cancelled"))?;
@@ -89,13 +162,10 @@ async fn pay(queue: &Queue<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn handle(job: Job<String>, seen: Arc<Seen>) -> Result<Outcome, &'static str> {
-    if SystemTime::now() < SystemTime::from(job.due()) {
-        seen.early.fetch_add(1, Ordering::Relaxed);
-    }
-    let lateness_ms = u64::try_from(job.lateness().as_millis()).unwrap_or(u64::MAX);
-    seen.deliveries.fetch_add(1, Ordering::Relaxed);
-    seen.max_lateness_ms.fetch_max(lateness_ms, Ordering::Relaxed);
+async fn handle(job: Job<String>, early: Arc<AtomicU64>) -> Result<Outcome, &'static str> {
+    let is_early = SystemTime::now() < SystemTime::from(job.due());
+    early.fetch_add(u64::from(is_early), Ordering::Relaxed);
+    let lateness_ms = job.lateness().as_millis();
     let order = ORDERS.iter().find(|(id, ..)| job.id().as_str() == Some(*id));
     let soon = Duration::from_millis(600);
     let (outcome, words) = match order.map(|(_, kind, _)| kind) {
@@ -109,25 +179,35 @@ async fn handle(job: Job<String>, seen: Arc<Seen>) -> Result<Outcome, &'static s
         ),
         _ => (Outcome::Ack, "closed"),
     };
+    let mark = if is_early { EARLY } else { "" };
     // If the reader of stdout has gone, the demonstration still continues.
-    let _ =
-        say(&format!("{}  attempt {}, {lateness_ms} ms late: {words}", job.id(), job.attempt()));
+    let _ = say(&format!(
+        "{}  attempt {}, {lateness_ms} ms late: {words}{mark}",
+        job.id(),
+        job.attempt()
+    ));
     Ok(outcome)
 }
 
-fn conclude(summary: Summary, seen: &Seen) -> Result<ExitCode, Failure> {
-    let early = seen.early.load(Ordering::Relaxed);
+fn conclude(totals: &Totals, early: u64) -> Result<ExitCode, Failure> {
+    let slowest = totals.lateness.iter().rposition(|count| *count > 0);
+    let bound = slowest.and_then(Totals::lateness_bound);
+    let lateness = bound.map_or_else(
+        || "very late".to_owned(),
+        |bound| format!("all less than {} ms late", bound.as_millis()),
+    );
     say(&format!(
-        "\ndeliveries {}, closed {}, failures {}, dead letters {}, cancelled 1, \
-         early {early}, at most {} ms late",
-        seen.deliveries.load(Ordering::Relaxed),
-        summary.acked,
-        summary.failed,
-        summary.dead,
-        seen.max_lateness_ms.load(Ordering::Relaxed),
+        "\ndeliveries {}, closed {}, failures {}, dead letters {}, cancelled {}, early {early}, \
+         {lateness}",
+        totals.delivered(),
+        totals.acked,
+        totals.failed,
+        totals.died(),
+        totals.cancelled,
     ))?;
-    if early > 0 || (summary.acked, summary.failed, summary.dead) != (4, 4, 1) {
-        return Err(Failure::other("this should not have happened", &format!("{summary:?}")));
+    let ended = (totals.acked, totals.failed, totals.died(), totals.cancelled);
+    if early > 0 || ended != (4, 4, 1, 1) {
+        return Err(Failure::other("this should not have happened", &format!("{totals:?}")));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -135,3 +215,33 @@ fn conclude(summary: Summary, seen: &Seen) -> Result<ExitCode, Failure> {
 fn say(line: &str) -> Result<(), Failure> {
     write(&format!("{line}\n"))
 }
+
+/// A directory that is removed when this is dropped.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("delayline-demo-{}", Uuid::new_v4())))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Has the URL for the process that is killed.
+const BEGIN: &str = "DELAYLINE_DEMO_BEGIN";
+
+/// After the first attempt of the third order, and before its second one.
+const KILLED_AFTER: Duration = Duration::from_millis(2_300);
+
+/// Before the order is due that is paid.
+const PAID_AFTER: Duration = Duration::from_millis(2_500);
+
+/// Short, should a process be killed while it handles an order.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Marks a delivery that should not have happened.
+const EARLY: &str = " (EARLY)";

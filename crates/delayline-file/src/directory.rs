@@ -14,6 +14,8 @@ use crate::checkpoint::{Checkpoints, next_size, remove_obsolete};
 use crate::clock::{Clock, MAX_STEP_BACK_MS, machine_ms};
 use crate::contents::{Contents, Stored};
 use crate::disk::{Disk, RealDisk};
+#[cfg(unix)]
+use crate::endpoint::{Endpoint, Reached};
 use crate::log::Log;
 use crate::replay::{Recovered, recover};
 use crate::writer::{CreateError, Segment, Writer};
@@ -60,7 +62,7 @@ struct Inner {
     opened: (u64, bool),
     writer: Option<JoinHandle<u64>>,
     #[cfg(unix)]
-    endpoint: Mutex<Option<crate::endpoint::Endpoint>>,
+    endpoint: Mutex<Option<Endpoint>>,
 }
 
 #[derive(Default)]
@@ -201,8 +203,11 @@ impl Directory {
         let mut endpoint = self.0.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         if endpoint.is_none() {
             let inner = Arc::downgrade(&self.0);
-            let find = Arc::new(move || inner.upgrade().map(Self));
-            *endpoint = Some(crate::endpoint::Endpoint::bind(&self.0.path, find)?);
+            let find = Arc::new(move || {
+                let directory = inner.upgrade().map(Self)?;
+                Some(Box::new(directory) as Box<dyn Reached>)
+            });
+            *endpoint = Some(Endpoint::bind(&self.0.path, find)?);
         }
         Ok(())
     }
@@ -227,6 +232,17 @@ impl Directory {
         let (_, snapshot_bytes, log_bytes, last_checkpoint) = self.0.checkpoints.latest();
         let free_bytes = self.0.disk.free().unwrap_or_default();
         Usage { log_bytes, snapshot_bytes, last_checkpoint, free_bytes }
+    }
+}
+
+#[cfg(unix)]
+impl Reached for Directory {
+    fn names(&self) -> Vec<QueueName> {
+        self.queues()
+    }
+
+    fn find(&self, name: QueueName) -> Result<FileBackend, Error> {
+        self.queue(name)
     }
 }
 

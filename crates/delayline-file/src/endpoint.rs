@@ -6,15 +6,24 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use delayline_core::{At, Backend, Error, ErrorKind, Op};
+use delayline_core::{At, Backend, Error, ErrorKind, Op, QueueName};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::backend::FileBackend;
 use crate::wire::{self, Answer, Ask, Failure, Hello, SOCKET, VERSION};
-use crate::{Directory, FileBackend};
 
-/// Finds the directory for a request. `None` once it is closing.
-pub(crate) type Find = Arc<dyn Fn() -> Option<Directory> + Send + Sync>;
+/// The queues that requests reach.
+pub(crate) trait Reached: Send + Sync {
+    /// The names of all queues that are stored.
+    fn names(&self) -> Vec<QueueName>;
+
+    /// The queue of this name.
+    fn find(&self, name: QueueName) -> Result<FileBackend, Error>;
+}
+
+/// Finds the queues for a request. `None` once their directory is closing.
+pub(crate) type Find = Arc<dyn Fn() -> Option<Box<dyn Reached>> + Send + Sync>;
 
 /// The task that accepts connections. Dropping it ends all of them, and removes the socket.
 #[derive(Debug)]
@@ -75,8 +84,8 @@ async fn serve(mut stream: UnixStream, find: Find) {
     let result = async {
         wire::write(&mut stream, &Hello { version: VERSION }).await?;
         while let Some(ask) = wire::read(&mut stream).await? {
-            let Some(directory) = find() else { break };
-            let answer = answer(directory, ask).await;
+            let Some(reached) = find() else { break };
+            let answer = answer(reached, ask).await;
             wire::write(&mut stream, &answer).await?;
         }
         io::Result::Ok(())
@@ -86,15 +95,15 @@ async fn serve(mut stream: UnixStream, find: Find) {
     }
 }
 
-async fn answer(directory: Directory, ask: Ask) -> Answer {
+async fn answer(reached: Box<dyn Reached>, ask: Ask) -> Answer {
     match ask {
         Ask::Queues => {
-            let names = directory.queues();
+            let names = reached.names();
             Answer::Queues(names.into_iter().map(|name| name.as_str().to_owned()).collect())
         }
         Ask::Apply { queue, op } => {
-            let queue = queue.parse().map_err(Error::from).and_then(|it| directory.queue(it));
-            drop(directory);
+            let queue = queue.parse().map_err(Error::from).and_then(|it| reached.find(it));
+            drop(reached);
             let applied = async move { apply(&queue?, &op).await };
             match applied.await {
                 Ok(applied) => Answer::Applied(Box::new(applied)),

@@ -10,7 +10,7 @@ use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Trans
 use crate::driver::RedisClient;
 use crate::local::Local;
 use crate::server::Server;
-use crate::store::Store;
+use crate::store::{Opening, Store};
 use crate::{Connection, Error};
 
 /// Connects to a URL with the default options of [`Connect`].
@@ -81,14 +81,6 @@ enum Place {
     Server(Box<ConnectOptions>),
     /// Servers to which a driver is connected already.
     Ready(Arc<dyn Transport>),
-}
-
-/// How a directory is opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Opening {
-    pub(crate) accept_clock: bool,
-    pub(crate) share: bool,
-    pub(crate) beside: bool,
 }
 
 impl Connect {

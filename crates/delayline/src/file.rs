@@ -9,8 +9,7 @@ use delayline_core::{QueueBackend, QueueName};
 use delayline_file::{Directory, OpenError, Options};
 
 use crate::Error;
-use crate::connect::Opening;
-use crate::store::{FoundQueues, Store};
+use crate::store::{FoundQueues, Opening, Store};
 
 /// Opens the directory in a thread that may block, as it reads everything that is stored.
 pub(crate) async fn open(path: PathBuf, how: Opening) -> Result<Arc<dyn Store>, Error> {

@@ -46,3 +46,11 @@ pub struct FoundQueues {
     /// Their queues are missing from `names`.
     pub failure: Option<Error>,
 }
+
+/// How a directory is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening {
+    pub(crate) accept_clock: bool,
+    pub(crate) share: bool,
+    pub(crate) beside: bool,
+}

@@ -62,8 +62,8 @@ impl Queue {
         self.lock().stored
     }
 
-    /// Ignores poisoning: `apply` does not panic, so no panic can leave the state half changed in a
-    /// way that matters more than going on.
+    /// Ignores poisoning: `apply` does not panic, so no panic can leave the state half changed, and
+    /// the queue continues.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Live> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,7 +166,7 @@ impl fmt::Debug for FileBackend {
     }
 }
 
-/// A reply, also that of a read, waits until what it says is on disk.
+/// A reply, also that of a read, waits until its content is on disk.
 ///
 /// Fails with [`ErrorKind::DiskFull`] if the disk has no room: enqueues first, and what drains a
 /// queue only once the reserve is used up. Fails with [`ErrorKind::DiskFailed`] once the disk has

@@ -1,4 +1,4 @@
-//! Checkpoints: snapshots made from the files, beside the running queues.
+//! Checkpoints: snapshots made from the files while the queues run.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::names;
 use crate::replay::{Files, sealed};
 use crate::snapshot;
 
-/// Decides when the next snapshot is made, and makes it in a thread of its own.
+/// Decides when the next snapshot is made, and makes it in a separate thread.
 pub(crate) struct Checkpoints {
     disk: Arc<dyn Disk>,
     /// A checkpoint pays from this many bytes of log on.

@@ -44,7 +44,7 @@ pub enum OpenError {
     Io {
         /// The directory or file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
         /// The reason.
         source: io::Error,
@@ -79,7 +79,7 @@ pub enum OpenError {
     Version {
         /// The name of the file.
         file: String,
-        /// What has versions: the format or the model.
+        /// The versioned thing: the format or the model.
         what: &'static str,
         /// The version of the file.
         found: u32,

@@ -16,10 +16,10 @@
 //! # Files
 //!
 //! `log-N` are segments of the log: the operations that have changed a queue, in order, each with a
-//! checksum. `snapshot-N` has what was before the segment `N`. Once the segments are large, a
-//! background thread makes the next snapshot from the files and removes what it replaces. Closing a
-//! directory, which is dropping it, leaves nothing but a snapshot. `delayline.lock` names the
-//! process that has opened it. `delayline.sock` is there while that process
+//! checksum. `snapshot-N` has the state before the segment `N`. Once the segments are large, a
+//! background thread makes the next snapshot from the files and removes the files that it replaces.
+//! Closing a directory, which is dropping it, leaves nothing but a snapshot. `delayline.lock` names
+//! the process that has opened it. `delayline.sock` is there while that process
 //! [shares](Directory::share) the queues with commands of the same user.
 //!
 //! A start drops frames at the end of the log that a crash has torn: nothing in them was

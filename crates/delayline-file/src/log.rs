@@ -1,4 +1,4 @@
-//! The end of the log: what is to be written, who waits for it, and whether there is room.
+//! The end of the log: pending writes, their waiting callers, and whether there is room.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -128,7 +128,7 @@ impl Log {
         }
     }
 
-    /// Appends a body. Call it while no operation on the same queue can come in between. Returns
+    /// Appends a body. Call it while no operation on the same queue can happen in between. Returns
     /// the sequence number.
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl Log {
         self.work.notify_one();
     }
 
-    /// Fails all calls, for good.
+    /// Fails all calls, permanently.
     pub(crate) fn fail(&self, reason: &str) {
         let mut tail = self.lock();
         if tail.failure.is_none() {
@@ -263,7 +263,7 @@ impl Tail {
 }
 
 impl Room<'_> {
-    /// The operation has appended `bodies` of together `bytes`. What it did not need is given back.
+    /// The operation has appended `bodies` of together `bytes`. Unused room is released.
     pub(crate) fn used(mut self, bodies: u64, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(bodies * FRAME);
         self.bytes = self.bytes.saturating_sub(bytes);

@@ -15,7 +15,7 @@ pub(crate) enum Record {
     Queue { queue: u32, name: QueueName },
     /// An operation has changed a queue.
     Op { queue: u32, at: Timestamp, clock: Clock, revision: u64, op: Op },
-    /// A program has taken what was relayed to a destination.
+    /// A program has taken the relayed messages of a destination.
     Take { queue: u32, key: DestinationKey },
 }
 

@@ -45,7 +45,7 @@ impl Files {
     }
 }
 
-/// What was found in a directory.
+/// The files found in a directory.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) contents: Contents,

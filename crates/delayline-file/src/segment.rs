@@ -185,7 +185,7 @@ fn hash(seed: u64, parts: &[&[u8]]) -> u64 {
     hasher.digest()
 }
 
-/// Reads numbers from bytes. What is missing is 0, so check the length before.
+/// Reads numbers from bytes. Missing bytes are 0, so check the length before.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl Fields<'_> {

@@ -1,4 +1,4 @@
-//! A disk in memory that can fail any call, and that keeps any part of what was not synced when its
+//! A disk in memory that can fail any call, and that keeps any part of its unsynced data when its
 //! power fails.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ struct Platter {
     /// The names, as programs see them and as they are durable.
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
-    /// What was done to names since the last sync, in order: the new meaning of each.
+    /// Changes of names since the last sync, in order: the new meaning of each.
     renamed: Vec<(String, Option<usize>)>,
     calls: usize,
     fault: Option<(usize, Fault)>,
@@ -58,14 +58,14 @@ pub(crate) struct Ignored {
     pub(crate) directory_syncs: bool,
 }
 
-/// What a crash keeps of what was not synced.
+/// The unsynced data that a crash keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keep {
     /// Any part: of each write any bytes, any size, any names.
     Any(u64),
     /// All names and sizes, and this many bytes of the writes of each file, in order.
     Bytes(usize),
-    /// All: the program was killed, the machine goes on.
+    /// All: the program was killed, the machine continues.
     Everything,
 }
 

@@ -1,4 +1,4 @@
-//! The power fails at every call, and the disk keeps any part of what was not synced.
+//! The power fails at every call, and the disk keeps any part of the unsynced data.
 
 use std::io::ErrorKind;
 
@@ -18,7 +18,7 @@ fn run_until(story: &Story, disk: SimulatedDisk, call: usize) -> (SimulatedDisk,
     (disk, acknowledged)
 }
 
-/// About how many calls the story makes. Those of checkpoints come in any order.
+/// About how many calls the story makes. Those of checkpoints have any order.
 fn calls(story: &Story) -> usize {
     let disk = SimulatedDisk::default();
     let directory = open(&disk, SMALL()).unwrap();

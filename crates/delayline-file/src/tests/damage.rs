@@ -45,7 +45,7 @@ fn a_changed_byte_is_refused_unless_it_is_in_the_last_batch() {
                 refused += 1;
             }
             Err(error) => panic!("byte {offset}: {error}"),
-            // Nothing tells the last batch from one that was torn.
+            // The last batch looks the same as a torn one.
             Ok(_) => story.check(&disk, story.len() - 1).unwrap(),
         }
     }
@@ -103,7 +103,7 @@ fn a_missing_file_is_named() {
         match recover(&disk) {
             Err(OpenError::Missing { file, .. }) => assert!(file.starts_with("log-"), "{file}"),
             Err(OpenError::Damaged { .. }) => {}
-            // Nothing tells that there was a segment behind the last one.
+            // Nothing shows that there was a segment behind the last one.
             Ok(_) => assert_eq!(Some(name), files.iter().rfind(|it| it.starts_with("log-"))),
             Err(error) => panic!("without {name}: {error}"),
         }

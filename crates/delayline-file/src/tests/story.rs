@@ -1,4 +1,4 @@
-//! What tests do with a directory, and what it must look like afterwards.
+//! The actions of tests on a directory, and its expected state afterwards.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -300,7 +300,8 @@ impl Target {
         Ok(if self.is_directory() { connect.beside(false) } else { connect })
     }
 
-    fn is_directory(&self) -> bool {
+    /// Whether the queues are in a directory.
+    pub(crate) fn is_directory(&self) -> bool {
         self.url.starts_with("file:")
     }
 

@@ -95,7 +95,13 @@ fn every_verb_works_on_a_directory() {
     operate(path);
     // Each command has closed it.
     assert!(!path.join("delayline.sock").exists());
-    for verb in [&["doctor"][..], &["delete-queue"], &["upgrade"], &["send", "--durability"]] {
+    for verb in [
+        &["doctor"][..],
+        &["delete-queue"],
+        &["upgrade"],
+        &["relay", "--to-list", "due"],
+        &["send"],
+    ] {
         let all = if verb[0] == "send" {
             &["send", "--payload", "1", "--durability", "replicas=1"]
         } else {
@@ -126,7 +132,6 @@ fn commands_work_beside_a_running_serve() {
     for args in [
         &["serve", "--listen", "127.0.0.1:0"][..],
         &["work", "--exec", "true"],
-        &["relay", "--to-list", "due"],
         &["schedule", "run"],
     ] {
         let refused = at(path, args).code(3);

@@ -13,7 +13,11 @@ use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Relay) -> Result<ExitCode, Failure> {
     let to = destination(&args)?;
-    let queue = target.open_to_work().await?;
+    if target.is_directory() {
+        let sentence = "a directory has no lists and streams that other programs can read";
+        return Err(Failure::usage(sentence).hint("consume over HTTP: `delayline serve`"));
+    }
+    let queue = target.open().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {
         eprintln!("delayline: the queue is paused; `delayline resume` resumes deliveries");
     }

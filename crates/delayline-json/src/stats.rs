@@ -88,14 +88,13 @@ pub fn forecast(queue: &str, delays: &[Duration], forecast: &Forecast) -> Value 
     })
 }
 
-/// What limits the deliveries of a queue, as an object; null stands for no limit.
+/// The limits of a queue, as an object; null stands for no limit.
 #[must_use]
-pub fn limits(queue: &str, limits: &Limits) -> Value {
+pub fn limits(limits: &Limits) -> Value {
     let rate = limits.rate.map(
         |rate| json!({ "count": rate.count, "per_ms": rate.per.as_ms(), "burst": rate.burst }),
     );
     json!({
-        "queue": queue,
         "leased": limits.leased,
         "rate": rate,
         "rate_open_at": limits.rate_open_at.map(rfc3339),
@@ -103,13 +102,14 @@ pub fn limits(queue: &str, limits: &Limits) -> Value {
     })
 }
 
-/// The counts, the deliveries by lateness, whether the queue is paused, and the earliest due
-/// instant, as an object.
+/// The counts, the deliveries by lateness, whether the queue is paused, its limits, and the earliest
+/// due instant, as an object.
 #[must_use]
 pub fn stats(queue: &str, stats: &Stats) -> Value {
     let mut object = json!({
         "queue": queue,
         "paused": stats.paused,
+        "limits": limits(&stats.limits),
         "earliest_due": stats.earliest_due.map(rfc3339),
         "lateness": lateness(&stats.totals),
     });

@@ -41,6 +41,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues/{queue}/history", get(look::history)),
         ("/queues/{queue}/pause", post(change::pause)),
         ("/queues/{queue}/resume", post(change::resume)),
+        ("/queues/{queue}/limits", post(change::limits)),
         ("/queues/{queue}/messages", get(look::list).post(send::send)),
         ("/queues/{queue}/messages/{id}", delete(change::cancel).get(look::get)),
         ("/queues/{queue}/messages/{id}/explain", get(look::explain)),

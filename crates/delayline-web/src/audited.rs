@@ -1,7 +1,7 @@
 //! What visitors do, the same from a page and from the API: with the role that it needs, and its
 //! line in the audit log.
 
-use delayline::backend::{Op, Reply};
+use delayline::backend::{Op, Reply, SetLimits};
 use delayline::{Error, MessageId};
 use tracing::Instrument as _;
 
@@ -29,6 +29,24 @@ pub(crate) async fn on_messages(
         result
     })
     .await?
+}
+
+/// Changes limits of a queue. Whether that changed anything.
+pub(crate) async fn set_limits(
+    context: &Context,
+    queue: &str,
+    set: SetLimits,
+) -> Result<bool, Failure> {
+    context.require(Role::Operator)?;
+    let (name, queue) = context.named(queue)?;
+    let audit = Audit::new(context, "set limits", name);
+    let queue = queue.clone();
+    let result = to_the_end(async move {
+        let result = queue.apply(&Op::SetLimits(set)).await;
+        audit.log(&result.as_ref().map_or_else(Error::to_string, |_| "done".to_owned()));
+        result
+    });
+    Ok(matches!(result.await??.reply, Reply::SetLimits { changed: true }))
 }
 
 /// Pauses or resumes a queue. Whether that changed anything.

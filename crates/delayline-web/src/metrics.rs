@@ -112,6 +112,11 @@ fn exposition(samples: &[Sample<'_>]) -> String {
     for (name, (stats, _)) in known() {
         line(&mut out, PAUSED, &format!("queue=\"{name}\""), u64::from(stats.paused));
     }
+    head(&mut out, HELD, "gauge", "1 while a hold stops deliveries");
+    for (name, (stats, _)) in known() {
+        let held = u64::from(stats.limits.held_until.is_some());
+        line(&mut out, HELD, &format!("queue=\"{name}\""), held);
+    }
     for (metric, help, value) in TOTALS {
         head(&mut out, metric, "counter", help);
         for (name, (stats, _)) in known() {
@@ -166,6 +171,7 @@ const COUNT_AGE: &str = "delayline_queue_count_age_seconds";
 const MESSAGES: &str = "delayline_messages";
 const OLDEST: &str = "delayline_oldest_due_age_seconds";
 const PAUSED: &str = "delayline_paused";
+const HELD: &str = "delayline_held";
 const DIED: &str = "delayline_queue_died_total";
 const LATENESS: &str = "delayline_queue_lateness_seconds";
 

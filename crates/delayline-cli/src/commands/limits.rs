@@ -6,6 +6,7 @@ use delayline::Error;
 use delayline::admin::{Rate, SetLimits, Stats};
 use delayline::backend::{Millis, Op};
 use delayline_json::{self as json, duration, harmless_line, rfc3339};
+use serde_json::json;
 
 use crate::args::{Limits, Target};
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ pub(crate) async fn run(target: &Target, args: Limits) -> Result<ExitCode, Failu
     }
     let (stats, name) = (queue.stats().await?, target.queue()?);
     write(&if args.json {
-        format!("{}\n", json::limits(name, &stats.limits))
+        format!("{}\n", json!({"queue": name, "limits": json::limits(&stats.limits)}))
     } else {
         text(&harmless_line(name), &stats)
     })?;

@@ -8,13 +8,15 @@ use delayline::backend::Schedule;
 use delayline_json::{self as json, rfc3339};
 use serde_json::{Map, Value, json};
 
-use super::input::{ids, object, schedule};
+use super::input::{ids, object, schedule, set_limits};
 use super::place::Place;
 use super::problem::{Problem, answer, problem};
+use crate::Role;
 use crate::action::{Action, Outcome};
 use crate::audited;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::served::counted;
 
 pub(super) async fn pause(place: Place, context: Context) -> Result<Response, Problem> {
     switch(&place, &context, true).await
@@ -27,6 +29,20 @@ pub(super) async fn resume(place: Place, context: Context) -> Result<Response, P
 async fn switch(place: &Place, context: &Context, pause: bool) -> Result<Response, Problem> {
     let changed = audited::switch(context, &place.queue, pause).await?;
     let value = json!({ "queue": place.queue, "paused": pause, "changed": changed });
+    Ok(answer(StatusCode::OK, &value))
+}
+
+pub(super) async fn limits(
+    place: Place,
+    context: Context,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.require(Role::Operator)?;
+    let set = set_limits(&object(&context, request, &["leased", "rate", "hold"]).await?)?;
+    let changed = audited::set_limits(&context, &place.queue, set).await?;
+    let (stats, _) = counted(context.named(&place.queue)?.1).await?;
+    let limits = json::limits(&stats.limits);
+    let value = json!({ "queue": place.queue, "limits": limits, "changed": changed });
     Ok(answer(StatusCode::OK, &value))
 }
 

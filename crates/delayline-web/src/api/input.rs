@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::backend::{Millis, Schedule};
+use delayline::backend::{Millis, Op, Rate, Schedule, SetLimits};
 use delayline::{MessageId, Timestamp};
 use serde_json::{Map, Value};
 
@@ -55,6 +55,42 @@ pub(super) fn members(
         None => Ok(members),
         Some(_) => Err(Failure::Wrong(format!("the body may only have the members {names:?}"))),
     }
+}
+
+/// The changes of limits that `leased`, `rate` and `hold` ask for; null removes a limit.
+pub(super) fn set_limits(members: &Map<String, Value>) -> Result<SetLimits, Failure> {
+    let mut set = SetLimits::new();
+    if let Some(leased) = members.get("leased") {
+        let most = if leased.is_null() { None } else { Some(number("leased", leased)?) };
+        set = set.leased(most);
+    }
+    if let Some(rate) = members.get("rate") {
+        set = set.rate(if rate.is_null() { None } else { Some(rate_of(rate)?) });
+    }
+    match members.get("hold") {
+        None => {}
+        Some(Value::Null) => set = set.hold(None),
+        Some(Value::String(hold)) => {
+            set = set.hold_for(delayline_json::duration(hold).map_err(Failure::Wrong)?);
+        }
+        Some(_) => return Err(Failure::Wrong("hold must be a string or null".to_owned())),
+    }
+    Op::SetLimits(set).validate()?;
+    Ok(set)
+}
+
+fn rate_of(value: &Value) -> Result<Rate, Failure> {
+    const MEMBERS: [&str; 3] = ["count", "per_ms", "burst"];
+    let wrong = || Failure::Wrong(format!("rate must be null or have the members {MEMBERS:?}"));
+    let object = value.as_object().filter(|it| it.len() == MEMBERS.len()).ok_or_else(wrong)?;
+    let member = |name| number(name, object.get(name).ok_or_else(wrong)?);
+    let per = Millis::saturating(member("per_ms")?.into());
+    Ok(Rate::new(member("count")?, per, member("burst")?))
+}
+
+fn number(name: &str, value: &Value) -> Result<u32, Failure> {
+    let number = value.as_u64().and_then(|value| u32::try_from(value).ok());
+    number.ok_or_else(|| Failure::Wrong(format!("{name} must be a whole number of 32 bits")))
 }
 
 /// `delay` or `at`, if one of them is given.

@@ -1,7 +1,8 @@
 //! One queue.
 
 use axum::response::Response;
-use delayline::admin::{Forecast, History, Resolution};
+use delayline::Timestamp;
+use delayline::admin::{Forecast, History, Limits, Resolution, Stats};
 use delayline_json::{self as json, FORECAST_DELAYS};
 use maud::{Markup, html};
 
@@ -13,7 +14,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::live::stamp;
-use crate::when::time;
+use crate::when::{span, time};
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
@@ -24,7 +25,11 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let of = encoded(name.as_bytes());
     let content = html! {
         div data-part="counts" {
-            h1 { (name) @if stats.paused { " " span.badge.warn { "paused" } } }
+            h1 {
+                (name)
+                @if stats.paused { " " span.badge.warn { "paused" } }
+                @if stats.limits.held_until.is_some() { " " span.badge.warn { "held" } }
+            }
             (bar(&stats))
             ul.tiles {
                 @for (class, label, link, count) in [
@@ -53,6 +58,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             @if stats.paused {
                 p { "Paused: nothing is delivered until the queue is resumed." }
             }
+            (limits(&stats, now))
             @if context.may(Role::Operator) {
                 @let action = if stats.paused { "resume" } else { "pause" };
                 form method="post" action=(format!("{action}?queue={of}")) {
@@ -109,6 +115,25 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let live = Some(format!("live?queue={of}&since={}", stamp(&[Some(stats)])));
     let frame = Frame { context: &context, title: name, queue: Some(name), here: "queue", live };
     Ok(frame.page(&content))
+}
+
+/// The limits of a queue in words, and how much of them is used.
+fn limits(stats: &Stats, now: Timestamp) -> Markup {
+    let Limits { leased, rate, held_until, .. } = stats.limits;
+    html! {
+        @if let Some(until) = held_until {
+            p { "Held: nothing is delivered until " (time(now, until)) "." }
+        }
+        @if let Some(most) = leased {
+            p { (number(stats.leased)) " of " (number(most.into())) " leased: no more at once." }
+        }
+        @if let Some(rate) = rate {
+            p {
+                "At most " (number(rate.count.into())) " deliveries in "
+                (span(rate.per.into())) ", and " (number(rate.burst.into())) " at once."
+            }
+        }
+    }
 }
 
 /// What happened, with a bar for every six minutes.

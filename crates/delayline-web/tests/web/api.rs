@@ -258,6 +258,37 @@ async fn a_queue_is_counted_paused_and_resumed() {
 }
 
 #[tokio::test]
+async fn limits_are_shown_and_changed() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Operator);
+    let limits = "/queues/orders/limits";
+    let body = r#"{"leased": 3, "rate": {"count": 10, "per_ms": 1000, "burst": 2}, "hold": "1h"}"#;
+    let mut told = call(&site, "POST", limits, body).await.status(200).json();
+    assert!(told["limits"]["held_until"].take().as_str().unwrap().ends_with('Z'));
+    let rate = json!({"count": 10, "per_ms": 1_000, "burst": 2});
+    let mut all = json!({"leased": 3, "rate": rate, "rate_open_at": null, "held_until": null});
+    assert_eq!(told, json!({"queue": "orders", "limits": all, "changed": true}));
+    let page = get(&site, "/queue?queue=orders").await.status(200);
+    page.has("Held: nothing is delivered until").has("0 of 3 leased").has("At most 10 deliveries");
+    call(&site, "POST", limits, r#"{"hold": null, "leased": null}"#).await.status(200);
+    all["leased"].take();
+    let stats = call(&site, "GET", "/queues/orders", "").await.status(200).json();
+    assert_eq!(stats["limits"], all);
+    for wrong in [
+        r#"{"leased": 0}"#,
+        r#"{"leased": "3"}"#,
+        r#"{"rate": {"count": 10, "per_ms": 1000}}"#,
+        r#"{"rate": {"count": 10, "per_ms": 1000, "burst": 11}}"#,
+        r#"{"hold": 30}"#,
+        r#"{"hold": "soon"}"#,
+        r#"{"most": 3}"#,
+    ] {
+        call(&site, "POST", limits, wrong).await.status(400);
+    }
+    assert_eq!(call(&site, "GET", "/queues/orders", "").await.json()["limits"], all);
+}
+
+#[tokio::test]
 async fn a_viewer_reads_only() {
     let orders = orders().await;
     let_die(&orders, &["a"], "no").await;
@@ -266,6 +297,7 @@ async fn a_viewer_reads_only() {
         ("POST", "/queues/orders/messages"),
         ("POST", "/queues/orders/pause"),
         ("POST", "/queues/orders/resume"),
+        ("POST", "/queues/orders/limits"),
         ("DELETE", "/queues/orders/messages/a"),
         ("POST", "/queues/orders/messages/a/reschedule"),
         ("POST", "/queues/orders/dead/redrive"),

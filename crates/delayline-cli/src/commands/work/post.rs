@@ -149,7 +149,10 @@ fn outcome(
     let not_now = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY].contains(&status) || busy;
     match later {
         _ if status.is_success() => Ok(Outcome::Ack),
-        Some(later) if busy && unfailed < rules.max_snoozes => Ok(Outcome::Snooze(later)),
+        // The receiver asks for a pause, whatever the message.
+        Some(later) if busy && unfailed < rules.max_snoozes => {
+            Ok(Outcome::Snooze(later).hold_queue(later))
+        }
         Some(_) if busy => Err(format!("{what} (claimed {unfailed} times without a failure)")),
         _ if status.is_client_error() && !not_now && !rules.retry_4xx => Ok(Outcome::Reject(what)),
         _ if status.is_redirection() => Err(format!("{what} (redirects are not followed)")),
@@ -247,7 +250,8 @@ mod tests {
             outcome(status, later, unfailed, rules(retry_4xx), "it".to_owned())
         };
         let failed = |words: &str| Err(words.to_owned());
-        let snoozed = Ok(Outcome::Snooze(Duration::from_secs(7)));
+        let later = Duration::from_secs(7);
+        let snoozed = Ok(Outcome::Snooze(later).hold_queue(later));
         for status in [200, 201, 204, 299] {
             assert_eq!(of(status, None, 9, false), Ok(Outcome::Ack));
         }

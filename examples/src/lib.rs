@@ -24,6 +24,8 @@ mod guides {
     mod replace_a_poller {}
     #[doc = include_str!("../../crates/delayline/docs/guides/rolling-deploys.md")]
     mod rolling_deploys {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/limits-over-all-workers.md")]
+    mod limits_over_all_workers {}
     #[doc = include_str!("../../crates/delayline/docs/guides/job-types.md")]
     mod job_types {}
     #[doc = include_str!("../../crates/delayline/docs/guides/write-your-own-backend.md")]

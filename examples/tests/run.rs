@@ -37,9 +37,10 @@ const ALONE: [&str; 1] = ["write_your_own_backend"];
 const APART: [&str; 1] = ["outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 14] = [
+const WITHOUT_PROGRAM: [&str; 15] = [
     "chains",
     "dashboard",
+    "limits-over-all-workers",
     "webhooks",
     "middleware",
     "not-offered",

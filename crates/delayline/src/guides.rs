@@ -5,6 +5,7 @@
 //! - [Dashboard and HTTP API](dashboard)
 //! - [Defer work while a lock is held](defer_on_a_lock_conflict)
 //! - [Job types and shared state](job_types)
+//! - [Limits over all workers](limits_over_all_workers)
 //! - [Many producers, many consumers](many_producers_and_consumers)
 //! - [Middleware](middleware)
 //! - [Observe: is it late, since when, and why?](observe)
@@ -55,6 +56,10 @@ pub mod defer_on_a_lock_conflict {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/job-types.md")]
 pub mod job_types {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/limits-over-all-workers.md")]
+pub mod limits_over_all_workers {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/many-producers-and-consumers.md")]

@@ -55,8 +55,8 @@ pub(in crate::topology) fn judge_relays(
             return Err(accused(format!("G12: {id} was relayed after what was due later")));
         }
         latest = due;
-        let mut moved = relays.moved.get(id).into_iter().flatten();
-        if let Some(at) = moved.find(|at| at.as_ms() < due) {
+        let moved = relays.moved.get(id).into_iter().flatten();
+        if let Some(at) = moved.map(|at| at.as_ms()).find(|&at| at < due) {
             return Err(accused(format!("G4: {id} is due at {due}, and was relayed at {at}")));
         }
         seen.relayed += 1;

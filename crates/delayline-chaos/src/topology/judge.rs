@@ -452,9 +452,16 @@ impl Life {
         self.check_deliveries(seen)
     }
 
-    fn check_deliveries(&self, seen: &mut Seen) -> Result<(), String> {
+    /// The deliveries in the order of the server: calls overlap, and within a millisecond only the
+    /// epoch tells which one was first.
+    fn ordered_deliveries(&self) -> Vec<&Delivery> {
         let mut deliveries: Vec<_> = self.deliveries.iter().collect();
-        deliveries.sort_by_key(|delivery| delivery.at);
+        deliveries.sort_by_key(|delivery| (delivery.at, delivery.lease.epoch));
+        deliveries
+    }
+
+    fn check_deliveries(&self, seen: &mut Seen) -> Result<(), String> {
+        let deliveries = self.ordered_deliveries();
         // Lost messages may be sent anew, with another instant.
         let first = deliveries.iter().find(|delivery| !delivery.is_lossy);
         if let (Some(first), Some(due), false) = (first, self.due, self.may_have_moved) {
@@ -468,8 +475,7 @@ impl Life {
 
     /// Whether no lease began before the one before it had ended.
     fn check_leases(&self, seen: &mut Seen) -> Result<(), String> {
-        let mut deliveries: Vec<_> = self.deliveries.iter().collect();
-        deliveries.sort_by_key(|delivery| delivery.at);
+        let deliveries = self.ordered_deliveries();
         for pair in deliveries.windows(2) {
             let [first, next] = pair else { continue };
             if first.lease == next.lease || first.is_lossy || next.is_lossy {

@@ -1,9 +1,9 @@
 //! That the judge accuses.
 
 use delayline_core::{
-    At, Claim, ClaimId, ConsumerName, Error, ErrorKind, HandOff, Known, Millis, NewMessage,
-    NewResult, Outcome as Ending, Schedule, Settlement, State, Update, UpdateContent, UpdateDue,
-    UpdateToken,
+    At, Claim, ClaimId, Claimed, ConsumerName, Error, ErrorKind, HandOff, Known, Millis,
+    NewMessage, NewResult, Outcome as Ending, Schedule, Settlement, State, Update, UpdateContent,
+    UpdateDue, UpdateToken,
 };
 
 use super::*;
@@ -228,6 +228,24 @@ fn leases_do_not_overlap_and_nothing_is_early() {
     early.at = Timestamp::from_ms(1_002_000).unwrap();
     primary.entries[1].outcome = Outcome::Answered(early);
     accused(&primary.entries, true, "G4");
+}
+
+#[test]
+fn a_release_and_the_next_claim_may_share_a_millisecond() {
+    let mut primary = Primary::default();
+    primary.answer(1, &send(0));
+    let claimed = primary.answer(2, &claim(1));
+    let Reply::Claim(Claimed { deliveries, .. }) = &claimed.reply else { panic!("no claim") };
+    let release = Settlement::new(id(), deliveries[0].lease, Ending::Release);
+    primary.answer(2, &Op::Settle(vec![release]));
+    primary.answer(2, &claim(2));
+    // The calls overlap, and the second claim was called first.
+    let mut entries = primary.entries;
+    entries.swap(1, 3);
+    assert!(verdict(&entries, &[], true).is_ok());
+    // Without the release they are two leases at once.
+    entries.remove(2);
+    accused(&entries, true, "G5");
 }
 
 #[test]

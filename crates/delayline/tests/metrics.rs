@@ -388,7 +388,9 @@ async fn handlers_are_timed_by_the_kind_of_their_message() {
 #[cfg(all(feature = "schedules", feature = "testing"))]
 async fn schedule() {
     use delayline::schedules::{Schedules, Spec};
-    let test = delayline::testing::TestConnection::new();
+    // A full minute.
+    let start = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_893_456_000);
+    let test = delayline::testing::TestConnection::starting_at(start);
     let schedules = Schedules::open(test.connection()).await.unwrap();
     let spec = Spec::every(ms(60_000), "work").unwrap().payload("tick").unwrap();
     schedules.put("minutely", &spec.lead(ms(0)).unwrap()).await.unwrap();

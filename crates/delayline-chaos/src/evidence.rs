@@ -120,7 +120,7 @@ impl Effects {
             Op::Reschedule(items) => {
                 self.places.is_empty() || items.iter().any(|item| touched(&item.id))
             }
-            Op::Pause | Op::Resume => self.places.is_empty(),
+            Op::Pause | Op::Resume | Op::SetLimits(_) => self.places.is_empty(),
             // The others touch none.
             _ => false,
         }

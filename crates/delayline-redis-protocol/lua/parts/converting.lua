@@ -35,8 +35,8 @@ if begun and #stored == CONVERSION_HEAD_BYTES then
 elseif begun then
   old = sub(stored, CONVERSION_BYTES + 1)
 end
--- Limits may stand behind it.
-if #old < control_bytes or not server or #server ~= RUN_ID_BYTES then
+local limited_bytes = control_bytes + LIMITED_CONTROL_BYTES - CONTROL_BYTES
+if #old ~= control_bytes and #old ~= limited_bytes or not server or #server ~= RUN_ID_BYTES then
   return {ANSWER_DAMAGED}
 end
 if #stored >= CONVERSION_BYTES and begun then

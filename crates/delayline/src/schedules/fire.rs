@@ -50,7 +50,11 @@ impl Schedules {
         let now = due.saturating_add(late);
         let plan = Plan::new(spec, due, now);
         let mut backoff = RETRY;
-        while let Err(error) = self.create_all(&job, &plan).await {
+        let sent = loop {
+            let error = match self.create_all(&job, &plan).await {
+                Ok(sent) => break sent,
+                Err(error) => error,
+            };
             let name = job.id();
             tracing::warn!(schedule = %name, queue = spec.queue(), %error, "a tick was not sent");
             tokio::select! {
@@ -58,8 +62,10 @@ impl Schedules {
                 // It stays due, for another scheduler.
                 () = job.cancellation().cancelled() => return Outcome::Release,
             }
+        };
+        if sent == plan.ticks.len() {
+            self.measure(spec, &plan, now).await;
         }
-        self.measure(spec, &plan, now).await;
         match plan.next {
             Some(next) => Outcome::SnoozeUntil(system_time(next.saturating_sub(spec.lead_ms()))),
             None => Outcome::reject("the schedule has no more instants"),
@@ -81,17 +87,18 @@ impl Schedules {
         }
     }
 
-    async fn create_all(&self, job: &Job<Spec>, plan: &Plan) -> Result<(), Error> {
+    /// Returns how many of the ticks have a message now: all, unless the lease was lost.
+    async fn create_all(&self, job: &Job<Spec>, plan: &Plan) -> Result<usize, Error> {
         let name = job.id().to_string();
         for (index, &tick) in plan.ticks.iter().enumerate() {
             let next = plan.ticks.get(index + 1).copied().or(plan.next);
             // The lease has been lost, so another scheduler has the schedule.
             if job.cancellation().is_cancelled() {
-                return Ok(());
+                return Ok(index);
             }
             self.create(&name, job.payload(), tick, next, false).await?;
         }
-        Ok(())
+        Ok(plan.ticks.len())
     }
 
     /// Creates the message of a tick unless it exists. With `replace` it gets the spec's content if

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use delayline::codec::Raw;
 use delayline::{Bytes, Found, MessageId, Queue, Timestamp};
-use delayline_json::{self as json, harmless_line, rfc3339};
+use delayline_json::{self as json, harmless_line};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, SOME_BAD};
@@ -80,14 +80,14 @@ impl Report {
     pub(crate) fn tell(&mut self, id: &MessageId, fate: Fate) -> Result<(), Failure> {
         self.count(fate);
         if !self.as_json {
-            let due = fate.due.map(|due| format!(", due {}", rfc3339(due))).unwrap_or_default();
+            let due = fate.due.map(|due| format!(", due {due}")).unwrap_or_default();
             let id = harmless_line(&id.to_string());
             return write(&format!("{id}: {}{due}\n", fate.word.replace('_', " ")));
         }
         let mut object = json::id(id);
         object.insert("outcome".to_owned(), fate.word.into());
         if let Some(due) = fate.due {
-            object.insert("due".to_owned(), rfc3339(due).into());
+            object.insert("due".to_owned(), due.to_string().into());
         }
         write(&json::line(&object).map_err(|error| Failure::other("no JSON", &error))?)
     }

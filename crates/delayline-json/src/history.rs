@@ -6,7 +6,6 @@ use delayline::admin::{History, HistoryPoint, Resolution, Stats, Totals};
 use delayline::backend::Millis;
 use serde_json::{Value, json};
 
-use crate::rfc3339;
 use crate::stats::counts;
 
 /// Every point: its time, its counts under the names of [`counts`], and its deliveries by lateness.
@@ -29,7 +28,7 @@ fn point(point: &HistoryPoint) -> Value {
     (stats.scheduled, stats.ready) = (point.scheduled, point.ready);
     (stats.leased, stats.dead) = (point.leased, point.dead);
     stats.totals = point.totals;
-    let mut object = json!({ "at": rfc3339(point.at), "lateness": point.totals.lateness });
+    let mut object = json!({ "at": point.at.to_string(), "lateness": point.totals.lateness });
     for (name, count) in counts(&stats) {
         object[name] = json!(count);
     }

@@ -11,7 +11,7 @@
 //! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`]
 //!   is how fast something is done to them.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
-//! - [`duration`], [`instant`] and [`rfc3339`] are for times.
+//! - [`duration`] and [`instant`] read times.
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
 
 mod cursor;
@@ -43,4 +43,4 @@ pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,
 };
 pub use self::text::{harmless, harmless_json, harmless_line};
-pub use self::time::{duration, instant, rfc3339};
+pub use self::time::{duration, instant};

@@ -8,7 +8,7 @@ use delayline::{Bytes, Completion, MessageId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{harmless_json, rfc3339};
+use crate::harmless_json;
 
 /// A value as a line, with its line break. Nothing in it can steer a terminal.
 ///
@@ -27,9 +27,9 @@ pub fn info(info: &MessageInfo) -> Value {
         "state": info.state.status().name(),
         "priority": info.priority.name(),
         "sequence": info.sequence,
-        "enqueued_at": rfc3339(info.enqueued_at),
-        "due": rfc3339(info.due),
-        "expires_at": info.expires_at.map(rfc3339),
+        "enqueued_at": info.enqueued_at.to_string(),
+        "due": info.due.to_string(),
+        "expires_at": info.expires_at.map(|instant| instant.to_string()),
         "epoch": info.epoch,
         "failures": info.failures,
         "max_failures": info.max_failures,
@@ -41,10 +41,10 @@ pub fn info(info: &MessageInfo) -> Value {
     })));
     object.extend(members(match info.state {
         MessageState::Leased { deadline, cancel_requested } => {
-            json!({"deadline": rfc3339(deadline), "cancel_requested": cancel_requested})
+            json!({"deadline": deadline.to_string(), "cancel_requested": cancel_requested})
         }
         MessageState::Dead { reason: why, since } => {
-            json!({"reason": why.name(), "dead_since": rfc3339(since)})
+            json!({"reason": why.name(), "dead_since": since.to_string()})
         }
         _ => Value::Null,
     }));
@@ -61,9 +61,9 @@ pub fn message(message: &Message<Bytes>) -> Value {
         object.insert(
             "follower".to_owned(),
             json!({
-                "enqueued_at": rfc3339(follower.enqueued_at),
-                "due": rfc3339(follower.due),
-                "expires_at": follower.expires_at.map(rfc3339),
+                "enqueued_at": follower.enqueued_at.to_string(),
+                "due": follower.due.to_string(),
+                "expires_at": follower.expires_at.map(|instant| instant.to_string()),
                 "priority": follower.priority.name(),
                 "payload_bytes": follower.payload_bytes,
             }),

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use delayline::Timestamp;
-use delayline_json::rfc3339;
 use maud::{Markup, html};
 
 /// An instant in UTC, and how far away it is. The script adds the viewer's own zone.
 pub(crate) fn time(now: Timestamp, instant: Timestamp) -> Markup {
-    let utc = rfc3339(instant);
+    let utc = instant.to_string();
     let shown = utc.replace('T', " ").replace('Z', " UTC");
     html! {
         time datetime=(utc) { (shown) }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use delayline::message::{Message, MessageState};
 use delayline::{Bytes, Found, MessageId};
-use delayline_json::{self as json, harmless, harmless_line, rfc3339};
+use delayline_json::{self as json, harmless, harmless_line};
 
 use crate::args::{Get, Target};
 use crate::failure::{Failure, SOME_BAD};
@@ -84,27 +84,27 @@ fn details(message: &Message<Bytes>) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     match info.state {
         MessageState::Leased { deadline, cancel_requested } => {
-            rows.push(("lease until", rfc3339(deadline)));
+            rows.push(("lease until", deadline.to_string()));
             if cancel_requested {
                 rows.push(("cancel", "requested".to_owned()));
             }
         }
         MessageState::Dead { reason, since } => {
             rows.push(("reason", reason.name().replace('_', "-")));
-            rows.push(("dead since", rfc3339(since)));
+            rows.push(("dead since", since.to_string()));
         }
         _ => {}
     }
     rows.extend([
-        ("due", rfc3339(info.due)),
-        ("enqueued", rfc3339(info.enqueued_at)),
+        ("due", info.due.to_string()),
+        ("enqueued", info.enqueued_at.to_string()),
         ("priority", info.priority.name().to_owned()),
         ("failures", format!("{} of {}", info.failures, info.max_failures)),
         ("crashes", format!("{} of {}", info.crashes, info.max_crashes)),
         ("epoch", info.epoch.to_string()),
         ("sequence", info.sequence.to_string()),
     ]);
-    rows.extend(info.expires_at.map(|expires| ("expires", rfc3339(expires))));
+    rows.extend(info.expires_at.map(|expires| ("expires", expires.to_string())));
     rows.extend(info.first_error.as_ref().map(|error| ("first error", harmless_line(error))));
     rows.extend(info.last_error.as_ref().map(|error| ("last error", harmless_line(error))));
     rows

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use delayline::admin::Resolution;
-use delayline_json::{self as json, Series, harmless, rfc3339};
+use delayline_json::{self as json, Series, harmless};
 
 use crate::args::{History, Target};
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ fn plot(queue: &str, resolution: Resolution, history: &delayline::admin::History
         Resolution::Minutes => "6 hours, 6 minutes a column",
         _ => "31 days, 12 hours a column",
     };
-    let until = history.points.last().map(|point| rfc3339(point.at)).unwrap_or_default();
+    let until = history.points.last().map(|point| point.at.to_string()).unwrap_or_default();
     let mut text = format!("{:<12}{}\n", "queue", harmless(queue));
     text += &format!("{:<12}{span}, until {until}\n", "last");
     for series in json::series(resolution, history) {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use delayline::backend::{NewMessage, Schedule};
 use delayline::codec::Raw;
 use delayline::{Enqueued, MessageId, Queue, Timestamp};
-use delayline_json::{harmless_line, rfc3339};
+use delayline_json::harmless_line;
 use indicatif::ProgressBar;
 use ring::digest::{SHA256, digest};
 use serde_json::json;
@@ -292,7 +292,7 @@ impl Counts {
     fn tell(&self, how: &How) -> Result<(), Failure> {
         let Self { created, duplicate, updated, withdrawn, left, .. } = self;
         if how.json {
-            let instants = self.due.map(|(first, last)| [rfc3339(first), rfc3339(last)]);
+            let instants = self.due.map(|(first, last)| [first.to_string(), last.to_string()]);
             let mut counts = json!({
                 "created": created, "duplicate": duplicate, "left": left,
                 "left_because": self.reasons, "due": instants, "dry_run": how.dry_run,
@@ -315,7 +315,7 @@ impl Counts {
             eprintln!("left {count}: {reason}");
         }
         if let Some((first, last)) = self.due {
-            eprintln!("due from {} to {}", rfc3339(first), rfc3339(last));
+            eprintln!("due from {first} to {last}");
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use delayline::Error;
 use delayline::admin::{Rate, SetLimits, Stats};
 use delayline::backend::{Millis, Op};
-use delayline_json::{self as json, duration, harmless_line, rfc3339};
+use delayline_json::{self as json, duration, harmless_line};
 use serde_json::json;
 
 use crate::args::{Limits, Target};
@@ -77,10 +77,10 @@ fn text(queue: &str, stats: &Stats) -> String {
         text += &format!("{queue}: at most {count} in {per}, up to {burst} at once\n");
     }
     if let Some(open_at) = limits.rate_open_at {
-        text += &format!("{queue}: the next one at {}\n", rfc3339(open_at));
+        text += &format!("{queue}: the next one at {open_at}\n");
     }
     if let Some(until) = limits.held_until {
-        text += &format!("{queue}: held until {}\n", rfc3339(until));
+        text += &format!("{queue}: held until {until}\n");
     }
     if text.is_empty() { format!("{queue}: no limits\n") } else { text }
 }

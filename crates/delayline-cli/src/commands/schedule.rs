@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use delayline::admin::QueueName;
 use delayline::schedules::{Entry, Put, Schedules, Spec};
 use delayline::{Connect, Enqueued, Error, Timestamp};
-use delayline_json::{harmless_line, rfc3339};
+use delayline_json::harmless_line;
 use serde_json::{Map, Value, json};
 
 use self::file::{Owned, spec};
@@ -253,5 +253,5 @@ fn instants(spec: &Spec, most: usize) -> Vec<String> {
 }
 
 fn shown(instant: SystemTime) -> String {
-    rfc3339(Timestamp::try_from(instant).unwrap_or(Timestamp::MAX))
+    Timestamp::try_from(instant).unwrap_or(Timestamp::MAX).to_string()
 }

@@ -8,7 +8,7 @@ use delayline::codec::Raw;
 use delayline::limits::MAX_THROTTLED_IDS;
 use delayline::message::{Sent, Status};
 use delayline::{Bytes, Enqueued, Error, Queue};
-use delayline_json::{Fields, harmless, rfc3339};
+use delayline_json::{Fields, harmless};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -34,8 +34,8 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     let sent = only(queue.send_many([message]).await)?;
     let id = harmless(&sent.id.to_string());
     match sent.outcome {
-        Enqueued::Created { due } => eprintln!("created, due {}", rfc3339(due)),
-        Enqueued::Updated { due } => eprintln!("updated, due {}", rfc3339(due)),
+        Enqueued::Created { due } => eprintln!("created, due {due}"),
+        Enqueued::Updated { due } => eprintln!("updated, due {due}"),
         Enqueued::Following { .. } => {
             eprintln!("following: a worker holds the message, and this one will take its place");
         }
@@ -57,7 +57,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             let sentence = format!("the queue knows the id {id} with different content");
             return Err(Failure::input(sentence).hint("nothing was changed; choose another id"));
         }
-        Enqueued::Throttled { until } => eprintln!("throttled until {}", rfc3339(until)),
+        Enqueued::Throttled { until } => eprintln!("throttled until {until}"),
         Enqueued::TooManyThrottled => return Err(Failure::input(too_many_throttled())),
         other => eprintln!("{}", other.name()),
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use console::Term;
 use delayline::codec::Raw;
 use delayline::{Bytes, Queue};
-use delayline_json::{self as json, duration, harmless, rfc3339};
+use delayline_json::{self as json, duration, harmless};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{Stats, Target};
@@ -64,7 +64,7 @@ async fn watch(
         let text = match (as_json, redraw) {
             (true, _) => {
                 let mut object = json::stats(name, &stats);
-                object["at"] = rfc3339(now()).into();
+                object["at"] = now().to_string().into();
                 format!("{object}\n")
             }
             (false, true) => table(name, &stats),
@@ -87,7 +87,7 @@ fn table(queue: &str, stats: &delayline::admin::Stats) -> String {
         let name = name.replace('_', " ");
         table += &format!("{name:<24}{count:>12}\n");
     }
-    let due = stats.earliest_due.map_or_else(|| "-".to_owned(), rfc3339);
+    let due = stats.earliest_due.map_or_else(|| "-".to_owned(), |due| due.to_string());
     table += &format!("{:<24}{due}\n", "earliest due");
     table += &format!("{:<24}{}\n", "paused", if stats.paused { "yes" } else { "no" });
     table
@@ -101,7 +101,7 @@ fn line(stats: &delayline::admin::Stats) -> String {
     let counts = counts.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>();
     let counts = counts.join("  ");
     let paused = if stats.paused { "  paused" } else { "" };
-    format!("{}  {counts}{paused}\n", rfc3339(now()))
+    format!("{}  {counts}{paused}\n", now())
 }
 
 const SHORTEST: Duration = Duration::from_millis(100);

@@ -4,7 +4,6 @@ use comfy_table::{CellAlignment, ColumnConstraint, Width, presets};
 use delayline::message::{MessageInfo, MessageState};
 
 use delayline_json::harmless_line;
-use delayline_json::rfc3339;
 
 /// A table that is printed piece by piece. A column never becomes narrower, so that the pieces fit
 /// together as long as their cells do.
@@ -67,7 +66,7 @@ fn row(info: &MessageInfo) -> [String; COLUMNS] {
     [
         harmless_line(&info.id.to_string()),
         info.state.status().name().to_owned(),
-        rfc3339(info.due),
+        info.due.to_string(),
         info.priority.name().to_owned(),
         format!("{}/{}", info.failures, info.max_failures),
         format!("{}/{}", info.crashes, info.max_crashes),
@@ -81,14 +80,14 @@ fn note(info: &MessageInfo) -> String {
     let mut parts = Vec::new();
     match info.state {
         MessageState::Leased { deadline, cancel_requested } => {
-            parts.push(format!("until {}", rfc3339(deadline)));
+            parts.push(format!("until {deadline}"));
             if cancel_requested {
                 parts.push("cancel requested".to_owned());
             }
         }
         MessageState::Dead { reason, since } => {
             let reason = reason.name().replace('_', "-");
-            parts.push(format!("{reason} since {}", rfc3339(since)));
+            parts.push(format!("{reason} since {since}"));
         }
         _ => {}
     }

@@ -5,7 +5,6 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, LOCATION};
 use axum::response::Response;
 use delayline::backend::Schedule;
-use delayline_json::rfc3339;
 use serde_json::{Map, Value, json};
 
 use super::input::{object, schedule};
@@ -79,7 +78,7 @@ fn told(context: &Context, queue: &str, job: &Job) -> Value {
         "rate": job.order.rate,
         "limit": job.order.limit,
         "by": job.by,
-        "started": rfc3339(job.started),
+        "started": job.started.to_string(),
         "dead": job.dead,
         "examined": progress.examined,
         "matched": progress.matched,

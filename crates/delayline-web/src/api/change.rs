@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use delayline::MessageId;
 use delayline::backend::Schedule;
-use delayline_json::{self as json, rfc3339};
+use delayline_json as json;
 use serde_json::{Map, Value, json};
 
 use super::input::{ids, object, schedule, set_limits};
@@ -113,7 +113,7 @@ fn told(id: &MessageId, outcome: Outcome) -> Map<String, Value> {
     let mut value = json::id(id);
     value.insert("outcome".to_owned(), outcome.word.into());
     if let Some(due) = outcome.due {
-        value.insert("due".to_owned(), rfc3339(due).into());
+        value.insert("due".to_owned(), due.to_string().into());
     }
     value
 }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use delayline::admin::{Explanation, Listed, Resolution};
 use delayline::{Completion, Found, limits};
-use delayline_json::{self as json, Cursor, rfc3339};
+use delayline_json::{self as json, Cursor};
 use serde_json::{Value, json};
 
 use super::place::Place;
@@ -33,7 +33,7 @@ pub(super) async fn queue(place: Place, context: Context) -> Result<Response, Pr
     let (name, queue) = context.named(&place.queue)?;
     let (stats, at) = counted(queue).await?;
     let mut object = json::stats(name, &stats);
-    object["at"] = rfc3339(at).into();
+    object["at"] = at.to_string().into();
     Ok(answer(StatusCode::OK, &object))
 }
 

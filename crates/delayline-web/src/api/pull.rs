@@ -13,7 +13,7 @@ use delayline::backend::{
 };
 use delayline::message::MessageState;
 use delayline::{Error, MessageId, Timestamp, limits};
-use delayline_json::{self as json, rfc3339};
+use delayline_json as json;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -158,7 +158,7 @@ fn answered(granted: &Granted, claim_id: &str, hold: Hold) -> Response {
         "claim_id": claim_id,
         "deliveries": deliveries,
         "more": claimed.more,
-        "next": claimed.next.map(rfc3339),
+        "next": claimed.next.map(|instant| instant.to_string()),
     });
     let body = Bytes::from(json::harmless_json(&value.to_string()));
     let length = HeaderValue::from(body.len());
@@ -190,11 +190,11 @@ fn delivery(delivery: &Delivery, at: Option<Timestamp>) -> Value {
     let keep = headers.result_retention().map(|keep| format!("{}ms", keep.as_millis()));
     let members: [(&str, Value); 13] = [
         ("token", token.write().into()),
-        ("deadline", deadline.map(rfc3339).into()),
+        ("deadline", deadline.map(|instant| instant.to_string()).into()),
         ("headers", json::headers(headers)),
         ("keep_result", keep.into()),
         ("priority", info.priority.name().into()),
-        ("due", rfc3339(info.due).into()),
+        ("due", info.due.to_string().into()),
         ("lateness_ms", lateness.and_then(|ms| u64::try_from(ms).ok()).into()),
         ("epoch", info.epoch.into()),
         ("failures", info.failures.into()),
@@ -211,7 +211,7 @@ fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
     let mut value = json::id(id);
     let outcome = match extended {
         Extended::Done { deadline, cancel_requested } => {
-            value.insert("deadline".to_owned(), rfc3339(deadline).into());
+            value.insert("deadline".to_owned(), deadline.to_string().into());
             value.insert("cancel_requested".to_owned(), cancel_requested.into());
             "extended"
         }

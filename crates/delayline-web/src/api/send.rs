@@ -10,7 +10,7 @@ use delayline::backend::{NewMessage, Schedule};
 use delayline::codec::Raw;
 use delayline::message::{Sent, Status};
 use delayline::{Bytes, Enqueued, Error, ErrorClass, MessageId, Queue, limits};
-use delayline_json::{self as json, Fields, rfc3339};
+use delayline_json::{self as json, Fields};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -198,12 +198,12 @@ fn told(sent: &Sent) -> Map<String, Value> {
     let mut value = json::id(&sent.id);
     value.insert("outcome".to_owned(), sent.outcome.name().into());
     let detail = match sent.outcome {
-        Enqueued::Created { due } | Enqueued::Updated { due } => Some(("due", rfc3339(due))),
+        Enqueued::Created { due } | Enqueued::Updated { due } => Some(("due", due.to_string())),
         Enqueued::Following { .. } => Some(("state", Status::Leased.name().to_owned())),
         Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
             Some(("state", status.name().to_owned()))
         }
-        Enqueued::Throttled { until } => Some(("until", rfc3339(until))),
+        Enqueued::Throttled { until } => Some(("until", until.to_string())),
         _ => None,
     };
     if let Some((key, text)) = detail {

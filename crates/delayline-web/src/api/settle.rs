@@ -13,7 +13,7 @@ use delayline::backend::{
 };
 use delayline::codec::Raw;
 use delayline::{Bytes, Enqueued, Error, MessageId, Queue, RetryPolicy, Timestamp, limits};
-use delayline_json::{self as json, Fields, rfc3339};
+use delayline_json::{self as json, Fields};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -157,7 +157,7 @@ fn followed(id: &MessageId, enqueued: Enqueued) -> Map<String, Value> {
     let mut value = json::id(id);
     value.insert("outcome".to_owned(), enqueued.name().into());
     if let Enqueued::Created { due } = enqueued {
-        value.insert("due".to_owned(), rfc3339(due).into());
+        value.insert("due".to_owned(), due.to_string().into());
     }
     value
 }

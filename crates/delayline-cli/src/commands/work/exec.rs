@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use delayline::Outcome;
 use delayline::worker::CancelReason;
-use delayline_json::{self as json, rfc3339};
+use delayline_json as json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
@@ -136,7 +136,7 @@ impl Command {
             .args(&self.args)
             // An id that no variable can hold is shown as in logs.
             .env("DELAYLINE_ID", id.map_or_else(|| job.id().to_string(), str::to_owned))
-            .env("DELAYLINE_DUE", rfc3339(job.due()))
+            .env("DELAYLINE_DUE", job.due().to_string())
             .env("DELAYLINE_LATENESS_MS", job.lateness().as_millis().to_string())
             .env("DELAYLINE_EPOCH", job.epoch().to_string())
             .env("DELAYLINE_ATTEMPT", job.attempt().to_string())

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use delayline_json::{self as json, rfc3339, text_or_base64};
+use delayline_json::{self as json, text_or_base64};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ pub(super) fn json(job: &Delivery) -> Result<String, serde_json::Error> {
         id_base64,
         payload,
         payload_base64,
-        due: rfc3339(job.due()),
+        due: job.due().to_string(),
         lateness_ms: u64::try_from(job.lateness().as_millis()).unwrap_or(u64::MAX),
         epoch: job.epoch(),
         failures: job.failures(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use delayline::telemetry::TraceContext;
 use delayline::worker::CancelReason;
 use delayline::{Bytes, Outcome};
-use delayline_json::{headers as headers_json, rfc3339};
+use delayline_json::headers as headers_json;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
@@ -110,7 +110,7 @@ impl Post {
             .header(USER_AGENT, concat!("delayline/", env!("CARGO_PKG_VERSION")))
             .header(CONTENT_TYPE, header("content-type").unwrap_or(octets))
             .header("delayline-queue", &self.queue)
-            .header("delayline-due", rfc3339(job.due()))
+            .header("delayline-due", job.due().to_string())
             .header("delayline-lateness-ms", job.lateness().as_millis().to_string())
             .header("delayline-epoch", job.epoch())
             .header("delayline-attempt", job.attempt())

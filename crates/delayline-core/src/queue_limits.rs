@@ -24,7 +24,7 @@ pub struct Rate {
     /// In which time: [`MIN_RATE_PERIOD_MS`] to [`MAX_RATE_PERIOD_MS`].
     pub per: Millis,
     /// How many at once: 1 to `count`. Workers are a few milliseconds late, and only a burst lets
-    /// them make up for it: below the share of some 20 ms, less than the rate is delivered.
+    /// them make up for it.
     pub burst: u32,
 }
 

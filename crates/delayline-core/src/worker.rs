@@ -57,9 +57,9 @@ use crate::{
 ///
 /// # Behaviour
 ///
-/// - Handlers never exceed the slots, and neither do handlers plus the messages that open claims may
-///   return. Only if a claim has been open for longer than usual, other queues borrow its slots; what
-///   it then returns beyond the free slots is released (G10).
+/// - Handlers never exceed the slots, and neither do handlers plus the messages that open claims
+///   may return. Only if a claim has been open for longer than usual, other queues borrow its
+///   slots; what it then returns beyond the free slots is released (G10).
 /// - Each queue has at most one claim, settlement, hand-off, extension and count in progress at a
 ///   time.
 /// - Failed operations are repeated after a pause of 100 ms to 2 s; a claim that may have been
@@ -178,8 +178,8 @@ impl Machine {
         self.lanes.change(queue, |lane| lane.bell.ringing = false);
     }
 
-    /// Reports that a handler has ended, which messages follow, the result of an ack, and until when the
-    /// queue delivers nothing: what fits into one [`HandOff`].
+    /// Reports that a handler has ended, which messages follow, the result of an ack, and until
+    /// when the queue delivers nothing: what fits into one [`HandOff`].
     pub fn handle_finished(
         &mut self,
         slot: Slot,

@@ -178,7 +178,7 @@ impl Wakeup for BesideBackend {
         Ok(false)
     }
 
-    /// An enqueue wakes the workers by itself.
+    /// An enqueue wakes the workers without a hint.
     async fn ring(&self) -> Result<(), Error> {
         Ok(())
     }

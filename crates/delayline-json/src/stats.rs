@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline::admin::{Forecast, Limits, Stats, Totals};
 use serde_json::{Value, json};
 
-use crate::{duration, rfc3339};
+use crate::duration;
 
 /// The counts of a queue under their names: how many messages have each state now, and how often
 /// each thing has happened so far.
@@ -97,20 +97,20 @@ pub fn limits(limits: &Limits) -> Value {
     json!({
         "leased": limits.leased,
         "rate": rate,
-        "rate_open_at": limits.rate_open_at.map(rfc3339),
-        "held_until": limits.held_until.map(rfc3339),
+        "rate_open_at": limits.rate_open_at.map(|instant| instant.to_string()),
+        "held_until": limits.held_until.map(|instant| instant.to_string()),
     })
 }
 
-/// The counts, the deliveries by lateness, whether the queue is paused, its limits, and the earliest
-/// due instant, as an object.
+/// The counts, the deliveries by lateness, whether the queue is paused, its limits, and the
+/// earliest due instant, as an object.
 #[must_use]
 pub fn stats(queue: &str, stats: &Stats) -> Value {
     let mut object = json!({
         "queue": queue,
         "paused": stats.paused,
         "limits": limits(&stats.limits),
-        "earliest_due": stats.earliest_due.map(rfc3339),
+        "earliest_due": stats.earliest_due.map(|instant| instant.to_string()),
         "lateness": lateness(&stats.totals),
     });
     for (name, count) in counts(stats) {

@@ -73,8 +73,11 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// ([`durability`](Self::durability)).
     ///
     /// On a cluster the destination must be in the queue's hash slot: the first braces of its key
-    /// are `{NAME}`, for the queue `NAME`. In memory, moved messages stay in the process; tests
-    /// take them with `TestQueue::take_relayed`.
+    /// are `{NAME}`, for the queue `NAME`.
+    ///
+    /// A queue without a server has no list that other programs can read. In memory, moved messages
+    /// stay in the process: tests take them with `TestQueue::take_relayed`. In a directory they
+    /// stay there, for `FileBackend::take_relayed` of `delayline-file`.
     #[doc(alias = "transfer")]
     pub fn relay(&self, to: Destination) -> Relayer {
         let relay = Relay::new(to, DEFAULT_BATCH);

@@ -88,8 +88,8 @@ pub enum Explanation {
 }
 
 impl Explanation {
-    /// Explains the result of a look-up, given the server's clock then and the counters of the queue.
-    /// [`Queue::explain`](crate::Queue::explain) does all of it.
+    /// Explains the result of a look-up, given the server's clock then and the counters of the
+    /// queue. [`Queue::explain`](crate::Queue::explain) does all of it.
     #[must_use]
     pub fn new<T>(found: &Found<T>, now: Timestamp, stats: &Stats) -> Self {
         match found {
@@ -140,8 +140,9 @@ impl Explanation {
         }
     }
 
-    /// Returns a short name for JSON: `not_due`, `expired`, `paused`, `held`, `rate_limited`, `all_leased`, `ready`, `leased`, `dead`,
-    /// `acked`, `cancelled`, `purged`, `relayed`, `replaced`, `unreadable` or `unknown`.
+    /// Returns a short name for JSON: `not_due`, `expired`, `paused`, `held`, `rate_limited`,
+    /// `all_leased`, `ready`, `leased`, `dead`, `acked`, `cancelled`, `purged`, `relayed`,
+    /// `replaced`, `unreadable` or `unknown`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -158,7 +158,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// # }
     /// ```
     ///
-    /// The message and, if it is due, the counters and limits of the queue are read one after the other.
+    /// The message and, if it is due, the counters and limits of the queue are read one after the
+    /// other.
     ///
     /// # Cancel safety
     ///

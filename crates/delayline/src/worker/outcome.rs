@@ -140,10 +140,10 @@ impl Outcome {
         Self::Reject(error.into())
     }
 
-    /// Lets the queue deliver nothing for this long, to no worker: the answer to "429 Too Many Requests,
-    /// Retry-After: 30" ([G34](crate::guarantees#g34)). It takes effect in one step with the outcome,
-    /// if that is accepted. Of holds that overlap, the latest end counts. Running handlers continue, and
-    /// [`Queue::set_limits`](crate::Queue::set_limits) ends a hold.
+    /// Lets the queue deliver nothing for this long, to no worker: the answer to "429 Too Many
+    /// Requests, Retry-After: 30" ([G34](crate::guarantees#g34)). It takes effect in one step with
+    /// the outcome, if that is accepted. Of holds that overlap, the latest end counts. Running
+    /// handlers continue, and [`Queue::set_limits`](crate::Queue::set_limits) ends a hold.
     ///
     /// ```
     /// use std::time::Duration;

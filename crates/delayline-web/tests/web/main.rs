@@ -22,6 +22,7 @@ mod pages;
 mod promql;
 mod pull;
 mod pull_described;
+mod pull_failover;
 mod pull_ledger;
 mod redis;
 mod scenarios;

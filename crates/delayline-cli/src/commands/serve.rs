@@ -20,7 +20,6 @@ use delayline::codec::Raw;
 use delayline::worker::WorkerHandle;
 use delayline::{Bytes, Error, Queue};
 use delayline_web::{Access, Dashboard, Rights};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -86,7 +85,7 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         router = only_local_names(router, args.listen.ip());
     }
     let cannot = |error| Failure::usage(format!("{} cannot be used: {error}", args.listen));
-    let listener = TcpListener::bind(args.listen).await.map_err(cannot)?;
+    let listener = listen::on(args.listen).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     write(&format!("http://{address}/\n"))?;
     if !local {

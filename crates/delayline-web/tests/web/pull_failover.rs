@@ -185,7 +185,8 @@ async fn patiently(site: &Router, path: &str, body: &Value, ledger: &Ledger) -> 
             return answer.json();
         }
         let problem = answer.json();
-        let may_be_repeated = ["not_executed", "ambiguous"].iter().any(|it| problem["class"] == *it);
+        let may_be_repeated =
+            ["not_executed", "ambiguous"].iter().any(|it| problem["class"] == *it);
         assert!(may_be_repeated, "{path}: {problem}");
         assert!(begin.elapsed() < PATIENCE, "{path}: {problem}");
         ledger.interrupted.fetch_add(1, Ordering::SeqCst);

@@ -21,7 +21,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::patient::Patient;
@@ -75,6 +75,16 @@ fn most_files(wanted: usize) -> usize {
     let files =
         if now < wanted && setrlimit(Resource::Nofile, raised).is_ok() { wanted } else { now };
     usize::try_from(files).unwrap_or(usize::MAX)
+}
+
+/// Listens on an address, with room for very many clients that connect at once: the kernel drops
+/// what does not fit, and those clients try again after a second.
+pub(super) fn on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restarted server must not wait for connections of the last one.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves until `end`; then requests under way may end within some seconds. Returns the value of
@@ -159,6 +169,9 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
 /// Bytes of a connection that are read and not handled: a head has to fit.
 const BUFFER: usize = 64 * 1_024;
 
+/// Connections that wait to be accepted; the kernel may have a lower limit.
+const BACKLOG: u32 = 4_096;
+
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Files other than client connections: connections to servers, and the runtime's own.
@@ -168,7 +181,6 @@ const OTHER_FILES: usize = 256;
 mod tests {
     use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpSocket;
     use tokio::sync::oneshot;
 
     use super::*;

@@ -1,21 +1,23 @@
 //! `cargo xtask prove clients`.
 
 use anyhow::{Context, Result};
-use delayline_test_server::Server;
+use delayline_test_server::{Cluster, Server};
 use xshell::{Shell, cmd};
 
 use crate::{redis_server, workspace};
 
-/// Runs the tests of the clients in other languages against `delayline serve`, in memory and on a
-/// private server.
+/// Runs the tests of the clients in other languages against `delayline serve`: in memory, in a
+/// directory, on a private server and on a cluster.
 pub(crate) fn run(shell: &Shell) -> Result<()> {
     redis_server::ensure(shell)?;
     cmd!(shell, "cargo build --package delayline-cli").run()?;
     let delayline = workspace::target_directory(shell)?.join("debug/delayline");
     let server = Server::builder().tcp().try_start()?;
+    let cluster = Cluster::start();
+    let urls = format!("{} {}", server.url(), cluster.url());
     let tests = cmd!(shell, "python3 -B -m unittest discover -s clients/python/tests")
         .env("DELAYLINE_BIN", delayline)
-        .env("DELAYLINE_TEST_URL", server.url());
+        .env("DELAYLINE_TEST_URLS", urls);
     tests.run().context("the client in Python")?;
     println!("The client in Python keeps its promises.");
     Ok(())

@@ -1,4 +1,4 @@
-"""Against a real `delayline serve`: in memory, and on the Redis of DELAYLINE_TEST_URL if it is set."""
+"""Against a real `delayline serve`: in memory, in a directory, and on the servers of DELAYLINE_TEST_URLS."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -18,7 +19,9 @@ sys.path.insert(0, str(HERE.parent / "src"))
 from delayline import Ack, ApiError, Client, Reject, Retry, Snooze, Worker  # noqa: E402
 
 BIN = os.environ["DELAYLINE_BIN"]
-URLS = ["memory:"] + [url for url in [os.environ.get("DELAYLINE_TEST_URL")] if url]
+PLACE = tempfile.TemporaryDirectory()
+LASTING = [f"file:{PLACE.name}/queues"] + os.environ.get("DELAYLINE_TEST_URLS", "").split()
+URLS = ["memory:"] + LASTING
 
 
 class Serve:
@@ -71,10 +74,12 @@ def matches(expected, answer):
 
 
 class Tests(unittest.TestCase):
-    def each(self):
-        for url in URLS:
-            with self.subTest(url=url.split("//")[0]), Serve(url, f"q{time.time_ns()}") as serve:
-                yield serve, Client(serve.at, serve.queue)
+    def each(self, urls=URLS):
+        for url in urls:
+            with self.subTest(url=url.split(":")[0]), Serve(url, f"q{time.time_ns()}") as serve:
+                client = Client(serve.at, serve.queue)
+                yield serve, client
+                client.close()
 
     def test_scenarios(self):
         scenarios = json.loads((HERE.parent.parent / "scenarios.json").read_text())
@@ -169,27 +174,31 @@ class Tests(unittest.TestCase):
             self.assertEqual(counts(client)["crashed_total"], 0)
 
     def test_nothing_is_lost_by_kills(self):
-        url = URLS[-1]
-        if url == "memory:":
-            self.skipTest("a queue in memory ends with its server")
-        with Serve(url, f"q{time.time_ns()}") as serve:
+        for serve, _ in self.each(LASTING):
             client = Client(serve.at, serve.queue, patience=30)
-            workers = [start_worker(serve, 0.02) for _ in range(3)]
-            total = 300
-            for number in range(total):
-                client.send(number, id=f"m{number}", max_crashes=100)
-                if number in (60, 120, 180):
-                    workers[0].kill()
-                    workers[0].wait()
-                    workers[0] = start_worker(serve, 0.02)
-                if number in (90, 210):
-                    serve.stop(signal.SIGKILL)
-                    serve.start()
-            wait_until(lambda: counts(client)["acked_total"] == total, 60)
-            for worker in workers:
-                worker.send_signal(signal.SIGTERM)
-                self.assertEqual(worker.wait(30), 0)
+            with tempfile.NamedTemporaryFile("r") as ledger:
+                workers = [start_worker(serve, 0.02, ledger.name) for _ in range(3)]
+                ids = [f"m{number}" for number in range(300)]
+                for number, id in enumerate(ids):
+                    client.send(number, id=id, max_crashes=100)
+                    if number in (60, 120, 180):
+                        workers[0].kill()
+                        workers[0].wait()
+                        workers[0] = start_worker(serve, 0.02, ledger.name)
+                    if number in (90, 210):
+                        serve.stop(signal.SIGKILL)
+                        serve.start()
+                wait_until(lambda: counts(client)["acked_total"] == len(ids), 60)
+                for worker in workers:
+                    worker.send_signal(signal.SIGTERM)
+                    self.assertEqual(worker.wait(30), 0)
+                handled = [line.split() for line in ledger.read().splitlines()]
+            self.assertEqual({id for id, _ in handled}, set(ids))
+            # Messages come again if a lease ends meanwhile. No lease goes to two workers: its epoch
+            # is its own.
+            self.assertEqual(len(handled), len(set(map(tuple, handled))))
             self.assertEqual([counts(client)[it] for it in ("leased", "ready", "dead")], [0, 0, 0])
+            client.close()
 
     def test_nothing_is_lost_by_cut_connections(self):
         for serve, direct in self.each():
@@ -220,6 +229,7 @@ class Tests(unittest.TestCase):
             for thread in threads:
                 thread.join(60)
             cuts.end()
+            client.close()
             self.assertGreater(cuts.count, 20)
             self.assertEqual((seen, twice), (ids, []))
             self.assertEqual([counts(direct)[it] for it in ("leased", "ready", "dead")], [0, 0, 0])
@@ -261,6 +271,7 @@ class Cuts:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+            end.close()
 
     def end(self):
         self.listener.close()
@@ -278,11 +289,17 @@ def wait_until(condition, seconds=30):
         time.sleep(0.02)
 
 
-def start_worker(serve, pause):
-    code = (
-        "import sys, time; from delayline import Client, Worker; "
-        f"Worker(Client({serve.at!r}, {serve.queue!r}), lambda job: time.sleep({pause}), lease=2).run()"
-    )
+def start_worker(serve, pause, ledger=os.devnull):
+    """A process that notes each delivery in the ledger, and takes `pause` seconds for it."""
+    code = f"""
+import os, time
+from delayline import Client, Worker
+ledger = os.open({ledger!r}, os.O_WRONLY | os.O_APPEND)
+def handle(job):
+    os.write(ledger, f"{{job.id}} {{job.epoch}}\\n".encode())
+    time.sleep({pause})
+Worker(Client({serve.at!r}, {serve.queue!r}), handle, lease=2).run()
+"""
     env = os.environ | {"PYTHONPATH": str(HERE.parent / "src")}
     return subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL)
 

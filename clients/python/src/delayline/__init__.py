@@ -206,6 +206,12 @@ class Client:
         other._own = SimpleNamespace()
         return other
 
+    def close(self) -> None:
+        """Closes the connection of this thread. The next request opens another one."""
+        connection = getattr(self._own, "connection", None)
+        if connection is not None:
+            connection.close()
+
     def cut(self) -> None:
         """Ends the request under way with an error. Safe in a signal handler."""
         connection = getattr(self._own, "connection", None)
@@ -267,6 +273,7 @@ class Worker:
         finally:
             self._ends.put(None)
             self._done.set()
+            self._claims.close()
             for other in others:
                 other.join()
 
@@ -339,6 +346,7 @@ class Worker:
                 log.error("%d messages could not be settled: %s", len(items), error)
             for item in items:
                 self._held.pop(item["token"], None)
+        self.client.close()
 
     def _renew(self) -> None:
         while not self._done.wait(self.lease / 3):
@@ -351,6 +359,7 @@ class Worker:
                         job.cancelled.set()
             except Exception as error:
                 log.warning("leases could not be renewed: %s", error)
+        self.client.close()
 
 
 def named(name: str, value: Any) -> dict[str, Any]:

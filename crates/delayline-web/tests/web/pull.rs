@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::support::{Answer, Raws, ask, call, get, open, orders, send, send_later};
+use crate::trouble::Trouble;
 
 pub fn site(queue: &Raws, rights: impl Into<Rights>) -> Router {
     Dashboard::new(Access::everyone(rights)).queue(queue.clone()).router().unwrap()
@@ -458,6 +459,25 @@ async fn a_client_that_goes_away_leaves_no_lease() {
         settle(&site, &[item(&taken[0], &json!({"outcome": "ack"}))]).await[0]["state"],
         "acked"
     );
+}
+
+/// The queue grants the leases after the client has gone.
+#[tokio::test]
+async fn a_claim_outlives_its_client_and_gives_back_what_it_is_granted() {
+    let inner = orders().await;
+    let (trouble, slow) = Trouble::holds_replies(&inner);
+    let site = site(&slow, Role::Worker);
+    send(&inner, "a", "x").await;
+    let poll = tokio::spawn(async move { claim(&site, json!({"wait": "50s"})).await });
+    trouble.executed().await;
+    assert_eq!(inner.stats().await.unwrap().leased, 1);
+    poll.abort();
+    assert!(poll.await.is_err());
+    trouble.release();
+    // The release is executed before its reply is held.
+    trouble.executed().await;
+    let stats = inner.stats().await.unwrap();
+    assert_eq!((stats.leased, stats.ready, stats.totals.released), (0, 1, 1));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use axum::body::Body;
@@ -421,10 +421,13 @@ async fn a_stop_answers_all_polls_at_once() {
     let dashboard = Dashboard::new(Access::everyone(Role::Worker)).queue(orders.clone());
     let site = dashboard.stop_on(stop.clone()).router().unwrap();
     let waiting = polls(&site, 50, &counted).await;
+    let begin = Instant::now();
     stop.cancel();
     for poll in waiting {
         assert_eq!(poll.await.unwrap()["deliveries"], json!([]));
     }
+    // Each would have waited for 50 s.
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     // A later one gets the ready messages, and does not wait.
     assert_eq!(claim(&site, json!({})).await["deliveries"], json!([]));
     send(&orders, "a", "x").await;

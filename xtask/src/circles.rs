@@ -21,7 +21,6 @@ const EXEMPT: &[&str] = &[
     "crates/delayline",
     "crates/delayline-chaos",
     "crates/delayline-cli",
-    "crates/delayline-core",
     "crates/delayline-driver-testkit",
     "crates/delayline-redis-protocol",
     "crates/delayline-test-server",

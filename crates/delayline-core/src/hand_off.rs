@@ -1,8 +1,8 @@
 //! Hand-offs: settlements that carry messages or a result.
 
 use crate::limits::{MAX_BATCH_BYTES, MAX_FOLLOW_UPS};
-use crate::op::batch;
-use crate::{Enqueued, Known, NewMessage, NewResult, Outcome, Settled, Settlement, Violation};
+use crate::validate::batch;
+use crate::{Known, NewMessage, NewResult, Outcome, Settlement, Violation};
 
 /// The end of one lease, with messages that follow from it, a result, or both: they are stored in
 /// the same step if the settlement ends the lease, and otherwise not at all (G31, G32).
@@ -43,45 +43,6 @@ impl HandOff {
     /// Returns whether it is a settlement without messages or a result.
     pub(crate) const fn is_plain(&self) -> bool {
         self.messages.is_empty() && self.result.is_none()
-    }
-}
-
-/// The result of one hand-off.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct HandedOff {
-    /// The result of the settlement.
-    pub settled: Settled,
-    /// The result for each message, in order, if the settlement is [`Settled::Done`]; else none.
-    /// [`Settled::AlreadyDone`] means that they were sent then. A message whose id is known is a
-    /// duplicate or a conflict, and the settlement is done all the same.
-    pub messages: Vec<Enqueued>,
-    /// Whether the queue keeps the result of this lease. `false` if there was none, if the
-    /// settlement has not acked the message, or if there was no room: then the message is acked all
-    /// the same.
-    pub result_kept: bool,
-}
-
-impl HandedOff {
-    /// The result of a settlement, and of each message if it is done.
-    #[must_use]
-    pub const fn new(settled: Settled, messages: Vec<Enqueued>) -> Self {
-        Self { settled, messages, result_kept: false }
-    }
-
-    /// The same, and whether the result is kept.
-    #[must_use]
-    pub const fn with_result_kept(mut self, result_kept: bool) -> Self {
-        self.result_kept = result_kept;
-        self
-    }
-}
-
-/// Of a settlement without messages or a result.
-impl From<Settled> for HandedOff {
-    fn from(settled: Settled) -> Self {
-        Self::new(settled, Vec::new())
     }
 }
 

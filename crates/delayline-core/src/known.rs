@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::limits::{MAX_UPDATE_BYTES, MAX_UPDATE_TOKENS};
-use crate::{Millis, NewMessage, Schedule, Timestamp, Violation};
+use crate::{Millis, Schedule, Timestamp, Violation};
 
 /// What an enqueue does if a message of its id is in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -167,7 +167,8 @@ impl Update {
         }
     }
 
-    pub(crate) fn validate(&self, message: &NewMessage) -> Result<(), Violation> {
+    /// Checks the update of a message whose content has that many bytes.
+    pub(crate) fn validate(&self, content_bytes: usize) -> Result<(), Violation> {
         if self.token.0 == [0; UpdateToken::BYTES] {
             return Err(Violation::Malformed {
                 what: "the update's token",
@@ -175,34 +176,6 @@ impl Update {
                 reason: "it must be random, not 0".to_owned(),
             });
         }
-        let bytes = message.content_bytes();
-        Violation::at_most("the update's content", "bytes", bytes, MAX_UPDATE_BYTES)
-    }
-}
-
-/// A follower: what takes the place of a leased message when the lease ends. It has no sequence
-/// number until then.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Follower {
-    /// When the first update came that it stems from.
-    pub enqueued_at: Timestamp,
-    /// When it is due, unless the lease ends later: then it is due at once.
-    pub due: Timestamp,
-    /// When it expires.
-    pub expires_at: Option<Timestamp>,
-    /// How urgent it is.
-    pub priority: crate::Priority,
-    /// Length of its payload, in bytes.
-    pub payload_bytes: usize,
-}
-
-impl Follower {
-    /// A follower of normal priority, without an expiry and with an empty payload.
-    #[must_use]
-    pub fn new(enqueued_at: Timestamp, due: Timestamp) -> Self {
-        let priority = crate::Priority::default();
-        Self { enqueued_at, due, expires_at: None, priority, payload_bytes: 0 }
+        Violation::at_most("the update's content", "bytes", content_bytes, MAX_UPDATE_BYTES)
     }
 }

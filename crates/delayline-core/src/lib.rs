@@ -71,31 +71,34 @@ mod relay;
 mod reply;
 mod results;
 mod retry;
+mod settlement;
 mod state;
 mod status;
 mod time;
 mod totals;
+mod validate;
 pub mod worker;
 
 pub use backend::{Backend, QueueBackend, Wakeup};
 pub use backoff::Backoff;
 pub use durability::Durability;
 pub use error::{Error, ErrorClass, ErrorKind, Violation};
-pub use hand_off::{HandOff, HandedOff};
+pub use hand_off::HandOff;
 pub use headers::Headers;
 pub use history::{History, HistoryPoint, Resolution};
-pub use known::{Follower, Known, Update, UpdateContent, UpdateDue, UpdateToken};
-pub use message::{Delivery, FinishedIds, Message, MessageInfo, NewMessage, Priority};
+pub use known::{Known, Update, UpdateContent, UpdateDue, UpdateToken};
+pub use message::{Delivery, FinishedIds, Follower, Message, MessageInfo, NewMessage, Priority};
 pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName, is_printable};
-pub use op::{Check, Claim, Extend, List, Op, Outcome, Position, Redrive, Reschedule, Settlement};
+pub use op::{Check, Claim, Extend, List, Op, Position, Redrive, Reschedule};
 pub use queue_limits::{Change, Limits, Rate, SetLimits};
 pub use relay::{Backlog, Destination, DestinationKey, Element, GroupName, Relay};
 pub use reply::{
     Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found,
-    Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
+    HandedOff, Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
 };
 pub use results::{Completion, NewResult};
 pub use retry::{Jitter, RetryPolicy};
+pub use settlement::{Outcome, Settlement};
 pub use state::State;
 pub use status::{DeathReason, MessageState, Status};
 pub use time::{At, Millis, Schedule, Timestamp};

@@ -7,9 +7,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
-use crate::{
-    Follower, Headers, Known, MessageId, MessageState, Millis, Schedule, Timestamp, Violation,
-};
+use crate::{Headers, Known, MessageId, MessageState, Millis, Schedule, Timestamp, Violation};
 
 /// How urgent a message is. Among ready messages, a higher priority always goes first (G12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -286,7 +284,7 @@ impl NewMessage {
         }
         match self.known {
             Known::Refuse => Ok(()),
-            Known::Update(update) => update.validate(self),
+            Known::Update(update) => update.validate(self.content_bytes()),
         }
     }
 }
@@ -380,6 +378,33 @@ impl fmt::Debug for Message {
             .field("headers", &self.headers)
             .field("follower", &self.follower)
             .finish_non_exhaustive()
+    }
+}
+
+/// A follower: what takes the place of a leased message when the lease ends. It has no sequence
+/// number until then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Follower {
+    /// When the first update came that it stems from.
+    pub enqueued_at: Timestamp,
+    /// When it is due, unless the lease ends later: then it is due at once.
+    pub due: Timestamp,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// Length of its payload, in bytes.
+    pub payload_bytes: usize,
+}
+
+impl Follower {
+    /// A follower of normal priority, without an expiry and with an empty payload.
+    #[must_use]
+    pub fn new(enqueued_at: Timestamp, due: Timestamp) -> Self {
+        let priority = Priority::default();
+        Self { enqueued_at, due, expires_at: None, priority, payload_bytes: 0 }
     }
 }
 

@@ -1,14 +1,10 @@
 //! The operations of a queue.
 
-use std::collections::HashSet;
-
-use crate::limits::{
-    MAX_BATCH, MAX_BATCH_BYTES, MAX_ERROR_BYTES, MAX_FORECAST, MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE,
-    MIN_LEASE_MS,
-};
+use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_FORECAST, MAX_LOOK_UP, MAX_PAGE};
+use crate::validate::{batch, count, lease_duration};
 use crate::{
     ClaimId, ConsumerName, HandOff, Lease, MessageId, Millis, NewMessage, Relay, Resolution,
-    Schedule, SetLimits, Status, Timestamp, Violation,
+    Schedule, SetLimits, Settlement, Status, Timestamp, Violation,
 };
 
 /// One atomic operation on one queue.
@@ -104,7 +100,8 @@ pub struct Claim {
     pub claim_id: ClaimId,
     /// The most messages to lease: 1 to [`MAX_BATCH`].
     pub max: usize,
-    /// The duration of the leases: [`MIN_LEASE_MS`] to [`MAX_LEASE_MS`].
+    /// The duration of the leases: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS)
+    /// to [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS).
     pub lease: Millis,
 }
 
@@ -114,95 +111,6 @@ impl Claim {
     pub const fn new(consumer: ConsumerName, claim_id: ClaimId, max: usize, lease: Millis) -> Self {
         Self { consumer, claim_id, max, lease }
     }
-}
-
-/// The end of one lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
-#[non_exhaustive]
-pub struct Settlement {
-    /// The message.
-    pub id: MessageId,
-    /// The lease to end. If it is not the current one, nothing changes (G6).
-    pub lease: Lease,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Until when the queue delivers nothing, if this ends the lease: for an answer such as "429,
-    /// retry after 30 s" (G34). Of holds that overlap, the latest end counts.
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub hold: Option<Schedule>,
-}
-
-impl Settlement {
-    /// The end of `lease` on the message `id`.
-    #[must_use]
-    pub const fn new(id: MessageId, lease: Lease, outcome: Outcome) -> Self {
-        Self { id, lease, outcome, hold: None }
-    }
-
-    /// The same, after which the queue delivers nothing until then; `None` holds nothing.
-    #[must_use]
-    pub fn hold(mut self, until: impl Into<Option<Schedule>>) -> Self {
-        self.hold = until.into();
-        self
-    }
-
-    pub(crate) fn validate(&self) -> Result<(), Violation> {
-        match &self.outcome {
-            Outcome::Retry { error, .. }
-            | Outcome::Undecodable { error, .. }
-            | Outcome::Reject { error } => {
-                Violation::at_most("the error text", "bytes", error.len(), MAX_ERROR_BYTES)
-            }
-            Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => Ok(()),
-        }
-    }
-}
-
-/// How the handling of a message ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "snake_case", deny_unknown_fields)
-)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// Handled: the message is finished.
-    Ack,
-    /// Failed: it counts as a failure. The message is due again as `schedule` says, or dead if the
-    /// failure was the last one allowed.
-    Retry {
-        /// When the next attempt is due. A past instant means now.
-        schedule: Schedule,
-        /// What went wrong: at most [`MAX_ERROR_BYTES`] bytes.
-        error: String,
-    },
-    /// The payload could not be decoded: it counts as a failure, as [`Retry`](Self::Retry) does. If
-    /// it is the last one allowed, the message dies of
-    /// [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
-    Undecodable {
-        /// When the next attempt is due. A past instant means now.
-        schedule: Schedule,
-        /// What the codec reported: at most [`MAX_ERROR_BYTES`] bytes.
-        error: String,
-    },
-    /// Postponed: nothing is counted. The message is due again as `schedule` says.
-    Snooze {
-        /// When the next attempt is due. A past instant means now.
-        schedule: Schedule,
-    },
-    /// Not started: nothing is counted. The message is ready again at once (G10).
-    Release,
-    /// Hopeless: the message becomes a dead letter.
-    Reject {
-        /// What went wrong: at most [`MAX_ERROR_BYTES`] bytes.
-        error: String,
-    },
 }
 
 /// Extends leases: each lasts for `lease` from now.
@@ -216,7 +124,8 @@ pub enum Outcome {
 pub struct Extend {
     /// Messages and their leases. A lease that is not the current one changes nothing (G6).
     pub leases: Vec<(MessageId, Lease)>,
-    /// The duration of the leases from now: [`MIN_LEASE_MS`] to [`MAX_LEASE_MS`].
+    /// The duration of the leases from now: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS)
+    /// to [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS).
     pub lease: Millis,
 }
 
@@ -384,7 +293,10 @@ impl Op {
                 let bytes = messages.iter().map(NewMessage::content_bytes).sum();
                 Violation::at_most("the enqueue", "bytes", bytes, MAX_BATCH_BYTES)
             }
-            Self::Claim(claim) => validate_claim(claim),
+            Self::Claim(claim) => {
+                count("the claim's max", claim.max, MAX_BATCH)?;
+                lease_duration(claim.lease)
+            }
             Self::Relay(relay) => relay.validate(),
             Self::Settle(settlements) => {
                 batch("the settlement", settlements.iter().map(|item| &item.id))?;
@@ -526,27 +438,6 @@ facts! {
     Self::Repair(_) => "repair", Queue;
 }
 
-pub(crate) fn batch<'a>(
-    what: &'static str,
-    ids: impl IntoIterator<Item = &'a MessageId>,
-) -> Result<(), Violation> {
-    let mut seen = HashSet::new();
-    for id in ids {
-        if !seen.insert(id) {
-            return Err(Violation::RepeatedId { id: id.to_string() });
-        }
-    }
-    if seen.is_empty() {
-        return Err(Violation::Empty { what });
-    }
-    Violation::at_most(what, "items", seen.len(), MAX_BATCH)
-}
-
-pub(crate) fn validate_claim(claim: &Claim) -> Result<(), Violation> {
-    count("the claim's max", claim.max, MAX_BATCH)?;
-    lease_duration(claim.lease)
-}
-
 fn ascending(delays: &[Millis]) -> Result<(), Violation> {
     const WHAT: &str = "the forecast";
     if delays.is_empty() {
@@ -561,13 +452,4 @@ fn ascending(delays: &[Millis]) -> Result<(), Violation> {
             reason: format!("it must be longer than the one before, {}", delay.as_ms()),
         }),
     }
-}
-
-fn count(what: &'static str, actual: usize, most: usize) -> Result<(), Violation> {
-    let as_u64 = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-    Violation::within(what, as_u64(actual), 1, as_u64(most))
-}
-
-fn lease_duration(lease: Millis) -> Result<(), Violation> {
-    Violation::within("the lease in ms", lease.as_ms(), MIN_LEASE_MS, MAX_LEASE_MS)
 }

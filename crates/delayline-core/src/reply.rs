@@ -4,8 +4,8 @@
 //! faults.
 
 use crate::{
-    Completion, DeathReason, Delivery, HandedOff, History, Limits, Message, MessageId, MessageInfo,
-    Position, Status, Timestamp, Totals,
+    Completion, DeathReason, Delivery, History, Limits, Message, MessageId, MessageInfo, Position,
+    Status, Timestamp, Totals,
 };
 
 /// An executed operation: when, at which point in the queue's history, and with what result.
@@ -248,6 +248,45 @@ pub enum Settled {
     /// There is no such message; nothing changed. As with `Stale`, an earlier attempt may have
     /// returned it to the queue.
     Missing,
+}
+
+/// The result of one hand-off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct HandedOff {
+    /// The result of the settlement.
+    pub settled: Settled,
+    /// The result for each message, in order, if the settlement is [`Settled::Done`]; else none.
+    /// [`Settled::AlreadyDone`] means that they were sent then. A message whose id is known is a
+    /// duplicate or a conflict, and the settlement is done all the same.
+    pub messages: Vec<Enqueued>,
+    /// Whether the queue keeps the result of this lease. `false` if there was none, if the
+    /// settlement has not acked the message, or if there was no room: then the message is acked all
+    /// the same.
+    pub result_kept: bool,
+}
+
+impl HandedOff {
+    /// The result of a settlement, and of each message if it is done.
+    #[must_use]
+    pub const fn new(settled: Settled, messages: Vec<Enqueued>) -> Self {
+        Self { settled, messages, result_kept: false }
+    }
+
+    /// The same, and whether the result is kept.
+    #[must_use]
+    pub const fn with_result_kept(mut self, result_kept: bool) -> Self {
+        self.result_kept = result_kept;
+        self
+    }
+}
+
+/// Of a settlement without messages or a result.
+impl From<Settled> for HandedOff {
+    fn from(settled: Settled) -> Self {
+        Self::new(settled, Vec::new())
+    }
 }
 
 /// The result of extending one lease.

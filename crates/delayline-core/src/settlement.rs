@@ -1,0 +1,93 @@
+//! How the handling of a message ended.
+
+use crate::limits::MAX_ERROR_BYTES;
+use crate::{Lease, MessageId, Schedule, Violation};
+
+/// The end of one lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
+#[non_exhaustive]
+pub struct Settlement {
+    /// The message.
+    pub id: MessageId,
+    /// The lease to end. If it is not the current one, nothing changes (G6).
+    pub lease: Lease,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Until when the queue delivers nothing, if this ends the lease: for an answer such as "429,
+    /// retry after 30 s" (G34). Of holds that overlap, the latest end counts.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub hold: Option<Schedule>,
+}
+
+impl Settlement {
+    /// The end of `lease` on the message `id`.
+    #[must_use]
+    pub const fn new(id: MessageId, lease: Lease, outcome: Outcome) -> Self {
+        Self { id, lease, outcome, hold: None }
+    }
+
+    /// The same, after which the queue delivers nothing until then; `None` holds nothing.
+    #[must_use]
+    pub fn hold(mut self, until: impl Into<Option<Schedule>>) -> Self {
+        self.hold = until.into();
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Violation> {
+        match &self.outcome {
+            Outcome::Retry { error, .. }
+            | Outcome::Undecodable { error, .. }
+            | Outcome::Reject { error } => {
+                Violation::at_most("the error text", "bytes", error.len(), MAX_ERROR_BYTES)
+            }
+            Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => Ok(()),
+        }
+    }
+}
+
+/// How the handling of a message ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Handled: the message is finished.
+    Ack,
+    /// Failed: it counts as a failure. The message is due again as `schedule` says, or dead if the
+    /// failure was the last one allowed.
+    Retry {
+        /// When the next attempt is due. A past instant means now.
+        schedule: Schedule,
+        /// What went wrong: at most [`MAX_ERROR_BYTES`] bytes.
+        error: String,
+    },
+    /// The payload could not be decoded: it counts as a failure, as [`Retry`](Self::Retry) does. If
+    /// it is the last one allowed, the message dies of
+    /// [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
+    Undecodable {
+        /// When the next attempt is due. A past instant means now.
+        schedule: Schedule,
+        /// What the codec reported: at most [`MAX_ERROR_BYTES`] bytes.
+        error: String,
+    },
+    /// Postponed: nothing is counted. The message is due again as `schedule` says.
+    Snooze {
+        /// When the next attempt is due. A past instant means now.
+        schedule: Schedule,
+    },
+    /// Not started: nothing is counted. The message is ready again at once (G10).
+    Release,
+    /// Hopeless: the message becomes a dead letter.
+    Reject {
+        /// What went wrong: at most [`MAX_ERROR_BYTES`] bytes.
+        error: String,
+    },
+}

@@ -22,7 +22,6 @@ const EXEMPT: &[&str] = &[
     "crates/delayline-chaos",
     "crates/delayline-cli",
     "crates/delayline-driver-testkit",
-    "crates/delayline-redis-protocol",
     "crates/delayline-test-server",
     "crates/delayline-testkit",
 ];

@@ -12,10 +12,11 @@ use delayline_core::{
 
 use crate::classify::{SEVERAL_SLOTS, is_no_script};
 use crate::decode::{Removal, decode, decode_removal};
-use crate::encode::{encode, unsupported};
+use crate::encode::encode;
 use crate::keys::{BELL, CONTROL, FENCE, Keys};
 use crate::permissions::explained;
 use crate::preflight::check_server;
+use crate::record::unsupported;
 use crate::route::slot_of;
 use crate::script::{DELETE_QUEUE, Script, assemble_all};
 use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};
@@ -118,7 +119,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         args: &[Bytes],
         fence: Option<Fence<'_>>,
     ) -> Result<Value, CallError> {
-        let named = keys.of(script);
+        let named = keys.of(&script.keys);
         let call = |script| ScriptCall { script, keys: &named, args, fence };
         let mut reply = self.transport.call(call(ScriptName::Sha1(&script.sha1))).await;
         if matches!(&reply, Err(CallError::Reply(line)) if is_no_script(line)) {

@@ -3,19 +3,20 @@
 //! Decoding is total: whatever a server sends, the result is a reply or an error.
 
 mod head;
+mod reader;
 mod removal;
 mod upgrade;
 
 use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Completion, Death, DeathReason, Delivery,
-    Enqueued, Error, ErrorKind, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff,
-    History, Limits, Message, MessageId, MessageInfo, MessageState, Millis, Op, Page, Position,
-    Priority, Purged, Rate, Redriven, Relayed, Reply, Rescheduled, Settled, Stats, Status,
-    Timestamp, Totals,
+    Enqueued, Error, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff, History,
+    Limits, Message, MessageId, MessageInfo, MessageState, Millis, Op, Page, Position, Priority,
+    Purged, Rate, Redriven, Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
 };
 
 use self::head::results;
+use self::reader::{Reader, instant, message_id, unreadable};
 pub use self::removal::Removal;
 pub(crate) use self::removal::decode_removal;
 pub(crate) use self::upgrade::{Converted, Layout, decode_conversion, decode_layout};
@@ -32,8 +33,8 @@ use crate::transport::Value;
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NewerVersion`], [`ErrorKind::OlderVersion`], [`ErrorKind::NewerFeature`],
-/// [`ErrorKind::Damaged`], or [`ErrorKind::Protocol`] if the reply is invalid.
+/// Its kind is `NewerVersion`, `OlderVersion`, `NewerFeature`, `Damaged`, or
+/// [`Protocol`](delayline_core::ErrorKind::Protocol) if the reply is invalid.
 pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     let (mut reply, at, revision) = results(value)?;
     let answer = reply.answer(op, at)?;
@@ -42,12 +43,6 @@ pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     }
     Ok(Applied::new(at, revision, answer))
 }
-
-fn unreadable(what: &'static str) -> Error {
-    Error::with_detail(ErrorKind::Protocol, what)
-}
-
-struct Reader(std::vec::IntoIter<Value>);
 
 impl Reader {
     fn answer(&mut self, op: &Op, at: Timestamp) -> Result<Reply, Error> {
@@ -414,40 +409,6 @@ impl Reader {
         }
     }
 
-    fn value(&mut self) -> Result<Value, Error> {
-        self.0.next().ok_or_else(|| unreadable("the reply is too short"))
-    }
-
-    fn int(&mut self) -> Result<i64, Error> {
-        match self.value()? {
-            Value::Int(int) => Ok(int),
-            _ => Err(unreadable("an integer is missing")),
-        }
-    }
-
-    fn bytes(&mut self) -> Result<Bytes, Error> {
-        match self.value()? {
-            Value::Bytes(bytes) => Ok(bytes),
-            _ => Err(unreadable("a byte string is missing")),
-        }
-    }
-
-    fn count(&mut self) -> Result<u64, Error> {
-        u64::try_from(self.int()?).map_err(|_| unreadable("a count is negative"))
-    }
-
-    fn small(&mut self) -> Result<u8, Error> {
-        u8::try_from(self.int()?).map_err(|_| unreadable("a small number is out of range"))
-    }
-
-    fn flag(&mut self) -> Result<bool, Error> {
-        Ok(self.int()? != 0)
-    }
-
-    fn instant(&mut self) -> Result<Timestamp, Error> {
-        instant(self.int()?)
-    }
-
     /// The place that a score tells.
     fn place(&mut self) -> Result<Place, Error> {
         let (band, ms) = place_of_score(self.count()?);
@@ -455,17 +416,6 @@ impl Reader {
         let instant = Timestamp::from_ms(ms);
         let instant = instant.map_err(|_| unreadable("an instant is out of range"))?;
         Ok(Place { band, instant })
-    }
-
-    fn optional_instant(&mut self) -> Result<Option<Timestamp>, Error> {
-        match self.int()? {
-            -1 => Ok(None),
-            ms => instant(ms).map(Some),
-        }
-    }
-
-    fn id(&mut self) -> Result<MessageId, Error> {
-        message_id(self.bytes()?)
     }
 }
 
@@ -480,20 +430,11 @@ fn read_follower(mut bytes: Bytes, payload_bytes: usize) -> Option<Follower> {
     Some(follower)
 }
 
-fn message_id(bytes: Bytes) -> Result<MessageId, Error> {
-    MessageId::new(bytes).map_err(|_| unreadable("an id is out of its limits"))
-}
-
 /// The sequence number in front of an index member; a shorter member is padded, as in walk.lua.
 fn sequence_of(bytes: &[u8]) -> u64 {
     let mut padded = [0; member::BYTES];
     padded.iter_mut().zip(bytes).for_each(|(byte, known)| *byte = *known);
     u64::from_be_bytes(padded)
-}
-
-fn instant(ms: i64) -> Result<Timestamp, Error> {
-    let ms = u64::try_from(ms).map_err(|_| unreadable("an instant is negative"))?;
-    Timestamp::from_ms(ms).map_err(|_| unreadable("an instant is out of range"))
 }
 
 fn status_of(code: i64) -> Result<Status, Error> {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use delayline_core::{Error, ErrorKind};
+use delayline_core::Error;
 
 use crate::info::field;
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
-use crate::route::{Router, scan, survey};
+use crate::route::{Router, scan, survey, wrong_mode};
 use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, Transport, Value};
 
 /// A [`Transport`] over any [`Driver`].
@@ -38,7 +38,8 @@ use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, 
 /// - A call goes to the server of its first key, and to another one only after `MOVED`, with which
 ///   a server refuses what it has not executed.
 /// - When a server is found to have been replaced, calls in progress on it end at once with
-///   [`ErrorKind::ConnectionLost`]: what such a server replies may be lost.
+///   [`ConnectionLost`](delayline_core::ErrorKind::ConnectionLost): what such a server replies may
+///   be lost.
 /// - The topology is refreshed every 30 s (from sentinels every second), and up to five times a
 ///   second after a sign of a change.
 /// - A server named by another one gets the same login, over TLS if the URL says so.
@@ -69,8 +70,8 @@ impl<D: Driver> DriverTransport<D> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`] if there is no such host or no server. `Tls` if the TLS session
-    /// cannot be set up. `Authentication` if the server refuses the user name or password.
+    /// [`Unreachable`](delayline_core::ErrorKind::Unreachable) if there is no such host or no
+    /// server. `Tls` if the TLS session cannot be set up. `Authentication` if the server refuses the user name or password.
     /// `Unsupported` if the server has no database of that number or no RESP3, is not part of a
     /// cluster, is a sentinel that does not know the service, or if this build has no TLS. `Busy`
     /// and `Overloaded` if it cannot serve now.
@@ -183,20 +184,4 @@ impl<D: Driver> fmt::Debug for DriverTransport<D> {
 /// ones; and a sentinel, which has none.
 fn not_alone(info: &str) -> Option<Error> {
     wrong_mode(field(info, "redis_mode")?)
-}
-
-/// Why a server of that `redis_mode` must not be used alone.
-pub(crate) fn wrong_mode(mode: &str) -> Option<Error> {
-    let (what, advice) = match mode {
-        "cluster" => (
-            "one node of a cluster",
-            "a cluster's URL begins with redis-cluster:// or rediss-cluster://",
-        ),
-        "sentinel" => (
-            "a sentinel instead of a server",
-            "its URL begins with redis-sentinel:// or rediss-sentinel:// and ends with the service",
-        ),
-        _ => return None,
-    };
-    Some(Error::with_detail(ErrorKind::Unsupported(what), advice))
 }

@@ -2,19 +2,19 @@
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
-    At, Change, Claim, Destination, Error, ErrorKind, HandOff, Op, Outcome, Position, Resolution,
-    Schedule, SetLimits, Settlement, Status, Timestamp,
+    At, Change, Claim, Destination, Error, HandOff, Op, Outcome, Position, Resolution, Schedule,
+    SetLimits, Settlement, Status, Timestamp,
 };
 
 use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
 use crate::layout::{hand_off, hold, settlement};
-use crate::record::{encode_new_message, put_lease, put_runs, put_schedule};
+use crate::record::{encode_new_message, put_lease, put_runs, put_schedule, unsupported};
 
 /// The arguments of the script that carries out `op`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`]: `op` has something that a newer version of the core has added.
+/// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported): `op` has something that a newer version of the core has added.
 pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
     let mut args = Arguments(vec![match at {
         At::Server => Bytes::new(),
@@ -104,11 +104,6 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
         _ => return Err(unsupported(op.name())),
     }
     Ok(args.0)
-}
-
-/// The capability is that of a newer version of the core; nothing is sent.
-pub(crate) fn unsupported(what: &'static str) -> Error {
-    Error::new(ErrorKind::Unsupported(what))
 }
 
 struct Arguments(Vec<Bytes>);

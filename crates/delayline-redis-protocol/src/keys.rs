@@ -3,8 +3,6 @@
 use bytes::Bytes;
 use delayline_core::{Destination, DestinationKey, QueueName};
 
-use crate::script::Script;
-
 /// The keys of every queue. Scripts write `key.NAME`; each script gets the keys that it uses as
 /// `KEYS`, in this order.
 ///
@@ -112,9 +110,9 @@ impl Keys {
         position.and_then(|position| self.own.get(position).cloned()).unwrap_or_default()
     }
 
-    /// The `KEYS` of `script`.
-    pub(crate) fn of(&self, script: &Script) -> Vec<Bytes> {
-        script.keys.iter().map(|name| self.named(name)).collect()
+    /// The keys with these names, in their order: the `KEYS` of a script.
+    pub(crate) fn of(&self, names: &[&str]) -> Vec<Bytes> {
+        names.iter().map(|name| self.named(name)).collect()
     }
 }
 

@@ -98,7 +98,7 @@ structure! {
         NEW: U8, "schema version to which it is converted";
         PHASE: U8, "which of its hashes is being converted, from 1 on";
         CURSOR: U64, "where `HSCAN` goes on";
-        SERVER: Bytes(RUN_ID_BYTES), "`run_id` of the server whose cursor that is";
+        SERVER: Bytes(super::RUN_ID_BYTES), "`run_id` of the server whose cursor that is";
         SEEN: U64, "how many entries were looked at";
         CONTROL: Rest, "the control record of the old layout";
     }
@@ -111,7 +111,7 @@ structure! {
     /// How often each thing has happened that `control` does not count: integers of 8 bytes, each
     /// at zero until it is counted for the first time. What is missing at the end is zero, too.
     totals in "`totals`" {
-        LATENESS: Bytes(8 * Totals::LATENESS_BUCKETS), "deliveries that were late by 0-1, 2-3, 4-7 ms and so on: 16 counters, the last for 32,768 ms or more";
+        LATENESS: Bytes(8 * super::Totals::LATENESS_BUCKETS), "deliveries that were late by 0-1, 2-3, 4-7 ms and so on: 16 counters, the last for 32,768 ms or more";
         FAILED: U64, "leases that ended in a failure";
         SNOOZED: U64, "leases that ended in a snooze";
         RELEASED: U64, "leases that were released";
@@ -243,7 +243,7 @@ structure! {
         DIGEST: U64, "the record's";
         EPOCH: U64 if "it was settled or updated", "the lease that it was settled with, or 0";
         CLAIM_ID: Bytes(16) if "it was settled or updated", "the claim of that lease, or 0";
-        TOKENS: Bytes(TOKENS_BYTES) if "it was updated", "the tokens of its latest updates";
+        TOKENS: Bytes(super::TOKENS_BYTES) if "it was updated", "the tokens of its latest updates";
     }
     groups {
         LEASE: EPOCH to CLAIM_ID;
@@ -254,7 +254,7 @@ structure! {
     /// What updates have left with the id of a live message: their tokens and, while the message is
     /// leased, its follower.
     updates in "a value of `updates`" {
-        TOKENS: Bytes(TOKENS_BYTES), "the tokens of the latest updates, the latest last, behind zeros";
+        TOKENS: Bytes(super::TOKENS_BYTES), "the tokens of the latest updates, the latest last, behind zeros";
         FOLLOWS: Bytes(8) if "there is a follower", "sequence number of the leased message";
         DUE: Instant if "there is a follower", "when the follower is due";
         LEVEL: U8 if "there is a follower", "the priority level of the follower";
@@ -341,7 +341,7 @@ structure! {
         COUNT: U16, "how many messages";
         FLAGS: U8, "1: they may reuse finished ids, 2: they expire, 4: they are updates, 8: they throttle their ids";
         LEVEL: U8, "their priority level";
-        DUE: Bytes(schedule::BYTES), "their due instant";
+        DUE: Bytes(super::schedule::BYTES), "their due instant";
     }
     groups {}
 }
@@ -361,7 +361,7 @@ structure! {
     /// A message that expires, as an argument: the same behind the expiry instant, whose place in
     /// the record the form tells.
     expiring_message in "an argument" {
-        EXPIRES: Bytes(schedule::BYTES), "its expiry instant";
+        EXPIRES: Bytes(super::schedule::BYTES), "its expiry instant";
         DIGEST: U64, "digest";
         FORM: U8, "form";
         REST: Rest, "what follows the form in the record";
@@ -394,7 +394,7 @@ structure! {
         EPOCH: U64, "which of the message's leases";
         CLAIM_ID: Bytes(16), "the claim";
         KIND: U8, "the outcome's kind";
-        DUE: Bytes(schedule::BYTES), "when it is due again";
+        DUE: Bytes(super::schedule::BYTES), "when it is due again";
         ERROR: Rest, "the text of an error";
     }
     groups {
@@ -406,7 +406,7 @@ structure! {
     /// A hold of the queue that a settlement brings about, as an argument. Holds follow each other.
     hold in "an argument" {
         SETTLEMENT: U16, "which settlement, from 1 on";
-        UNTIL: Bytes(schedule::BYTES), "until when nothing is delivered";
+        UNTIL: Bytes(super::schedule::BYTES), "until when nothing is delivered";
     }
     groups {}
 }

@@ -6,6 +6,7 @@ mod blocking_pool;
 mod channel;
 mod dial;
 pub(crate) mod driver;
+mod durability;
 mod facts;
 mod fence;
 mod health;
@@ -25,6 +26,7 @@ use self::channel::Channel;
 use self::dial::Dial;
 use self::driver::Driver;
 use self::fence::Fences;
+use self::health::unexpected;
 use self::suspicion::Suspicion;
 use crate::{Address, CallError, ConnectOptions, Fence, ScriptCall, ScriptName, Value};
 
@@ -190,12 +192,4 @@ impl<D: Driver> fmt::Debug for Link<D> {
 fn overloaded() -> Error {
     let detail = format!("{MAX_CALLS_IN_FLIGHT} calls wait for replies");
     Error::with_detail(ErrorKind::Overloaded, detail)
-}
-
-fn no_reply(bound: Duration) -> Error {
-    Error::with_detail(ErrorKind::Timeout, format!("waited {bound:?}"))
-}
-
-fn unexpected(command: &str) -> Error {
-    Error::with_detail(ErrorKind::Protocol, format!("the reply to {command} has the wrong type"))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use delayline_core::Violation;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::HostPort;
+use crate::host_port::{HostPort, bracketed};
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +44,6 @@ impl fmt::Display for Address {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
-}
-
-/// An IPv6 address needs brackets before a port.
-pub(crate) fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
 /// The servers that hold the queues.

@@ -5,11 +5,10 @@ use std::borrow::Borrow;
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
-    ClaimId, DeathReason, Error, FinishedIds, Headers, Known, Lease, NewMessage, Priority,
-    Schedule, Timestamp, Update, UpdateContent, UpdateDue,
+    ClaimId, DeathReason, Error, ErrorKind, FinishedIds, Headers, Known, Lease, NewMessage,
+    Priority, Schedule, Timestamp, Update, UpdateContent, UpdateDue,
 };
 
-use crate::encode::unsupported;
 use crate::layout::codes::{argument, form, lease_state, reason, update as update_code};
 use crate::layout::{
     Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule, update, window,
@@ -270,6 +269,12 @@ fn small(number: u64) -> Option<u8> {
 /// The number that `bytes` begin with, if this field comes next.
 fn number(field: &Field, bytes: &mut Bytes) -> Option<u32> {
     u32::try_from(field.take(bytes)?).ok()
+}
+
+/// What a newer version of the core has added.
+/// The capability is that of a newer version of the core; nothing is sent.
+pub(crate) fn unsupported(what: &'static str) -> Error {
+    Error::new(ErrorKind::Unsupported(what))
 }
 
 #[cfg(test)]

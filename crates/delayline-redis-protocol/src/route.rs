@@ -20,17 +20,18 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use self::directory::{Directory, was_silent};
-pub use self::map::HostPort;
 use self::map::{Map, Moved, View};
 use self::node::{NodeConnector, Nodes};
 pub(crate) use self::queues::scan;
 use self::queues::scan_all;
 pub(crate) use self::slot::slot_of;
-pub(crate) use self::survey::survey;
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
+pub(crate) use self::survey::{survey, wrong_mode};
 use crate::link::Link;
 use crate::link::driver::Driver;
-use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Topology, Value, classify};
+use crate::{
+    CallError, ConnectOptions, HostPort, QueueList, ScriptCall, Topology, Value, classify,
+};
 
 /// Maximum number of refreshes that are repeated because the topology changed meanwhile.
 const MOST_OVERTAKEN: usize = 5;

@@ -10,15 +10,13 @@ use std::thread::{self, ThreadId};
 use delayline_core::{Known, NewMessage, Op};
 use tokio::runtime::Handle;
 
+pub(crate) use self::assemble::Need;
 use self::assemble::{
     keys_of, needs_of, with_literal_constants, with_literal_keys, with_looks, with_parts,
     with_questions,
 };
 use self::inline::with_functions_inline;
 use crate::layout::{SCHEMA_VERSION, constants};
-
-/// A command, and the name of a key on which a script calls it.
-pub(crate) type Need = (String, &'static str);
 
 /// A script as it is sent to the server.
 #[derive(Debug)]
@@ -36,23 +34,9 @@ pub struct Script {
     pub(crate) needs: BTreeSet<Need>,
 }
 
-macro_rules! files {
-    ($($file:literal)+) => {
-        &[$(($file, include_str!(concat!("../lua/parts/", $file)))),+]
-    };
-}
-
 /// The values of the names in capitals.
 static CONSTANTS: LazyLock<HashMap<String, String>> =
     LazyLock::new(|| constants().into_iter().collect());
-
-/// The files in lua/parts/, which scripts include.
-const PARTS: &[(&str, &str)] = files! {
-    "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "limits.lua" "admitting.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
-    "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
-    "next_claimable.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
-    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "converting.lua" "converted.lua"
-};
 
 macro_rules! scripts {
     ($($name:ident: $file:literal;)+) => {
@@ -184,7 +168,7 @@ fn header(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::assemble::{directives, is_word};
+    use super::assemble::{PARTS, directives, is_word};
     use super::*;
     use crate::keys::DESTINATION;
 

@@ -2,7 +2,7 @@
 
 use delayline_core::{Error, ErrorKind, Timestamp};
 
-use super::{Reader, unreadable};
+use super::reader::{Reader, unreadable};
 use crate::layout::codes::answer;
 use crate::layout::{CONVERTING, SCHEMA_VERSION};
 use crate::transport::Value;

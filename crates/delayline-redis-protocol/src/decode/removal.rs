@@ -2,7 +2,8 @@
 
 use delayline_core::Error;
 
-use super::{results, unreadable};
+use super::head::results;
+use super::reader::unreadable;
 use crate::transport::Value;
 
 /// The result of removing a queue.

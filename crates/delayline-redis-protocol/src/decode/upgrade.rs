@@ -2,7 +2,8 @@
 
 use delayline_core::Error;
 
-use super::{Reader, results, unreadable};
+use super::head::results;
+use super::reader::{Reader, unreadable};
 use crate::layout::CONVERTING;
 use crate::transport::Value;
 

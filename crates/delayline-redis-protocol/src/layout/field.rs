@@ -179,10 +179,7 @@ macro_rules! structure {
     ) => {
         $(#[doc = $about])+
         pub mod $name {
-            #[allow(unused_imports, reason = "some structures contain others")]
-            use super::{
-                Field, Kind, RUN_ID_BYTES, Structure, TOKENS_BYTES, Totals, fields, schedule,
-            };
+            use super::{Field, Kind, Structure, fields};
 
             #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "names of fields")]
             enum Number { $($field),+ }

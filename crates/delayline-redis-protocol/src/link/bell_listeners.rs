@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::blocking_pool::BlockingPool;
 use super::driver::{Connection as _, Driver};
-use super::{no_reply, unexpected};
+use super::health::{no_reply, unexpected};
 use crate::route::slot_of;
 use crate::{CallError, Value};
 

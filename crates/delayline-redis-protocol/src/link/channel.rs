@@ -16,8 +16,7 @@ use super::backoff::ReconnectBackoff;
 use super::dial::Dial;
 use super::driver::{Connection as _, Driver};
 use super::facts::Facts;
-use super::health::{Health, health_after, lost};
-use super::no_reply;
+use super::health::{Health, health_after, lost, no_reply};
 use super::suspicion::Suspicion;
 use crate::{CallError, Value};
 

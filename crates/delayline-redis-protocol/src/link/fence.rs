@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use super::channel::{Channel, Held};
 use super::driver::{Connection as _, Driver};
-use super::facts::{Proof, may_wait, proof_of, run_id};
-use super::no_reply;
+use super::durability::{may_wait, proof_of, run_id};
+use super::facts::Proof;
+use super::health::no_reply;
 use crate::CallError;
 
 /// The longest that a server waits for a confirmation. `appendfsync everysec` needs a second and

@@ -1,5 +1,7 @@
 //! What a failure says about the connection it happened on.
 
+use std::time::Duration;
+
 use delayline_core::{Error, ErrorKind};
 
 use crate::{CallError, classify};
@@ -36,6 +38,16 @@ pub(crate) fn health_after(error: &CallError) -> Health {
 /// The error for a call that finds the last connection lost and may not connect yet.
 pub(crate) fn lost() -> Error {
     Error::with_detail(ErrorKind::Unreachable, "connections are lost repeatedly")
+}
+
+/// The error of a request without a reply within `bound`.
+pub(crate) fn no_reply(bound: Duration) -> Error {
+    Error::with_detail(ErrorKind::Timeout, format!("waited {bound:?}"))
+}
+
+/// The error of a command whose reply has the wrong type.
+pub(crate) fn unexpected(command: &str) -> Error {
+    Error::with_detail(ErrorKind::Protocol, format!("the reply to {command} has the wrong type"))
 }
 
 #[cfg(test)]

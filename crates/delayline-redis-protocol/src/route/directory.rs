@@ -11,9 +11,9 @@ use tokio::time::timeout;
 
 use crate::info::Fields;
 use crate::link::driver::Driver;
-use crate::{CallError, Value, classify};
+use crate::{CallError, HostPort, Value, classify};
 
-use super::map::{HostPort, View};
+use super::map::View;
 use super::node::{Node, NodeConnector, Nodes};
 
 /// How long one of them may take to answer.

@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::link::suspicion::Suspicion;
-use crate::{Address, ConnectOptions};
+use crate::{Address, ConnectOptions, HostPort};
 
-use super::map::{HostPort, Map};
+use super::map::Map;
 
 /// A server and what is known of it.
 pub(crate) struct Node<D: Driver> {

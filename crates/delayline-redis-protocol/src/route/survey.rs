@@ -6,16 +6,15 @@ use std::sync::Arc;
 use delayline_core::{Error, ErrorKind, QueueName};
 use tokio::task::JoinSet;
 
-use crate::driver_transport::wrong_mode;
 use crate::info::{Fields, fields_of};
 use crate::link::Link;
 use crate::link::driver::Driver;
-use crate::{Address, CallError, ConnectOptions, Topology, Value};
+use crate::{Address, CallError, ConnectOptions, HostPort, Topology, Value};
 
 use super::directory::{
     Directory, Failures, fields, name_in, no_answer, refusal, service_of, words,
 };
-use super::map::{HostPort, Map, names};
+use super::map::{Map, names};
 use super::node::{Node, NodeConnector};
 use super::slot::{SLOTS, slot_of};
 
@@ -440,6 +439,22 @@ async fn cluster_info<D: Driver>(link: &Link<D>) -> Result<Fields, Error> {
         Value::Bytes(text) => Ok(fields_of(&String::from_utf8_lossy(&text))),
         _ => Err(no_answer("CLUSTER INFO")),
     }
+}
+
+/// Why a server of that `redis_mode` must not be used alone.
+pub(crate) fn wrong_mode(mode: &str) -> Option<Error> {
+    let (what, advice) = match mode {
+        "cluster" => (
+            "one node of a cluster",
+            "a cluster's URL begins with redis-cluster:// or rediss-cluster://",
+        ),
+        "sentinel" => (
+            "a sentinel instead of a server",
+            "its URL begins with redis-sentinel:// or rediss-sentinel:// and ends with the service",
+        ),
+        _ => return None,
+    };
+    Some(Error::with_detail(ErrorKind::Unsupported(what), advice))
 }
 
 #[cfg(test)]

@@ -2,9 +2,25 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Need, PARTS};
 use crate::commands::least_arguments;
 use crate::keys::{DESTINATION, KEY_NAMES};
+
+/// A command, and the name of a key on which a script calls it.
+pub(crate) type Need = (String, &'static str);
+
+macro_rules! files {
+    ($($file:literal)+) => {
+        &[$(($file, include_str!(concat!("../../lua/parts/", $file)))),+]
+    };
+}
+
+/// The files in lua/parts/, which scripts include.
+pub(super) const PARTS: &[(&str, &str)] = files! {
+    "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "limits.lua" "admitting.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
+    "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
+    "next_claimable.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
+    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "converting.lua" "converted.lua"
+};
 
 fn part(name: &str) -> Option<&'static str> {
     PARTS.iter().find_map(|(part, text)| (*part == name).then_some(*text))

@@ -86,6 +86,39 @@ async fn those_that_match_are_counted_and_redriven_at_a_rate() {
     }
 }
 
+#[tokio::test]
+async fn letters_of_one_cause_are_redriven_together_and_new_ones_appear() {
+    for scripts in [true, false] {
+        let orders = orders().await;
+        let_die(&orders, &["order-1", "order-2"], "no such customer: 8841").await;
+        let_die(&orders, &["order-3"], "the bank timed out after 10 s").await;
+        visit(&orders, Settings { scripts, ..Settings::default() }, async |page, site| {
+            page.click("orders").await?;
+            page.click("Dead letters").await?;
+            page.click("By error, largest").await?;
+            page.says("no such customer: #").await?;
+            page.says("the bank timed out after # s").await?;
+            if scripts {
+                // The open page keeps up.
+                let_die(&orders, &["order-4"], "a third cause").await;
+                page.says("a third cause").await?;
+            }
+            page.click("Redrive... of rejected: no such customer: #").await?;
+            page.says("2 dead letters match.").await?;
+            page.click("Redrive").await?;
+            settles(page, scripts, "Redrive: finished.").await?;
+            page.open(&site.at("groups?queue=orders")).await?;
+            page.says_no_more("no such customer").await?;
+            page.click("the bank timed out after # s").await?;
+            page.says("order-3").await?;
+            page.click("Newest first").await?;
+            page.says("order-3").await?;
+            Ok(())
+        })
+        .await;
+    }
+}
+
 /// Waits until the page of a job says how it has ended, automatically if it runs scripts.
 async fn settles(page: &Page, scripts: bool, text: &str) -> anyhow::Result<()> {
     let begin = Instant::now();

@@ -25,7 +25,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 18] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -37,6 +37,8 @@ const PAGES: [&str; 16] = [
     "message?queue=orders&id=unknown",
     "dead?queue=orders",
     "dead?queue=orders&error=the&reason=rejected",
+    "dead?queue=orders&order=newest",
+    "groups?queue=orders",
     "job?queue=orders",
     "check",
     "check?queue=orders",

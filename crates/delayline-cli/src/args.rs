@@ -33,7 +33,7 @@ use delayline_json::harmless_line;
 
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::completions::Completions;
-pub(crate) use self::dead::{Dead, DeadList, DeadVerb, Filter, Selection};
+pub(crate) use self::dead::{Dead, DeadGroups, DeadList, DeadVerb, Filter, Selection};
 pub(crate) use self::delete_queue::DeleteQueue;
 pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;

@@ -56,6 +56,32 @@ fn letters_that_are_named() {
 }
 
 #[test]
+fn letters_by_reason_and_error() {
+    let server = Server::start();
+    let_die(&server, 3, "no customer 17");
+    run(on(&server, &["send", "--id", "late", "--payload", "x", "--expires-in", "1ms"])).code(0);
+    run(on(&server, &["work", "--until-empty", "--exec", "true"])).code(0);
+    let ended = dead(&server, "redis", &["groups"]).code(0);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert!(lines[0].starts_with("REASON") && lines[0].ends_with("ERROR"), "{}", ended.stdout);
+    assert!(lines[1].starts_with("max_failures  3 "), "{}", ended.stdout);
+    assert!(lines[1].ends_with("exit code #: no customer #"), "{}", ended.stdout);
+    assert!(lines[2].starts_with("expired "), "{}", ended.stdout);
+    let ended = dead(&server, "redis", &["groups", "--json", "--order", "newest"]).code(0);
+    let groups = ended.lines();
+    assert_eq!((&groups[0]["reason"], &groups[0]["latest"]), (&json!("expired"), &json!("late")));
+    assert_eq!(groups[1]["letters"], 3);
+    // A group is what the filters of the other verbs choose.
+    assert_eq!(listed(&server, &["--error-like", "exit code #: no customer #"]).len(), 3);
+    assert_eq!(listed(&server, &["--error-like", "exit code 7: no customer 9"]).len(), 3);
+    assert_eq!(listed(&server, &["--error-like", ""]), ["late"]);
+    let would = ["purge", "--all", "--error-like", "no", "--dry-run"];
+    assert_eq!(dead(&server, "redis", &would).code(0).stdout, "0 dead letters would be purged\n");
+    dead(&server, "redis", &["groups", "--died-after", "soon"]).code(2);
+    dead(&server, "redis", &["groups", "--order", "random"]).code(2);
+}
+
+#[test]
 fn all_letters_of_more_than_one_page() {
     let server = Server::start();
     for driver in DRIVERS {

@@ -1,6 +1,8 @@
 //! Dead letters that match, found page by page and dealt with at a rate.
 
 mod filter;
+mod groups;
+mod latest;
 mod rate_limit;
 
 use std::collections::VecDeque;
@@ -10,6 +12,8 @@ use delayline::message::{MessageInfo, MessageState};
 use delayline::{Error, MessageId};
 
 pub use self::filter::LetterFilter;
+pub use self::groups::{Group, GroupOrder, Groups};
+pub use self::latest::LatestLetters;
 pub use self::rate_limit::RateLimit;
 
 /// Searches the dead letters of a listing.

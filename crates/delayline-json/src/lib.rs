@@ -9,7 +9,8 @@
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
 //! - [`Cursor`] is the place where a list has ended.
 //! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`]
-//!   is how fast something is done to them.
+//!   is how fast something is done to them. [`LatestLetters`] reads the latest deaths first, and
+//!   [`Groups`] groups letters by reason and error.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
 //! - [`duration`] and [`instant`] read times.
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
@@ -34,7 +35,9 @@ pub use self::history::{
     Series, history, lateness_from, lateness_in_words, lateness_series, lateness_shares, part_of,
     series,
 };
-pub use self::letters::{LetterFilter, Letters, RateLimit};
+pub use self::letters::{
+    Group, GroupOrder, Groups, LatestLetters, LetterFilter, Letters, RateLimit,
+};
 pub use self::message::{
     explanation, headers, id, info, line, message, named, progress, progress_name, stateless,
     text_or_base64,

@@ -20,7 +20,8 @@ for (const all of document.querySelectorAll("input[data-all]")) {
   });
 }
 
-// Replaces parts of the page by their current versions, except where the user is typing.
+// Replaces parts of the page by their current versions, except where the user is typing or has
+// ticked something.
 async function refresh() {
   const address = new URL(location.href);
   address.searchParams.delete("note");
@@ -30,7 +31,7 @@ async function refresh() {
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   for (const part of document.querySelectorAll("[data-part]")) {
     const now = page.querySelector(`[data-part="${part.dataset.part}"]`);
-    if (!now || part.contains(document.activeElement)) continue;
+    if (!now || part.contains(document.activeElement) || part.querySelector(":checked")) continue;
     part.replaceWith(now);
     showOwnTimes(now);
   }

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use delayline::admin::folded_error;
 use delayline::backend::is_printable;
 use delayline::limits;
 use delayline::message::DeathReason;
-use delayline_json::LetterFilter;
+use delayline_json::{Group, LetterFilter};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
@@ -17,21 +18,45 @@ use crate::params::Params;
 pub(crate) struct Asked {
     reasons: Vec<DeathReason>,
     error: Option<String>,
+    /// An error, of which ids and numbers do not count; empty for letters without an error.
+    error_like: Option<String>,
+    died_after: Option<String>,
+    died_before: Option<String>,
+}
+
+/// The filters besides the reasons, as they were written.
+#[derive(Default)]
+struct Texts {
+    error: Option<String>,
+    error_like: Option<String>,
     died_after: Option<String>,
     died_before: Option<String>,
 }
 
 impl Asked {
     /// The names of the fields of a form and of the members of an object.
-    pub(crate) const NAMES: [&str; 4] = ["reason", "error", "died_after", "died_before"];
+    pub(crate) const NAMES: [&str; 5] =
+        ["reason", "error", "error_like", "died_after", "died_before"];
+
+    /// The letters of a group.
+    pub(crate) fn group(group: &Group) -> Self {
+        let error_like = Some(group.error.clone());
+        Self { reasons: vec![group.reason], error_like, ..Self::default() }
+    }
 
     /// From the query of a page or from a form.
     pub(crate) fn in_params(params: &Params) -> Result<Self, Failure> {
         let reasons = params.all("reason").map(|it| String::from_utf8_lossy(it).into_owned());
         let reasons: Vec<String> = reasons.filter(|it| !it.is_empty()).collect();
         let text = |name: &str| params.text(name).map(str::to_owned);
-        let wanted = (text("error"), text("died_after"), text("died_before"));
-        if !wanted.0.iter().flat_map(|error| error.chars()).all(is_printable) {
+        let like = params.bytes("error_like").map(|it| String::from_utf8_lossy(it).into_owned());
+        let wanted = Texts {
+            error: text("error"),
+            error_like: like,
+            died_after: text("died_after"),
+            died_before: text("died_before"),
+        };
+        if !wanted.error.iter().flat_map(|error| error.chars()).all(is_printable) {
             // A field of a form cannot hold it.
             return Err(Failure::Wrong("a filter has printable characters only".to_owned()));
         }
@@ -52,14 +77,16 @@ impl Asked {
             Some(one) => vec![one],
         };
         let reasons: Option<Vec<&str>> = reasons.into_iter().map(Value::as_str).collect();
-        let wanted = (text("error")?, text("died_after")?, text("died_before")?);
+        let wanted = Texts {
+            error: text("error")?,
+            error_like: text("error_like")?,
+            died_after: text("died_after")?,
+            died_before: text("died_before")?,
+        };
         Self::new(reasons.ok_or_else(strings)?.into_iter(), wanted)
     }
 
-    fn new<'a>(
-        reasons: impl Iterator<Item = &'a str>,
-        (error, died_after, died_before): (Option<String>, Option<String>, Option<String>),
-    ) -> Result<Self, Failure> {
+    fn new<'a>(reasons: impl Iterator<Item = &'a str>, wanted: Texts) -> Result<Self, Failure> {
         let mut known = Vec::new();
         for name in reasons {
             let reason = DeathReason::ALL.iter().copied().find(|reason| reason.name() == name);
@@ -72,28 +99,45 @@ impl Asked {
             }
         }
         let most = limits::MAX_ERROR_BYTES;
-        if [&error, &died_after, &died_before].into_iter().flatten().any(|it| it.len() > most) {
+        let Texts { error, error_like, died_after, died_before } = wanted;
+        if [&error, &error_like, &died_after, &died_before]
+            .into_iter()
+            .flatten()
+            .any(|it| it.len() > most)
+        {
             return Err(Failure::Wrong(format!("a filter has at most {most} bytes")));
         }
-        let asked = Self { reasons: known, error, died_after, died_before };
+        // Pages show it and forms return it, so it is one line.
+        let error_like = error_like.map(|error| folded_error(&error));
+        let asked = Self { reasons: known, error, error_like, died_after, died_before };
         asked.filter()?;
         Ok(asked)
     }
 
     pub(crate) fn filter(&self) -> Result<LetterFilter, Failure> {
-        let Self { reasons, error, died_after, died_before } = self;
+        let Self { reasons, error, error_like, died_after, died_before } = self;
         let (before, after) = (died_before.as_deref(), died_after.as_deref());
-        LetterFilter::new(reasons.clone(), error.clone(), before, after).map_err(Failure::Wrong)
+        let filter = LetterFilter::new(reasons.clone(), error.clone(), before, after);
+        Ok(filter.map_err(Failure::Wrong)?.error_like(error_like.clone()))
     }
 
     /// Whether no filter was given.
     pub(crate) const fn is_everything(&self) -> bool {
-        let Self { reasons, error, died_after, died_before } = self;
-        reasons.is_empty() && error.is_none() && died_after.is_none() && died_before.is_none()
+        let Self { reasons, error, error_like, died_after, died_before } = self;
+        reasons.is_empty()
+            && error.is_none()
+            && error_like.is_none()
+            && died_after.is_none()
+            && died_before.is_none()
     }
 
     pub(crate) fn has_reason(&self, reason: DeathReason) -> bool {
         self.reasons.contains(&reason)
+    }
+
+    /// The error of a group, whose ids and numbers are folded; empty for letters without one.
+    pub(crate) fn error_like(&self) -> Option<&str> {
+        self.error_like.as_deref()
     }
 
     /// The names and values of the given parameters.
@@ -101,6 +145,7 @@ impl Asked {
         let reasons = self.reasons.iter().map(|reason| ("reason", reason.name()));
         let texts = [
             ("error", &self.error),
+            ("error_like", &self.error_like),
             ("died_after", &self.died_after),
             ("died_before", &self.died_before),
         ];

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use delayline::Timestamp;
 use delayline::backend::Schedule;
+use delayline_json::Groups;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
@@ -105,6 +106,8 @@ pub(crate) struct Job {
     /// How many dead letters there were then.
     pub(crate) dead: u64,
     progress: Arc<Mutex<Progress>>,
+    /// The letters that match, if the job counts them.
+    groups: Arc<Mutex<Groups>>,
     stop: watch::Sender<bool>,
 }
 
@@ -170,6 +173,11 @@ impl Job {
         progress
     }
 
+    /// The letters that matched so far, grouped; none unless the job counts.
+    pub(crate) fn groups(&self) -> Groups {
+        locked(&self.groups).clone()
+    }
+
     /// Asks it to stop after the operation that is under way.
     fn stop(&self) {
         self.stop.send_replace(true);
@@ -195,6 +203,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it is locked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Groups that a job keeps of the letters that it counts.
+const MOST_GROUPS: usize = 200;
 
 pub(crate) const MOST_RATE: u32 = 100_000;
 pub(crate) const MOST_LIMIT: u64 = 1_000_000_000;

@@ -6,6 +6,7 @@ mod buttons;
 mod check;
 mod dead;
 pub(crate) mod failed;
+mod groups;
 mod lateness;
 mod layout;
 mod message;
@@ -32,6 +33,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/message", get(message::page))
         .route("/content", get(message::content))
         .route("/dead", get(dead::page))
+        .route("/groups", get(groups::page))
         .route("/job", get(bulk::page))
         .route("/check", get(check::page))
         .route("/server", get(server::page))

@@ -18,5 +18,5 @@ pub use delayline_redis_protocol::{
     TopologyKind, Upgrade,
 };
 
-pub use crate::queue::{Audit, DeadLetterFilter, Explanation, Listed, Listing};
+pub use crate::queue::{Audit, DeadLetterFilter, Explanation, Listed, Listing, folded_error};
 pub use crate::store::FoundQueues;

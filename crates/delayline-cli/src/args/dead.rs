@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{ArgGroup, Subcommand, ValueEnum};
 use delayline::message::DeathReason;
+use delayline_json::GroupOrder;
 
 use super::Paging;
 
@@ -19,6 +20,7 @@ pub(crate) struct Dead {
 #[derive(Subcommand)]
 pub(crate) enum DeadVerb {
     List(DeadList),
+    Groups(DeadGroups),
     Redrive(Redrive),
     Purge(Purge),
 }
@@ -38,6 +40,46 @@ pub(crate) struct DeadList {
     /// Print JSON, one line per page of up to 100
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Group dead letters by reason and error
+///
+/// Ids and numbers in errors do not count, so errors of one cause are in one group. Reads all dead
+/// letters that match.
+#[derive(clap::Args)]
+#[command(after_help = GROUPS_HELP)]
+pub(crate) struct DeadGroups {
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+
+    /// Which group is printed first
+    #[arg(long, value_enum, default_value_t = Order::Largest)]
+    pub(crate) order: Order,
+
+    /// Print JSON, one line per group
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The order of groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// The one with the latest death
+    Newest,
+    /// The one with the earliest death
+    Oldest,
+    /// The one with the most letters
+    Largest,
+}
+
+impl From<Order> for GroupOrder {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Newest => Self::Newest,
+            Order::Oldest => Self::Oldest,
+            Order::Largest => Self::Largest,
+        }
+    }
 }
 
 /// Redrive dead letters: make them due again
@@ -78,7 +120,9 @@ pub(crate) struct Purge {
 pub(crate) struct Selection {
     /// Ids of dead letters
     #[arg(
-        conflicts_with_all = ["limit", "reason", "error", "died_before", "died_after"],
+        conflicts_with_all = [
+            "limit", "reason", "error", "error_like", "died_before", "died_after"
+        ],
         value_name = "ID"
     )]
     pub(crate) ids: Vec<OsString>,
@@ -117,6 +161,10 @@ pub(crate) struct Filter {
     /// Only if the last error contains this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
+
+    /// Only if the last error is like this one, apart from ids and numbers; empty for no error
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) error_like: Option<String>,
 
     /// Only if they died before: an instant, or an age like 2h
     #[arg(long, value_name = "INSTANT|AGE")]
@@ -167,6 +215,14 @@ Examples:
 
 --died-after 2h means within the last two hours, by the server's clock. Cursor and JSON are the same
 as for `delayline list`. For exit codes, see `delayline --help`.";
+
+const GROUPS_HELP: &str = "\
+Examples:
+  delayline dead groups --died-after 2h
+  delayline dead redrive --all --reason rejected --error-like 'no such customer: #' --dry-run
+
+Give --reason and --error-like of a group to `dead redrive` or `dead purge` to act on it. At most
+1000 groups are kept; the rest is counted on stderr. For exit codes, see `delayline --help`.";
 
 const REDRIVE_HELP: &str = "\
 Examples:

@@ -9,15 +9,17 @@ use delayline::admin::Listed;
 use delayline::codec::Raw;
 use delayline::message::{MessageInfo, Status};
 use delayline::{Bytes, Found, MessageId, Queue};
-use delayline_json::{Cursor, LetterFilter, Letters, RateLimit, duration};
+use delayline_json::{
+    Cursor, Group, Groups, LetterFilter, Letters, RateLimit, duration, harmless_line,
+};
 use serde_json::json;
 
 use self::action::Action;
 use super::list::{self, Pages};
-use crate::args::{DeadList, DeadVerb, Filter, Selection, State, Target};
+use crate::args::{DeadGroups, DeadList, DeadVerb, Filter, Selection, State, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::Failure;
-use crate::print::write;
+use crate::print::{columns, json_line, write};
 use crate::report::{Fate, NOT_FOUND, Report, not_found};
 use crate::signals::Signals;
 use crate::{input, progress};
@@ -25,6 +27,7 @@ use crate::{input, progress};
 pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Failure> {
     match verb {
         DeadVerb::List(args) => show(target, args).await,
+        DeadVerb::Groups(args) => groups(target, args).await,
         DeadVerb::Redrive(args) => {
             let delay = args.delay.as_deref().map(duration).transpose().map_err(Failure::usage)?;
             let delay = delay.unwrap_or(Duration::ZERO);
@@ -47,6 +50,40 @@ async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
     let passes = (!wanted.is_empty()).then_some(&passes as list::Passes<'_>);
     let pages = Pages::new(&queue, &DEAD, start, args.paging.most(), passes);
     list::print(pages, args.json).await
+}
+
+async fn groups(target: &Target, args: DeadGroups) -> Result<ExitCode, Failure> {
+    let filter = read(&args.filter)?;
+    let queue = target.open_known().await?;
+    let listing = queue.dead_letters().await?;
+    let wanted = filter.at(listing.until().unwrap_or_default());
+    let mut listing = listing.matching(wanted);
+    let mut groups = Groups::new(MOST_GROUPS);
+    while let Some(page) = listing.next_page().await? {
+        page.iter().for_each(|letter| groups.add(letter));
+    }
+    let list = groups.sorted(args.order.into());
+    write(&if args.json {
+        list.iter().map(|group| json_line(&group.json())).collect()
+    } else {
+        let heads = &["REASON", "LETTERS", "FIRST", "LAST", "LATEST", "ERROR"];
+        columns(heads, list.iter().map(row))
+    })?;
+    if groups.ungrouped() > 0 {
+        eprintln!("{} in further groups", number(groups.ungrouped(), "dead letter"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(group: &Group) -> Vec<String> {
+    vec![
+        group.reason.name().to_owned(),
+        group.letters.to_string(),
+        group.first.to_string(),
+        group.last.to_string(),
+        group.latest.to_string(),
+        harmless_line(&group.error),
+    ]
 }
 
 async fn work(
@@ -85,7 +122,8 @@ async fn work(
 fn read(args: &Filter) -> Result<LetterFilter, Failure> {
     let reasons = args.reason.iter().copied().map(Into::into).collect();
     let (before, after) = (args.died_before.as_deref(), args.died_after.as_deref());
-    LetterFilter::new(reasons, args.error.clone(), before, after).map_err(Failure::usage)
+    let filter = LetterFilter::new(reasons, args.error.clone(), before, after);
+    Ok(filter.map_err(Failure::usage)?.error_like(args.error_like.clone()))
 }
 
 fn ask(action: Action, what: String, queue: &str) -> Result<(), Failure> {
@@ -181,5 +219,8 @@ async fn all(
 fn interrupted() -> Failure {
     Failure::input("interrupted; the changes made so far remain")
 }
+
+/// More than anyone reads.
+const MOST_GROUPS: usize = 1_000;
 
 const DEAD: [State; 1] = [State::Dead];

@@ -13,6 +13,7 @@ use crate::{duration, instant};
 pub struct LetterFilter {
     reasons: Vec<DeathReason>,
     error: Option<String>,
+    like: Option<String>,
     before: Option<When>,
     after: Option<When>,
 }
@@ -38,7 +39,14 @@ impl LetterFilter {
         after: Option<&str>,
     ) -> Result<Self, String> {
         let before = before.map(when).transpose()?;
-        Ok(Self { reasons, error, before, after: after.map(when).transpose()? })
+        Ok(Self { reasons, error, like: None, before, after: after.map(when).transpose()? })
+    }
+
+    /// Only letters whose last error is like this one, apart from ids and numbers; the empty text
+    /// means letters without an error. `None` changes nothing.
+    #[must_use]
+    pub fn error_like(self, error: Option<String>) -> Self {
+        Self { like: error.or(self.like), ..self }
     }
 
     /// Turns ages into instants.
@@ -55,6 +63,9 @@ impl LetterFilter {
         }
         if let Some(text) = self.error {
             filter = filter.error_contains(text);
+        }
+        if let Some(error) = self.like {
+            filter = filter.error_like(error);
         }
         if let Some(when) = self.before {
             filter = filter.died_before(instant(when));

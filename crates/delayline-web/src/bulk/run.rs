@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Queue, Timestamp};
-use delayline_json::{Letters, RateLimit};
+use delayline_json::{Groups, Letters, RateLimit};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::{BulkAction, End, Job, Order, Progress, locked};
+use super::{BulkAction, End, Job, MOST_GROUPS, Order, Progress, locked};
 use crate::Role;
 use crate::action::apply;
 use crate::asked::Asked;
@@ -33,7 +33,10 @@ pub(crate) async fn start(
         return Err(busy());
     }
     let limit = order.limit.unwrap_or(u64::MAX);
-    let (letters, dead, started) = find(context, name, served, &order.asked, limit).await?;
+    let groups = Arc::new(Mutex::new(Groups::new(MOST_GROUPS)));
+    let grouped = matches!(order.action, BulkAction::Count).then(|| Arc::clone(&groups));
+    let (letters, dead, started) =
+        find(context, name, served, &order.asked, limit, grouped).await?;
 
     let mut slot = locked(&served.job.0);
     // Another request may have started a job meanwhile.
@@ -48,6 +51,7 @@ pub(crate) async fn start(
         begin: Instant::now(),
         dead,
         progress: Arc::default(),
+        groups,
         stop,
         order,
     });
@@ -63,12 +67,14 @@ pub(crate) async fn start(
 }
 
 /// The letters that are dead now and match, how many are dead in all, and the time of the server.
+/// `grouped` gets the matching letters as visitors may see them.
 async fn find(
     context: &Context,
     name: &str,
     served: &Served,
     asked: &Asked,
     limit: u64,
+    grouped: Option<Arc<Mutex<Groups>>>,
 ) -> Result<(Letters<'static>, u64, Timestamp), Failure> {
     let filter = asked.filter()?;
     let listing = served.queue.dead_letters().await?;
@@ -76,7 +82,14 @@ async fn find(
     let wanted = filter.at(listing.until().unwrap_or(now));
     // What visitors are not to see does not count.
     let (shown, passing, of) = (context.shared.redactor(), wanted.clone(), name.to_owned());
-    let passes = move |letter: &MessageInfo| passing.matches(&shown(&of, letter.clone()));
+    let passes = move |letter: &MessageInfo| {
+        let letter = shown(&of, letter.clone());
+        let passes = passing.matches(&letter);
+        if let Some(groups) = grouped.as_ref().filter(|_| passes) {
+            locked(groups).add(&letter);
+        }
+        passes
+    };
     Ok((Letters::new(listing, wanted, limit).passing(passes), stats.dead, now))
 }
 
@@ -96,7 +109,7 @@ pub(crate) struct Seen {
 /// Searches up to [`MOST_SURVEYED`] dead letters for matches.
 pub(crate) async fn survey(context: &Context, queue: &str, asked: &Asked) -> Result<Seen, Failure> {
     let (name, served) = context.served(queue)?;
-    let (mut letters, dead, _) = find(context, name, served, asked, u64::MAX).await?;
+    let (mut letters, dead, _) = find(context, name, served, asked, u64::MAX, None).await?;
     let mut seen = Seen { dead, examined: 0, matched: 0, complete: false };
     // The queue's own count is all there is to know.
     while !asked.is_everything() && !seen.complete && seen.examined < MOST_SURVEYED {

@@ -4,10 +4,11 @@ use axum::extract::Request;
 use axum::response::Response;
 use delayline::backend::Schedule;
 use delayline::message::DeathReason;
-use delayline_json::harmless_line;
+use delayline_json::{GroupOrder, harmless_line};
 use maud::{Markup, html};
 
 use super::buttons::{see, when};
+use super::groups;
 use super::layout::Frame;
 use super::parts::number;
 use crate::asked::Asked;
@@ -53,6 +54,11 @@ fn filters(queue: &str, asked: &Asked, offers: bool, deletes: bool) -> Markup {
     html! {
         form method="get" action="dead" role="search" {
             input type="hidden" name="queue" value=(queue);
+            @if let Some(error) = asked.error_like() {
+                input type="hidden" name="error_like" value=(error);
+                p { "Error like " strong { (if error.is_empty() { "none" } else { error }) } ". "
+                    a href=(format!("dead?queue={}", encoded(queue.as_bytes()))) { "All letters" } }
+            }
             div.actions {
                 label {
                     "Reason "
@@ -266,6 +272,9 @@ fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
             ] {
                 @if shown { div { dt { (label) } dd { (number(count)) } } }
             }
+        }
+        @if counts {
+            (groups::table(rights, of, job.now(), &job.groups(), GroupOrder::Largest))
         }
         div.actions {
             @if progress.end.is_none() {

@@ -10,6 +10,7 @@ use delayline::{MessageId, Timestamp, limits};
 use delayline_json::{duration, instant};
 use maud::html;
 
+use super::dead;
 use super::layout::Frame;
 use super::parts::message_link;
 use crate::action::{Action, Outcome};
@@ -118,7 +119,8 @@ async fn many(
     let after = context.params.text("after").map(|it| encoded(it.as_bytes()));
     let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
     let of = encoded(name.as_bytes());
-    let filter = Asked::in_params(&context.params)?.query();
+    let order = dead::order_query(dead::newest_first(&context.params)?);
+    let filter = Asked::in_params(&context.params)?.query() + order;
     Ok(see(&format!("dead?queue={of}{after}{filter}&note={word}&done={done}&rest={rest}")))
 }
 

@@ -1,10 +1,11 @@
-//! Dead letters, the oldest death first.
+//! Dead letters, the oldest death or the newest first.
 
 use axum::response::Response;
-use delayline::Timestamp;
 use delayline::admin::{DeadLetterFilter, Listed, Listing, Position};
+use delayline::codec::Raw;
 use delayline::message::{MessageInfo, MessageState};
-use delayline_json::Cursor;
+use delayline::{Bytes, Error, Queue, Timestamp};
+use delayline_json::{Cursor, GroupOrder, LatestLetters};
 use maud::{Markup, html};
 
 use super::bulk::tools;
@@ -16,43 +17,93 @@ use crate::asked::Asked;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
+use crate::live::stamp;
+use crate::params::Params;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
-    let (name, queue) = context.queue()?;
+    let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
     let asked = Asked::in_params(&context.params)?;
+    let newest = newest_first(&context.params)?;
     let cursor = context.cursor()?;
     if cursor.is_some_and(|cursor| cursor.status != Listed::Dead) {
         return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
     }
-    let now = queue.server_time().await?;
+    let (stats, now) = served.counts_for(context.is_live()).await?;
     let wanted = asked.filter()?.at(now);
-    let mut listing = queue.list(Listed::Dead).page_size(PAGE);
-    if let Some(position) = wanted.start().max(cursor.and_then(|cursor| cursor.position)) {
-        listing = listing.after(position);
-    }
-    let found = find(&context, name, &wanted, listing).await?;
+    let source = source(&served.queue, now, &wanted, newest, cursor.and_then(|it| it.position));
+    let found = find(&context, name, &wanted, source).await?;
     let next = found.next.map(|at| Cursor { status: Listed::Dead, position: Some(at) });
-    let (of, rest) = (encoded(name.as_bytes()), asked.query());
+    let of = encoded(name.as_bytes());
+    let order = if newest { GroupOrder::Newest } else { GroupOrder::Oldest };
+    let rest = asked.query() + order_query(newest);
     let letters = &found.letters;
     let content = html! {
         h1 { "Dead letters" }
+        (views(&of, Some(order), None, &asked.query()))
         (tools(&context, name, &asked))
-        @if letters.is_empty() {
-            @if asked.is_everything() { p { "There are none." } }
-            @else { p { "None of the " (found.examined) " that were looked at match." } }
-        }
-        @else if context.may(Role::Operator) { (form(&context, name, now, letters, cursor, &rest)) }
-        @else { (table(name, now, letters, false)) }
-        nav.pages aria-label="Pages" {
-            @if cursor.is_some() { a href=(format!("dead?queue={of}{rest}")) { "First page" } }
-            @if let Some(next) = next {
-                a rel="next" href=(format!("dead?queue={of}&after={next}{rest}")) { "Next page" }
+        div data-part="letters" {
+            @if letters.is_empty() {
+                @if asked.is_everything() { p { "There are none." } }
+                @else { p { "None of the " (found.examined) " that were looked at match." } }
+            }
+            @else if context.may(Role::Operator) {
+                (form(&context, name, now, letters, cursor, &rest))
+            }
+            @else { (table(name, now, letters, false)) }
+            nav.pages aria-label="Pages" {
+                @if cursor.is_some() { a href=(format!("dead?queue={of}{rest}")) { "First page" } }
+                @if let Some(next) = next {
+                    a rel="next" href=(format!("dead?queue={of}&after={next}{rest}")) { "Next page" }
+                }
             }
         }
     };
     let title = "Dead letters";
-    Ok(Frame { context: &context, title, queue: Some(name), here: "dead", live: None }
-        .page(&content))
+    let live = Some(format!("live?queue={of}&since={}", stamp(&[Some(stats)])));
+    Ok(Frame { context: &context, title, queue: Some(name), here: "dead", live }.page(&content))
+}
+
+/// Whether the list begins with the latest death.
+pub(super) fn newest_first(params: &Params) -> Result<bool, Failure> {
+    match params.text("order") {
+        None | Some("oldest") => Ok(false),
+        Some("newest") => Ok(true),
+        Some(_) => Err(Failure::Wrong("`order` is newest or oldest".to_owned())),
+    }
+}
+
+/// The order as the rest of a query.
+pub(super) const fn order_query(newest: bool) -> &'static str {
+    if newest { "&order=newest" } else { "" }
+}
+
+/// Links to the views of dead letters: lists with the filter of a query, and groups.
+pub(super) fn views(
+    of: &str,
+    list: Option<GroupOrder>,
+    group: Option<GroupOrder>,
+    rest: &str,
+) -> Markup {
+    let link = |href: String, is_here: bool, text: &str| {
+        html! { a href=(href) aria-current=[is_here.then_some("true")] { (text) } }
+    };
+    html! {
+        nav.tabs aria-label="Views of dead letters" {
+            @for (order, text) in
+                [(GroupOrder::Oldest, "Oldest first"), (GroupOrder::Newest, "Newest first")]
+            {
+                @let newest = order_query(order == GroupOrder::Newest);
+                (link(format!("dead?queue={of}{rest}{newest}"), list == Some(order), text))
+            }
+            @for (order, text) in [
+                (GroupOrder::Newest, "By error, newest"),
+                (GroupOrder::Oldest, "By error, oldest"),
+                (GroupOrder::Largest, "By error, largest"),
+            ] {
+                (link(format!("groups?queue={of}&order={}", order.name()), group == Some(order), text))
+            }
+        }
+    }
 }
 
 /// Letters that match, as the visitor may see them.
@@ -62,29 +113,78 @@ struct Found {
     next: Option<Position>,
 }
 
+/// Where the letters come from.
+enum Source {
+    Oldest(Listing),
+    Newest(LatestLetters),
+}
+
+fn source(
+    queue: &Queue<Bytes, Raw>,
+    now: Timestamp,
+    wanted: &DeadLetterFilter,
+    newest: bool,
+    position: Option<Position>,
+) -> Source {
+    if newest {
+        let latest = LatestLetters::new(queue.clone(), now).page_size(PAGE);
+        let end = position.into_iter().chain(wanted.end()).min();
+        return Source::Newest(match end {
+            Some(end) => latest.before(end),
+            None => latest,
+        });
+    }
+    let listing = queue.list(Listed::Dead).page_size(PAGE);
+    Source::Oldest(match wanted.start().max(position) {
+        Some(position) => listing.after(position),
+        None => listing,
+    })
+}
+
+impl Source {
+    async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
+        match self {
+            Self::Oldest(listing) => listing.next_page().await,
+            Self::Newest(letters) => letters.next_page().await,
+        }
+    }
+
+    fn position(&self) -> Option<Position> {
+        match self {
+            Self::Oldest(listing) => listing.position(),
+            Self::Newest(letters) => letters.position(),
+        }
+    }
+
+    /// Whether no letter from this one on can match.
+    fn is_over(&self, wanted: &DeadLetterFilter, letter: &MessageInfo) -> bool {
+        let MessageState::Dead { since, .. } = letter.state else { return false };
+        match self {
+            Self::Oldest(_) => wanted.excludes_from(since),
+            Self::Newest(_) => wanted.start().is_some_and(|start| since < start.instant),
+        }
+    }
+}
+
 /// A page of matching dead letters, from a bounded number of letters that were examined.
 async fn find(
     context: &Context,
     queue: &str,
     wanted: &DeadLetterFilter,
-    mut listing: Listing,
+    mut source: Source,
 ) -> Result<Found, Failure> {
     let (mut letters, mut examined) = (Vec::new(), 0);
     while letters.len() < PAGE && examined < MOST_EXAMINED {
-        let Some(page) = listing.next_page().await? else { break };
+        let Some(page) = source.next_page().await? else { break };
         examined += page.len();
         let page = context.redacted(queue, page);
-        let died = |letter: &MessageInfo| match letter.state {
-            MessageState::Dead { since, .. } => Some(since),
-            _ => None,
-        };
-        let over = page.last().and_then(died).is_some_and(|since| wanted.excludes_from(since));
+        let over = page.last().is_some_and(|letter| source.is_over(wanted, letter));
         letters.extend(page.into_iter().filter(|letter| wanted.matches(letter)));
         if over {
             return Ok(Found { letters, examined, next: None });
         }
     }
-    Ok(Found { letters, examined, next: listing.position() })
+    Ok(Found { letters, examined, next: source.position() })
 }
 
 /// The letters with a box each, and the actions for the selected ones or for all of them.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{Answer, Raws, call, get, let_die, orders, post, site};
 
-const HOSTILE: [&[u8]; 9] = [
+pub(crate) const HOSTILE: [&[u8]; 9] = [
     b"<script>alert(1)</script>",
     b"\"><img src=x onerror=alert(1)>",
     b"' onmouseover='alert(1)' style='x",

@@ -14,6 +14,7 @@ mod api;
 mod audit;
 mod bodies;
 mod directory;
+mod groups;
 mod hostile;
 mod jobs;
 mod live;

@@ -4,6 +4,8 @@ use std::time::SystemTime;
 
 use delayline_core::{DeathReason, MessageInfo, MessageState, Position, Timestamp};
 
+use super::folded_error;
+
 /// Which dead letters are meant: those that meet all conditions. Without conditions, all are.
 ///
 /// ```
@@ -27,6 +29,7 @@ use delayline_core::{DeathReason, MessageInfo, MessageState, Position, Timestamp
 pub struct DeadLetterFilter {
     reasons: Vec<DeathReason>,
     error: Option<String>,
+    like: Option<String>,
     since: Option<Timestamp>,
     before: Option<Timestamp>,
 }
@@ -35,7 +38,7 @@ impl DeadLetterFilter {
     /// All dead letters.
     #[must_use]
     pub const fn new() -> Self {
-        Self { reasons: Vec::new(), error: None, since: None, before: None }
+        Self { reasons: Vec::new(), error: None, like: None, since: None, before: None }
     }
 
     /// Only those that died for this reason. Several calls allow any of their reasons.
@@ -49,6 +52,14 @@ impl DeadLetterFilter {
     #[must_use]
     pub fn error_contains(mut self, text: impl Into<String>) -> Self {
         self.error = Some(text.into());
+        self
+    }
+
+    /// Only those whose last error is like this one: equal after
+    /// [`folded_error`](super::folded_error). The empty text means letters without an error.
+    #[must_use]
+    pub fn error_like(mut self, error: impl AsRef<str>) -> Self {
+        self.like = Some(folded_error(error.as_ref()));
         self
     }
 
@@ -79,6 +90,7 @@ impl DeadLetterFilter {
         let error = || message.last_error.as_deref().unwrap_or_default();
         (self.reasons.is_empty() || self.reasons.contains(&reason))
             && self.error.as_ref().is_none_or(|text| error().contains(text))
+            && self.like.as_ref().is_none_or(|text| folded_error(error()) == *text)
             && self.since.is_none_or(|instant| since >= instant)
             && !self.excludes_from(since)
     }
@@ -87,6 +99,13 @@ impl DeadLetterFilter {
     #[must_use]
     pub fn start(&self) -> Option<Position> {
         let instant = self.since?;
+        Some(Position { index: Position::DEAD, instant, sequence: 0 })
+    }
+
+    /// Where a listing from the latest death on can start, since all from there on died too late.
+    #[must_use]
+    pub fn end(&self) -> Option<Position> {
+        let instant = self.before?;
         Some(Position { index: Position::DEAD, instant, sequence: 0 })
     }
 

@@ -25,7 +25,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 20] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -39,6 +39,8 @@ const PAGES: [&str; 18] = [
     "dead?queue=orders&error=the&reason=rejected",
     "dead?queue=orders&order=newest",
     "groups?queue=orders",
+    "messages?queue=orders&state=scheduled&from=0s&until=24h",
+    "zone",
     "job?queue=orders",
     "check",
     "check?queue=orders",

@@ -55,6 +55,35 @@ async fn journey(settings: Settings) {
 }
 
 #[tokio::test]
+async fn a_window_of_time_shows_what_falls_due_in_the_zone_of_the_visitor() {
+    for scripts in [true, false] {
+        let orders = orders().await;
+        send(&orders, "soon", HOUR).await;
+        send(&orders, "later", HOUR * 50).await;
+        let settings = Settings { scripts, width: 360, ..Settings::default() };
+        visit(&orders, settings, async |page, _| {
+            page.click("Time zone").await?;
+            page.type_into("Time zone", "\u{e003}\u{e003}\u{e003}Asia/Tokyo").await?;
+            page.click("Use").await?;
+            page.says("in Asia/Tokyo").await?;
+            page.click("orders").await?;
+            page.type_into("Due from", "0s").await?;
+            page.type_into("Until", "24h").await?;
+            page.click("Go to time").await?;
+            page.says("1 due from").await?;
+            page.says("soon").await?;
+            page.says("JST").await?;
+            page.says_no_more("later").await?;
+            page.open(&page.address().await?.as_str().replace("state=scheduled", "state=leased"))
+                .await?;
+            page.says("Leases that end from").await?;
+            Ok(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn a_message_is_found_explained_moved_and_cancelled() {
     journey(Settings::default()).await;
 }

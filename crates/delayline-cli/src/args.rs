@@ -187,7 +187,8 @@ pub(crate) struct Send {
     #[arg(long, conflicts_with = "at", value_name = "DURATION")]
     pub(crate) delay: Option<String>,
 
-    /// When it is due: 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
+    /// When it is due: 14:00, tomorrow 09:00, monday 09:00 in the time zone of this machine (or
+    /// TZ), 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 

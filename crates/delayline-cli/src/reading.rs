@@ -40,6 +40,15 @@ pub fn instant(text: &str) -> Result<SystemTime, String> {
     delayline_json::instant(text)
 }
 
+/// An instant as people type it: also a time of day or a day, in the time zone of this machine.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn typed(text: &str) -> Result<SystemTime, String> {
+    delayline_json::moment(text, SystemTime::now(), &delayline_json::Zone::local())
+}
+
 /// The messages of a file of JSON lines, or why each is invalid.
 #[must_use]
 pub fn messages(file: &[u8]) -> Vec<Result<NewMessage, String>> {

@@ -111,6 +111,18 @@ fn a_message_is_moved() {
         let moved = reschedule(&["a", "--at", "2090-01-01T00:00:00Z"]).code(0);
         assert_eq!(moved.stdout, "a: rescheduled, due 2090-01-01T00:00:00.000Z\n");
         assert_eq!(count(&server, "scheduled"), 1);
+        // The time zone is that of the machine.
+        let in_berlin = |at: &str| {
+            let mut command = on(&server, &["reschedule", "a", "--at", at]);
+            command.env("TZ", "Europe/Berlin");
+            run(command)
+        };
+        let moved = in_berlin("2090-01-01 09:00").code(0);
+        assert_eq!(moved.stdout, "a: rescheduled, due 2090-01-01T08:00:00.000Z\n");
+        let refused = in_berlin("2030-03-31 02:30").code(2);
+        assert!(refused.stderr.contains("Europe/Berlin skips it"), "{}", refused.stderr);
+        reschedule(&["a", "--at", "yesterday"]).code(2);
+        reschedule(&["a", "--at", "tomorrow 09:00"]).code(0);
         reschedule(&["a", "--delay", "0s"]).code(0);
         assert_eq!(count(&server, "ready"), 1);
         let lines =
@@ -125,7 +137,7 @@ fn a_message_is_moved() {
             &["a", "--delay", "-1h"],
             &["a", "--delay", "200 years"],
             &["a", "--delay", "73000 days"],
-            &["a", "--at", "tomorrow"],
+            &["a", "--at", "someday"],
             &["", "--delay", "1h"],
         ] {
             let ended = reschedule(bad).code(2);

@@ -12,22 +12,27 @@
 //!   is how fast something is done to them. [`LatestLetters`] reads the latest deaths first, and
 //!   [`Groups`] groups letters by reason and error.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
-//! - [`duration`] and [`instant`] read times.
+//! - [`DueMessages`] lists the scheduled messages of a window in the order in which they are due.
+//! - [`duration`] and [`instant`] read times; [`moment`] reads them as people write them in their
+//!   [`Zone`].
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
 
 mod cursor;
 pub mod doctor;
+mod due;
 mod fields;
 mod finding;
 mod hint;
 mod history;
 mod letters;
 mod message;
+mod moment;
 mod stats;
 mod text;
 mod time;
 
 pub use self::cursor::Cursor;
+pub use self::due::DueMessages;
 pub use self::fields::{Fields, text_or_compact};
 pub use self::finding::finding;
 pub use self::hint::hint;
@@ -42,6 +47,7 @@ pub use self::message::{
     explanation, headers, id, info, line, message, named, progress, progress_name, stateless,
     text_or_base64,
 };
+pub use self::moment::{Zone, moment};
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,
 };

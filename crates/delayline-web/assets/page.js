@@ -1,4 +1,4 @@
-// Everything works without this file. It adds the viewer's own time zone to times, a box that
+// Everything works without this file. It tells the server the viewer's time zone, adds a box that
 // selects all rows of a table, and pages that keep up with the queue.
 "use strict";
 
@@ -11,6 +11,12 @@ function showOwnTimes(root) {
   }
 }
 showOwnTimes(document);
+
+// The next pages have times in the viewer's zone, unless another one was chosen.
+if (!document.cookie.includes("delayline_zone=")) {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) document.cookie = `delayline_zone=${encodeURIComponent(zone)}; max-age=31536000; samesite=strict`;
+}
 
 for (const all of document.querySelectorAll("input[data-all]")) {
   const boxes = all.closest("form").querySelectorAll("input[name=id]");

@@ -20,6 +20,7 @@ use crate::api::problem;
 use crate::failure::{Failure, Unsaid};
 use crate::pages::failed;
 use crate::shared::Shared;
+use crate::when::in_zone_of;
 use crate::{ClientAddress, Rights};
 
 /// Lets visitors in, who are known by an extension from then on.
@@ -53,12 +54,14 @@ async fn only_visitors(
     let asked = Asked::of(&parts);
     let name = delayline_json::harmless_line(&visitor.name);
     parts.extensions.insert(visitor);
-    let mut response = next.run(Request::from_parts(parts, body)).await;
+    let headers = parts.headers.clone();
+    let answer = next.run(Request::from_parts(parts, body));
+    let mut response = in_zone_of(&headers, answer).await;
     let Some(Unsaid(failure)) = response.extensions_mut().remove() else { return response };
     if matches!(*failure, Failure::Forbidden { .. }) {
         asked.refused(&name, &failure.detail());
     }
-    let mut said = refusal(&failure, api, rights);
+    let mut said = in_zone_of(&headers, async { refusal(&failure, api, rights) }).await;
     if let Some(methods) = response.headers_mut().remove(ALLOW) {
         said.headers_mut().insert(ALLOW, methods);
     }

@@ -5,6 +5,7 @@ mod bulk;
 mod buttons;
 mod check;
 mod dead;
+mod dead_views;
 pub(crate) mod failed;
 mod groups;
 mod lateness;
@@ -15,6 +16,8 @@ mod overview;
 mod parts;
 mod queue;
 mod server;
+mod window;
+mod zone;
 
 use std::sync::Arc;
 
@@ -46,6 +49,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/bulk", post(bulk::start))
         .route("/stop", post(bulk::stop))
         .route("/repair", post(check::repair))
+        .route("/zone", get(zone::page).post(zone::choose))
         .fallback(async || Failure::Unknown("there is no such page".to_owned()))
         .method_not_allowed_fallback(async || Failure::Method)
 }

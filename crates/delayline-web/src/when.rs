@@ -2,17 +2,60 @@
 
 use std::time::Duration;
 
+use axum::http::HeaderMap;
+use axum::http::header::COOKIE;
 use delayline::Timestamp;
+use delayline_json::Zone;
 use maud::{Markup, html};
 
-/// An instant in UTC, and how far away it is. The script adds the viewer's own zone.
+use crate::failure::Failure;
+use crate::ids;
+
+/// An instant in the viewer's zone with UTC beside it, and how far away it is.
 pub(crate) fn time(now: Timestamp, instant: Timestamp) -> Markup {
+    let zone = zone();
     let utc = instant.to_string();
     let shown = utc.replace('T', " ").replace('Z', " UTC");
     html! {
-        time datetime=(utc) { (shown) }
+        @if zone.is_utc() { time datetime=(utc) { (shown) } } @else {
+            time datetime=(utc) { (zone.shown(instant)) }
+            " " span.utc { (shown) }
+        }
         " " span.far { "(" (relative(now, instant)) ")" }
     }
+}
+
+tokio::task_local! {
+    /// The zone of the visitor whose request this task answers.
+    static ZONE: Zone;
+}
+
+/// Answers a request with times in the zone of its cookie.
+pub(crate) async fn in_zone_of<T>(headers: &HeaderMap, answer: impl Future<Output = T>) -> T {
+    ZONE.scope(chosen(headers).unwrap_or_default(), answer).await
+}
+
+/// The zone of the visitor; UTC if the browser has named none.
+pub(crate) fn zone() -> Zone {
+    ZONE.try_with(Clone::clone).unwrap_or_default()
+}
+
+/// The zone in the cookie. A name that is unknown here is ignored.
+fn chosen(headers: &HeaderMap) -> Option<Zone> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|it| it.to_str().ok());
+    let mut pairs = cookies.flat_map(|it| it.split(';')).filter_map(|it| it.split_once('='));
+    let (_, name) = pairs.find(|(name, _)| name.trim() == ZONE_COOKIE)?;
+    Zone::named(std::str::from_utf8(&ids::decoded(name.trim().as_bytes())).ok()?).ok()
+}
+
+/// The cookie that has the name of the visitor's zone. The script sets it, and so does the form at
+/// the end of each page.
+pub(crate) const ZONE_COOKIE: &str = "delayline_zone";
+
+/// Reads a point in time in the visitor's zone.
+pub(crate) fn moment(now: Timestamp, text: &str) -> Result<Timestamp, Failure> {
+    let at = delayline_json::moment(text, now.into(), &zone()).map_err(Failure::Wrong)?;
+    Ok(Timestamp::try_from(at)?)
 }
 
 /// How far away an instant is: `in 5 min`, `2 h 10 min ago`.

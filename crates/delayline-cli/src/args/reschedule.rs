@@ -19,7 +19,8 @@ pub(crate) struct Reschedule {
     #[arg(long, value_name = "DURATION")]
     pub(crate) delay: Option<String>,
 
-    /// When they are due: 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
+    /// When they are due: 14:00, tomorrow 09:00, monday 09:00 in the time zone of this machine (or
+    /// TZ), 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 
@@ -32,6 +33,7 @@ const HELP: &str = "\
 Examples:
   delayline reschedule order-1234 --delay 2h
   delayline reschedule order-1234 --at 2026-12-01T09:00:00Z
+  delayline reschedule order-1234 --at 'tomorrow 09:00'
   delayline reschedule order-1234 --delay 0s      # due at once
 
 Exit code 1 if a message is unknown, with a worker (in flight), or dead (`delayline dead redrive`

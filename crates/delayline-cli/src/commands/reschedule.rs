@@ -4,11 +4,12 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use delayline::Rescheduled;
-use delayline_json::{duration, instant};
+use delayline_json::duration;
 
 use crate::args::{Reschedule, Target};
 use crate::failure::Failure;
 use crate::input;
+use crate::reading::typed;
 use crate::report::{Fate, NOT_FOUND, Report, not_found};
 
 /// When the messages are due instead.
@@ -20,7 +21,7 @@ enum When {
 pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, Failure> {
     let when = match (&args.delay, &args.at) {
         (Some(delay), _) => When::In(duration(delay).map_err(Failure::usage)?),
-        (None, Some(at)) => When::At(instant(at).map_err(Failure::usage)?),
+        (None, Some(at)) => When::At(typed(at).map_err(Failure::usage)?),
         (None, None) => return Err(Failure::usage("neither --delay nor --at was given")),
     };
     let ids = input::ids(args.ids)?;

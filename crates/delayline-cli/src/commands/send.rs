@@ -7,7 +7,7 @@ use delayline::backend::NewMessage;
 use delayline::codec::Raw;
 use delayline::limits::MAX_THROTTLED_IDS;
 use delayline::message::{Sent, Status};
-use delayline::{Bytes, Enqueued, Error, Queue};
+use delayline::{Bytes, Enqueued, Error, Queue, Timestamp};
 use delayline_json::{Fields, harmless};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -17,6 +17,7 @@ use crate::failure::{Failure, SOME_BAD};
 use crate::input::{Item, new_id, read};
 use crate::print::write;
 use crate::progress;
+use crate::reading::typed;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Failure> {
@@ -186,11 +187,13 @@ fn message(args: Send) -> Result<NewMessage, String> {
         let (name, value) = header.split_once('=').ok_or("write a header as NAME=VALUE")?;
         headers.push((name.to_owned(), value.to_owned()));
     }
+    let at = args.at.as_deref().map(typed).transpose().map_err(|why| format!("at: {why}"))?;
+    let at = at.map(Timestamp::try_from).transpose().map_err(|error| format!("at: {error}"))?;
     let fields = Fields {
         id: args.id,
         payload: args.payload.map(Bytes::from),
         delay: args.delay,
-        at: args.at,
+        at: at.map(|at| at.to_string()),
         priority: args.priority.map(Into::into),
         headers,
         max_failures: args.max_failures,

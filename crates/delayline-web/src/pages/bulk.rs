@@ -112,8 +112,8 @@ fn bounds(order: &Order, when: Option<&str>) -> Markup {
         }
         @if matches!(order.action, BulkAction::Redrive(_)) {
             label {
-                "due in "
-                input.short name="when" value=[when] placeholder="now" maxlength="64"
+                "due in, or at "
+                input name="when" value=[when] placeholder="now; 30m, tomorrow 09:00" maxlength="64"
                     autocomplete="off";
             }
         }
@@ -131,7 +131,7 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     context.require(Role::Operator)?;
     let fields = form(&context, request).await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
-    let schedule = fields.text("when").map_or(Ok(Schedule::NOW), when)?;
+    let schedule = when(&context, &fields).await?.unwrap_or(Schedule::NOW);
     let action = BulkAction::named(fields.text("action").unwrap_or_default(), schedule)?;
     context.require(action.needs())?;
     if fields.text("when").is_some() && !matches!(action, BulkAction::Redrive(_)) {

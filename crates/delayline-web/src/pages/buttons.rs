@@ -6,11 +6,11 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use delayline::backend::{Millis, Schedule};
-use delayline::{MessageId, Timestamp, limits};
-use delayline_json::{duration, instant};
-use maud::html;
+use delayline::{MessageId, limits};
+use delayline_json::duration;
+use maud::{Markup, html};
 
-use super::dead;
+use super::dead_views::{newest_first, order_query};
 use super::layout::Frame;
 use super::parts::message_link;
 use crate::action::{Action, Outcome};
@@ -20,6 +20,7 @@ use crate::context::{Context, encoded_id, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::params::Params;
+use crate::when::moment;
 
 pub(super) async fn pause(context: Context) -> Result<Response, Failure> {
     switch(&context, true).await
@@ -45,7 +46,7 @@ pub(super) async fn cancel(context: Context, request: Request) -> Result<Respons
 pub(super) async fn reschedule(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Action::Reschedule(Schedule::NOW).needs())?;
     let fields = form(&context, request).await?;
-    let schedule = when(fields.text("when").unwrap_or_default())?;
+    let schedule = when(&context, &fields).await?.ok_or_else(no_time)?;
     one(&context, &fields, Action::Reschedule(schedule), None).await
 }
 
@@ -119,7 +120,7 @@ async fn many(
     let after = context.params.text("after").map(|it| encoded(it.as_bytes()));
     let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
     let of = encoded(name.as_bytes());
-    let order = dead::order_query(dead::newest_first(&context.params)?);
+    let order = order_query(newest_first(&context.params)?);
     let filter = Asked::in_params(&context.params)?.query() + order;
     Ok(see(&format!("dead?queue={of}{after}{filter}&note={word}&done={done}&rest={rest}")))
 }
@@ -161,16 +162,36 @@ fn ask(
     Frame { context, title: &title, queue: Some(queue), here: "", live: None }.page(&content)
 }
 
-/// A duration from now, or an instant.
-pub(super) fn when(text: &str) -> Result<Schedule, Failure> {
-    let delay = match duration(text) {
-        Ok(delay) => delay,
-        Err(why) => match instant(text) {
-            Ok(at) => return Ok(Schedule::At(Timestamp::try_from(at)?)),
-            Err(_) => return Err(Failure::Wrong(why)),
-        },
-    };
-    Ok(Schedule::In(Millis::try_from(delay)?))
+/// The first field `when` that is not empty: a delay, or a time in the visitor's zone by the clock
+/// of the queue of the query. `None` if all are empty.
+pub(super) async fn when(context: &Context, fields: &Params) -> Result<Option<Schedule>, Failure> {
+    let texts = fields.all("when").map(|it| String::from_utf8_lossy(it).trim().to_owned());
+    let Some(text) = texts.into_iter().find(|text| !text.is_empty()) else { return Ok(None) };
+    // A delay begins when the server gets it.
+    if let Ok(delay) = duration(&text)
+        && !text.contains(':')
+    {
+        return Ok(Some(Schedule::In(Millis::try_from(delay)?)));
+    }
+    let (_, served) = context.served(context.params.text("queue").unwrap_or_default())?;
+    let (_, now) = served.counts_for(true).await?;
+    Ok(Some(Schedule::At(moment(now, &text)?)))
+}
+
+/// Why a form without a time does nothing.
+pub(super) fn no_time() -> Failure {
+    Failure::Wrong("no time was given; nothing was done".to_owned())
+}
+
+/// The fields of a time: text, and a picker that browsers draw.
+pub(super) fn when_fields(label: &str) -> Markup {
+    html! {
+        label { (label) " "
+            input name="when" maxlength="80" autocomplete="off"
+                placeholder="30m, 14:00, tomorrow 09:00"; }
+        label { span.far { "or " } span.unseen { (label) ", picked " }
+            input type="datetime-local" name="when" step="1"; }
+    }
 }
 
 /// Sends the browser to a page next to this one.

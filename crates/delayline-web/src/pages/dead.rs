@@ -9,16 +9,15 @@ use delayline_json::{Cursor, GroupOrder, LatestLetters};
 use maud::{Markup, html};
 
 use super::bulk::tools;
+use super::dead_views::{newest_first, order_query, views};
 use super::layout::Frame;
-use super::messages::PAGE;
-use super::parts::{COLUMNS, row};
+use super::parts::{COLUMNS, PAGE, row};
 use crate::Role;
 use crate::asked::Asked;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::live::stamp;
-use crate::params::Params;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
@@ -61,49 +60,6 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let title = "Dead letters";
     let live = Some(format!("live?queue={of}&since={}", stamp(&[Some(stats)])));
     Ok(Frame { context: &context, title, queue: Some(name), here: "dead", live }.page(&content))
-}
-
-/// Whether the list begins with the latest death.
-pub(super) fn newest_first(params: &Params) -> Result<bool, Failure> {
-    match params.text("order") {
-        None | Some("oldest") => Ok(false),
-        Some("newest") => Ok(true),
-        Some(_) => Err(Failure::Wrong("`order` is newest or oldest".to_owned())),
-    }
-}
-
-/// The order as the rest of a query.
-pub(super) const fn order_query(newest: bool) -> &'static str {
-    if newest { "&order=newest" } else { "" }
-}
-
-/// Links to the views of dead letters: lists with the filter of a query, and groups.
-pub(super) fn views(
-    of: &str,
-    list: Option<GroupOrder>,
-    group: Option<GroupOrder>,
-    rest: &str,
-) -> Markup {
-    let link = |href: String, is_here: bool, text: &str| {
-        html! { a href=(href) aria-current=[is_here.then_some("true")] { (text) } }
-    };
-    html! {
-        nav.tabs aria-label="Views of dead letters" {
-            @for (order, text) in
-                [(GroupOrder::Oldest, "Oldest first"), (GroupOrder::Newest, "Newest first")]
-            {
-                @let newest = order_query(order == GroupOrder::Newest);
-                (link(format!("dead?queue={of}{rest}{newest}"), list == Some(order), text))
-            }
-            @for (order, text) in [
-                (GroupOrder::Newest, "By error, newest"),
-                (GroupOrder::Oldest, "By error, oldest"),
-                (GroupOrder::Largest, "By error, largest"),
-            ] {
-                (link(format!("groups?queue={of}&order={}", order.name()), group == Some(order), text))
-            }
-        }
-    }
 }
 
 /// Letters that match, as the visitor may see them.

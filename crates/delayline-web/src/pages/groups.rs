@@ -6,7 +6,7 @@ use delayline::admin::Listed;
 use delayline_json::{Group, GroupOrder, Groups, LatestLetters};
 use maud::{Markup, html};
 
-use super::dead;
+use super::dead_views::views;
 use super::layout::Frame;
 use super::parts::number;
 use crate::asked::Asked;
@@ -30,7 +30,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let of = encoded(name.as_bytes());
     let content = html! {
         h1 { "Dead letters" }
-        (dead::views(&of, None, Some(order), ""))
+        (views(&of, None, Some(order), ""))
         div data-part="groups" {
             (extent(&of, &groups, stats.dead, order, context.may(Role::Operator)))
             (table(context.visitor.rights, &of, now, &groups, order))

@@ -7,6 +7,7 @@ use crate::Role;
 use crate::assets::{ICON, SCRIPT, STYLE};
 use crate::context::Context;
 use crate::ids::encoded;
+use crate::when::zone;
 
 /// A page of a queue, or without one.
 pub(crate) struct Frame<'a> {
@@ -92,7 +93,10 @@ fn document(title: &str, header: &Markup, main: &Markup) -> Markup {
                 a.skip href="#main" { "Skip to the content" }
                 (header)
                 main id="main" tabindex="-1" { (main) }
-                footer { "Times are in UTC, by the clock of the queue's server." }
+                footer {
+                    "Times are by the clock of the queue's server, in " (zone().name()) ". "
+                    a href="zone" { "Time zone" }
+                }
             }
         }
     }
@@ -119,7 +123,8 @@ fn notice(context: &Context) -> Markup {
 pub(crate) const STATES: [(&str, &str); 3] =
     [("scheduled", "Scheduled"), ("ready", "Ready"), ("leased", "With workers")];
 
-const NOTICES: [(&str, bool, &str); 11] = [
+const NOTICES: [(&str, bool, &str); 12] = [
+    ("zone", true, "Times are shown and read in this time zone from now on."),
     ("paused", true, "Paused: nothing is delivered until the queue is resumed."),
     ("resumed", true, "Resumed."),
     ("cancelled", true, "Cancelled."),

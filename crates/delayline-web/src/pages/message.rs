@@ -7,6 +7,7 @@ use delayline::message::{Message, MessageState};
 use delayline::{Bytes, Found, MessageId, Timestamp};
 use maud::{Markup, html};
 
+use super::buttons::when_fields;
 use super::layout::Frame;
 use super::parts::{message_link, number, tries};
 use crate::Role;
@@ -179,9 +180,7 @@ fn actions(context: &Context, queue: &str, id: &MessageId, state: MessageState) 
                 }
                 @if waits {
                     form.line method="post" action=(to("reschedule")) {
-                        label { "Due in, or at "
-                            input name="when" required maxlength="80" autocomplete="off"
-                                placeholder="30m or 2030-01-31T09:00:00Z"; }
+                        (when_fields("Due in, or at"))
                         button { "Reschedule" }
                     }
                 }

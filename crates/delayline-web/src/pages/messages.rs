@@ -8,7 +8,8 @@ use delayline_json::Cursor;
 use maud::{Markup, html};
 
 use super::layout::{Frame, STATES};
-use super::parts::{COLUMNS, number, row};
+use super::parts::{COLUMNS, PAGE, number, row};
+use super::window::{self, Coming, Window};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
@@ -16,7 +17,6 @@ use crate::when::time;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
-    let queue = &served.queue;
     let asked = context.params.text("state").unwrap_or("scheduled");
     let (status, title) = match asked {
         "scheduled" => (Listed::Scheduled, STATES[0].1),
@@ -24,26 +24,46 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         "leased" => (Listed::Leased, STATES[2].1),
         _ => return Err(Failure::Wrong("`state` is scheduled, ready or leased".to_owned())),
     };
-    let mut listing = queue.list(status).page_size(PAGE);
-    if let Some(cursor) = context.cursor()? {
-        if cursor.status != status {
-            return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
-        }
-        listing = cursor.position.map_or_else(|| listing.clone(), |at| listing.clone().after(at));
+    let cursor = context.cursor()?;
+    if cursor.is_some_and(|cursor| cursor.status != status) {
+        return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
     }
-    let messages = listing.next_page().await?.unwrap_or_default();
     // The counts have the server's time.
     let (stats, now) = served.counts_for(false).await?;
+    let window = Window::asked(&context.params, now, status)?;
+    let position = cursor.and_then(|cursor| cursor.position);
+    let (messages, next) = match &window {
+        Some(window) => window.page(&served.queue, status, position).await?,
+        None => {
+            let mut listing = served.queue.list(status).page_size(PAGE);
+            if let Some(position) = position {
+                listing = listing.after(position);
+            }
+            (listing.next_page().await?.unwrap_or_default(), listing.position())
+        }
+    };
     let messages = context.redacted(name, messages);
-    let next = listing.position().map(|at| Cursor { status, position: Some(at) });
+    let next = next.map(|at| Cursor { status, position: Some(at) });
     let of = encoded(name.as_bytes());
+    let rest = window.as_ref().map(Window::query).unwrap_or_default();
+    let coming = match &window {
+        Some(_) if status == Listed::Scheduled && position.is_none() && next.is_none() => {
+            Some(Coming::Exactly(u64::try_from(messages.len()).unwrap_or(u64::MAX)))
+        }
+        Some(window) if status == Listed::Scheduled => {
+            Some(Coming::About(window.about(&served.queue, now).await?))
+        }
+        _ => None,
+    };
     let content = html! {
         h1 { (title) }
         @if status == Listed::Leased && stats.leased > 0 {
             // The list is in the order of the ends.
-            @let first = messages.first().filter(|_| context.params.text("after").is_none());
+            @let first = messages.first().filter(|_| position.is_none() && window.is_none());
             (leases(stats.leased, now, first))
         }
+        @if status != Listed::Ready { (window::jump(name, asked, window.as_ref())) }
+        @if let Some(window) = &window { (window.told(now, coming, stats.ready)) }
         @if messages.is_empty() { p { "There are none." } } @else {
             table.stack {
                 thead { tr {
@@ -53,11 +73,11 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             }
         }
         nav.pages aria-label="Pages" {
-            @if context.params.text("after").is_some() {
-                a href=(format!("messages?queue={of}&state={asked}")) { "First page" }
+            @if position.is_some() {
+                a href=(format!("messages?queue={of}&state={asked}{rest}")) { "First page" }
             }
             @if let Some(next) = next {
-                a rel="next" href=(format!("messages?queue={of}&state={asked}&after={next}")) {
+                a rel="next" href=(format!("messages?queue={of}&state={asked}&after={next}{rest}")) {
                     "Next page"
                 }
             }
@@ -83,6 +103,3 @@ fn leases(count: u64, now: Timestamp, first: Option<&MessageInfo>) -> Markup {
         }
     }
 }
-
-/// Messages on a page.
-pub(super) const PAGE: usize = 50;

@@ -69,6 +69,9 @@ pub(super) fn overdue(stats: &Stats, now: Timestamp) -> Markup {
 pub(super) const COLUMNS: [(&str, bool); 5] =
     [("Id", false), ("Due", false), ("Tries", true), ("Bytes", true), ("Note", false)];
 
+/// Messages on a page.
+pub(super) const PAGE: usize = 50;
+
 /// A row of a list; `first` stands before the id.
 pub(super) fn row(queue: &str, now: Timestamp, info: &MessageInfo, first: &Markup) -> Markup {
     html! {

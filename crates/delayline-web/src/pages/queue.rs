@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use super::lateness;
 use super::layout::Frame;
 use super::parts::{bar, number};
+use super::window;
 use crate::Role;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -71,6 +72,10 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 h2 { "What falls due" }
                 (coming(forecast))
             }
+        }
+        section {
+            h2 { "What falls due in a window of time" }
+            (window::jump(name, "scheduled", None))
         }
         @if let Some(history) = &history {
             section data-part="history" {

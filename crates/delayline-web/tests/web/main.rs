@@ -29,4 +29,5 @@ mod redis;
 mod scenarios;
 mod server;
 mod support;
+mod times;
 mod trouble;

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use delayline_core::{DeathReason, MessageInfo, MessageState, Position, Timestamp};
 
-use super::folded_error;
+use super::folded_error::folded_error;
 
 /// Which dead letters are meant: those that meet all conditions. Without conditions, all are.
 ///
@@ -56,7 +56,7 @@ impl DeadLetterFilter {
     }
 
     /// Only those whose last error is like this one: equal after
-    /// [`folded_error`](super::folded_error). The empty text means letters without an error.
+    /// [`folded_error`](crate::admin::folded_error). The empty text means letters without an error.
     #[must_use]
     pub fn error_like(mut self, error: impl AsRef<str>) -> Self {
         self.like = Some(folded_error(error.as_ref()));

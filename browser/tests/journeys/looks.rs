@@ -25,7 +25,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 20] = [
+const PAGES: [&str; 26] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -41,6 +41,12 @@ const PAGES: [&str; 20] = [
     "groups?queue=orders",
     "messages?queue=orders&state=scheduled&from=0s&until=24h",
     "zone",
+    "queue?queue=orders&span=24h",
+    "queue?queue=orders&span=31d",
+    "find",
+    "find?id=absent",
+    "send?queue=orders",
+    "edit?queue=orders&id=order-1386",
     "job?queue=orders",
     "check",
     "check?queue=orders",

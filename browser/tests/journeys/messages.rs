@@ -4,7 +4,7 @@ use delayline::Found;
 use delayline::message::Status;
 use delayline_browser::Settings;
 
-use crate::support::{HOUR, Raws, orders, send, visit};
+use crate::support::{HOUR, Raws, let_die, orders, send, visit};
 
 async fn status(queue: &Raws, id: &str) -> Option<Status> {
     match queue.get(id).await.unwrap() {
@@ -91,4 +91,33 @@ async fn a_message_is_found_explained_moved_and_cancelled() {
 #[tokio::test]
 async fn all_of_it_works_without_scripts_on_a_narrow_screen() {
     journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_found_from_anywhere_mended_and_redriven() {
+    for scripts in [true, false] {
+        let orders = orders().await;
+        let_die(&orders, &["order-7"], "the total is missing").await;
+        let settings = Settings { scripts, width: 360, ..Settings::default() };
+        visit(&orders, settings, async |page, _| {
+            page.type_into("Find an id", "order-7").await?;
+            page.click("Find").await?;
+            page.says("the total is missing").await?;
+            page.click("Edit and redrive...").await?;
+            page.says("Its failures, errors and expiry are gone.").await?;
+            page.type_into("Due in, or at (empty: now)", "tomorrow 09:00").await?;
+            page.click("Redrive with this content").await?;
+            page.says("Redriven with the new content.").await?;
+            assert_eq!(status(&orders, "order-7").await, Some(Status::Scheduled));
+            page.click("Queue").await?;
+            page.click("24 hours").await?;
+            page.says("In the last 24 hours").await?;
+            page.click("Send a message").await?;
+            page.click("Send").await?;
+            page.says("Sent.").await?;
+            assert_eq!(orders.stats().await?.totals.enqueued, 2);
+            Ok(())
+        })
+        .await;
+    }
 }

@@ -48,38 +48,91 @@ pub struct Series {
     pub parts: Vec<u64>,
 }
 
-/// The time that one part of [`series`] takes: there are 60 to 62 parts.
-#[must_use]
-pub const fn part_of(resolution: Resolution) -> Millis {
-    Millis::saturating(resolution.unit_ms() * units_in_part(resolution))
+/// How far a plot goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// Six hours, in parts of six minutes.
+    SixHours,
+    /// 24 hours, in parts of one hour.
+    Day,
+    /// 31 days, in parts of twelve hours.
+    Month,
 }
 
-const fn units_in_part(resolution: Resolution) -> u64 {
-    match resolution {
-        Resolution::Minutes => 6,
-        _ => 12,
+impl Span {
+    /// All spans, the shortest first.
+    pub const ALL: [Self; 3] = [Self::SixHours, Self::Day, Self::Month];
+
+    /// `6h`, `24h` or `31d`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SixHours => "6h",
+            Self::Day => "24h",
+            Self::Month => "31d",
+        }
     }
+
+    /// The history that it needs.
+    #[must_use]
+    pub const fn resolution(self) -> Resolution {
+        match self {
+            Self::SixHours => Resolution::Minutes,
+            Self::Day | Self::Month => Resolution::Hours,
+        }
+    }
+
+    const fn units_in_part(self) -> u64 {
+        match self {
+            Self::SixHours => 6,
+            Self::Day => 1,
+            Self::Month => 12,
+        }
+    }
+
+    const fn parts(self) -> u64 {
+        match self {
+            Self::Day => 24,
+            _ => self.resolution().points() / self.units_in_part(),
+        }
+    }
+}
+
+/// All that a history of this resolution covers.
+impl From<Resolution> for Span {
+    fn from(resolution: Resolution) -> Self {
+        match resolution {
+            Resolution::Minutes => Self::SixHours,
+            _ => Self::Month,
+        }
+    }
+}
+
+/// The time that one part of [`series`] takes: there are 24 to 62 parts.
+#[must_use]
+pub fn part_of(span: impl Into<Span>) -> Millis {
+    let span = span.into();
+    Millis::saturating(span.resolution().unit_ms() * span.units_in_part())
 }
 
 /// The parts that the time of a history is divided into.
 struct Parts {
     count: usize,
-    resolution: Resolution,
+    span: Span,
     /// The number of the part that is now, which is the last one.
     now: u64,
 }
 
 impl Parts {
     /// `None` if the history has no point.
-    fn of(resolution: Resolution, history: &History) -> Option<Self> {
-        let count = resolution.points() / units_in_part(resolution);
-        let mut parts = Self { count: usize::try_from(count).ok()?, resolution, now: 0 };
+    fn of(span: Span, history: &History) -> Option<Self> {
+        let mut parts = Self { count: usize::try_from(span.parts()).ok()?, span, now: 0 };
         parts.now = parts.number(history.points.last()?);
         Some(parts)
     }
 
     fn number(&self, point: &HistoryPoint) -> u64 {
-        point.at.as_ms() / part_of(self.resolution).as_ms()
+        point.at.as_ms() / part_of(self.span).as_ms()
     }
 
     /// Which of the parts a point is in.
@@ -105,8 +158,8 @@ impl Parts {
 /// What a history says, as numbers to plot. Empty if the history has no point. Relayed, replaced,
 /// cancelled and purged messages are listed only if there are any.
 #[must_use]
-pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
-    let (Some(all), Some(last)) = (Parts::of(resolution, history), history.points.last()) else {
+pub fn series(span: impl Into<Span>, history: &History) -> Vec<Series> {
+    let (Some(all), Some(last)) = (Parts::of(span.into(), history), history.points.last()) else {
         return Vec::new();
     };
     let flow = |name, counter: fn(&Totals) -> u64| Series {
@@ -153,8 +206,8 @@ pub fn series(resolution: Resolution, history: &History) -> Vec<Series> {
 /// How many deliveries of each part of [`series`] were how late: a row of parts for each bucket of
 /// [`Totals::lateness`]. Empty if the history has no point.
 #[must_use]
-pub fn lateness_series(resolution: Resolution, history: &History) -> Vec<Vec<u64>> {
-    let Some(parts) = Parts::of(resolution, history) else { return Vec::new() };
+pub fn lateness_series(span: impl Into<Span>, history: &History) -> Vec<Vec<u64>> {
+    let Some(parts) = Parts::of(span.into(), history) else { return Vec::new() };
     let row = |bucket: usize| {
         let count = move |totals: &Totals| totals.lateness.get(bucket).copied().unwrap_or_default();
         parts.flow(history, count)
@@ -238,6 +291,12 @@ mod tests {
         point
     }
 
+    fn hourly(hour: u64, sent: u64, waiting: u64) -> HistoryPoint {
+        let mut point = point(0, sent, waiting);
+        point.at = Timestamp::from_ms(hour * 3_600_000).unwrap();
+        point
+    }
+
     fn parts(points: Vec<HistoryPoint>, name: &str) -> Vec<u64> {
         let all = series(Resolution::Minutes, &History::new(points));
         all.into_iter().find(|series| series.name == name).unwrap().parts
@@ -301,6 +360,19 @@ mod tests {
             series(Resolution::Hours, &History::new(vec![point(0, 1, 1)]))[0].parts.len(),
             62
         );
+    }
+
+    #[test]
+    fn a_day_is_the_last_24_hours_of_the_hours() {
+        let hours: Vec<_> =
+            (0..100_u64).map(|hour| hourly(1_000 + hour, hour * 10, hour)).collect();
+        let series = series(Span::Day, &History::new(hours));
+        let of = |name: &str| &series.iter().find(|it| it.name == name).unwrap().parts;
+        // The last hour has just begun.
+        assert_eq!((of("sent").len(), of("sent").iter().sum::<u64>()), (24, 230));
+        assert_eq!((of("sent")[0], of("sent")[22], of("sent")[23]), (10, 10, 0));
+        assert_eq!((of("waiting")[0], of("waiting")[23]), (77, 99));
+        assert_eq!(Span::ALL.map(|span| part_of(span).as_ms() / 60_000), [6, 60, 720]);
     }
 
     #[test]

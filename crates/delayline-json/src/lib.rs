@@ -37,8 +37,8 @@ pub use self::fields::{Fields, text_or_compact};
 pub use self::finding::finding;
 pub use self::hint::hint;
 pub use self::history::{
-    Series, history, lateness_from, lateness_in_words, lateness_series, lateness_shares, part_of,
-    series,
+    Series, Span, history, lateness_from, lateness_in_words, lateness_series, lateness_shares,
+    part_of, series,
 };
 pub use self::letters::{
     Group, GroupOrder, Groups, LatestLetters, LetterFilter, Letters, RateLimit,

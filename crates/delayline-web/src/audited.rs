@@ -1,7 +1,7 @@
 //! What visitors do, the same from a page and from the API: with the role that it needs, and its
 //! line in the audit log.
 
-use delayline::backend::{Op, Reply, SetLimits};
+use delayline::backend::{NewMessage, Op, Reply, SetLimits};
 use delayline::{Error, MessageId};
 use tracing::Instrument as _;
 
@@ -26,6 +26,27 @@ pub(crate) async fn on_messages(
     to_the_end(async move {
         let result = apply(&queue, ids, action).await;
         audit.log(&result.as_deref().map_or_else(Failure::detail, summary));
+        result
+    })
+    .await?
+}
+
+/// Sends a message. Returns the outcome in a word.
+pub(crate) async fn send(
+    context: &Context,
+    queue: &str,
+    action: &'static str,
+    message: NewMessage,
+) -> Result<&'static str, Failure> {
+    context.require(Role::Operator)?;
+    let (name, queue) = context.named(queue)?;
+    let id = Some(message.id.to_string());
+    let audit = Audit { messages: 1, id, ..Audit::new(context, action, name) };
+    let queue = queue.clone();
+    to_the_end(async move {
+        let sent = queue.send_many([message]).await.into_iter().next();
+        let result = sent.ok_or(Failure::Protocol).and_then(|sent| Ok(sent?.outcome.name()));
+        audit.log(&result.as_ref().map_or_else(Failure::detail, |word| (*word).to_owned()));
         result
     })
     .await?

@@ -3,10 +3,13 @@
 
 mod bulk;
 mod buttons;
+mod charts;
 mod check;
+mod compose;
 mod dead;
 mod dead_views;
 pub(crate) mod failed;
+mod find;
 mod groups;
 mod lateness;
 mod layout;
@@ -49,6 +52,9 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/bulk", post(bulk::start))
         .route("/stop", post(bulk::stop))
         .route("/repair", post(check::repair))
+        .route("/find", get(find::page))
+        .route("/send", get(compose::send_page).post(compose::send))
+        .route("/edit", get(compose::edit_page).post(compose::edit))
         .route("/zone", get(zone::page).post(zone::choose))
         .fallback(async || Failure::Unknown("there is no such page".to_owned()))
         .method_not_allowed_fallback(async || Failure::Method)

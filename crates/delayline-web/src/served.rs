@@ -7,7 +7,7 @@ use delayline::admin::{Forecast, History, Resolution, Stats};
 use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
 use delayline::{Bytes, Queue, Timestamp};
-use delayline_json::{FORECAST_DELAYS, forecast_delays};
+use delayline_json::{FORECAST_DELAYS, Span, forecast_delays};
 
 use crate::bulk::Slot;
 use crate::failure::Failure;
@@ -20,7 +20,8 @@ pub(crate) struct Served {
     pub(crate) counts: Latest<(Stats, Timestamp)>,
     pub(crate) counted: Counted,
     pub(crate) forecast: Latest<Forecast>,
-    pub(crate) history: Latest<History>,
+    pub(crate) minutes: Latest<History>,
+    pub(crate) hours: Latest<History>,
     pub(crate) job: Slot,
     pub(crate) polls: Arc<Polls>,
 }
@@ -28,8 +29,9 @@ pub(crate) struct Served {
 impl Served {
     /// Nothing was read of it yet.
     pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
-        let (counts, counted, forecast, history, job, polls) = Default::default();
-        Self { queue: queue.patience(PATIENCE), counts, counted, forecast, history, job, polls }
+        let (counts, counted, forecast, minutes, hours, job, polls) = Default::default();
+        let queue = queue.patience(PATIENCE);
+        Self { queue, counts, counted, forecast, minutes, hours, job, polls }
     }
 
     /// Counts the queue, and keeps the counts.
@@ -67,14 +69,33 @@ impl Served {
         self.forecast.anew(read).await.map(Some)
     }
 
-    /// What happened in the last six hours; at most a minute old for an open page that asks again,
-    /// and `None` if it could not be read.
-    pub(crate) async fn history_for(&self, is_live: bool) -> Result<Option<History>, Failure> {
-        let read = async { Ok(self.queue.history(Resolution::Minutes).await?) };
+    /// What happened in a span; at most a minute old for an open page that asks again, and `None`
+    /// if it could not be read.
+    pub(crate) async fn history_for(
+        &self,
+        span: Span,
+        is_live: bool,
+    ) -> Result<Option<History>, Failure> {
         if is_live {
-            return Ok(self.history.within(HISTORY_AGE, read).await);
+            return Ok(self.recent_history(span).await);
         }
-        self.history.anew(read).await.map(Some)
+        let resolution = span.resolution();
+        let read = async { Ok(self.queue.history(resolution).await?) };
+        self.latest(resolution).anew(read).await.map(Some)
+    }
+
+    /// What happened in a span, at most a minute old, and `None` if it could not be read.
+    pub(crate) async fn recent_history(&self, span: Span) -> Option<History> {
+        let resolution = span.resolution();
+        let read = self.queue.history(resolution);
+        self.latest(resolution).within(HISTORY_AGE, read).await
+    }
+
+    const fn latest(&self, resolution: Resolution) -> &Latest<History> {
+        match resolution {
+            Resolution::Minutes => &self.minutes,
+            _ => &self.hours,
+        }
     }
 }
 

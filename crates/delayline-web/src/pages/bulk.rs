@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::buttons::{see, when};
 use super::groups;
 use super::layout::Frame;
-use super::parts::number;
+use super::parts::{capitalised, number};
 use crate::asked::Asked;
 use crate::bulk::run::{self, Seen};
 use crate::bulk::{BulkAction, Job, MOST_LIMIT, MOST_RATE, Order, Progress};
@@ -208,7 +208,7 @@ fn told(asked: &Asked) -> Markup {
         @if !asked.is_everything() {
             dl.facts {
                 @for (name, value) in asked.fields() {
-                    div { dt { (super::queue::capitalised(&name.replace('_', " "))) }
+                    div { dt { (capitalised(&name.replace('_', " "))) }
                         dd { (harmless_line(value)) } }
                 }
             }
@@ -243,7 +243,7 @@ fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
     let counts = matches!(job.order.action, BulkAction::Count);
     html! {
         p role="status" {
-            strong { (super::queue::capitalised(job.order.action.name())) ": " (progress.state()) "." }
+            strong { (capitalised(job.order.action.name())) ": " (progress.state()) "." }
             " Started by " (harmless_line(&job.by)) " at " (time(job.now(), job.started)) "."
             @if let Some(rate) = job.order.rate { " At most " (number(u64::from(rate))) " a second." }
             @if let Some(limit) = job.order.limit { " " (at_most(limit)) }

@@ -1,28 +1,30 @@
-//! How late deliveries were in the last six hours.
+//! How late deliveries were.
 
-use delayline::admin::{History, Resolution};
-use delayline_json::{self as json, lateness_from, lateness_series, lateness_shares};
+use delayline::admin::History;
+use delayline_json::{Span, lateness_from, lateness_series, lateness_shares};
 use maud::{Markup, html};
 
+use super::charts;
 use super::parts::number;
 
-/// A strip for each lateness, the latest first, in which each six minutes have a field; and the
-/// same in words, for each hour.
-pub(super) fn plot(history: &History) -> Markup {
-    let Some(words) = json::lateness_in_words(history) else {
+/// A strip for each lateness, the latest first, in which each part of the span has a field; and for
+/// six hours, the same in words for each hour.
+pub(super) fn plot(span: Span, history: &History) -> Markup {
+    let rows = lateness_series(span, history);
+    let all: Vec<u64> = rows.iter().map(|row| sum(row)).collect();
+    let Some(words) = lateness_shares(&all) else {
         return html! { p { "Nothing was delivered." } };
     };
-    let rows = lateness_series(Resolution::Minutes, history);
     // From the latest that occurred to the earliest that is possible, without a gap.
     let shown = rows.iter().rposition(|row| row.iter().any(|count| *count > 0)).unwrap_or(0);
     let most = rows.iter().flatten().copied().max().unwrap_or_default();
     html! {
-        p { "In the last six hours: " (words) "." }
+        p { "In the last " (charts::words(span)) ": " (words) "." }
         table.forecast.heat {
             thead { tr {
                 th scope="col" { "Late from" }
                 th.number scope="col" { "Deliveries" }
-                td aria-hidden="true" { div.ends { span { "6 h ago" } span { "now" } } }
+                td aria-hidden="true" { (charts::ends(span)) }
             } }
             tbody {
                 @for (bucket, row) in rows.iter().enumerate().take(shown + 1).rev() {
@@ -36,9 +38,9 @@ pub(super) fn plot(history: &History) -> Markup {
         }
         p.far {
             "The stronger the colour, the more deliveries: at most " (number(most))
-            " in a field of six minutes."
+            " in a field of " (charts::part(span)) "."
         }
-        (by_hour(&rows))
+        @if span == Span::SixHours { (by_hour(&rows)) }
     }
 }
 
@@ -122,7 +124,7 @@ mod tests {
     }
 
     fn drawn(points: Vec<HistoryPoint>) -> String {
-        plot(&History::new(points)).into_string()
+        plot(Span::SixHours, &History::new(points)).into_string()
     }
 
     #[test]

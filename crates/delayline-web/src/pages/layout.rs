@@ -49,6 +49,12 @@ impl Frame<'_> {
                     }
                     a href="api/v1/openapi.json" { "API" }
                 }
+                form.line method="get" action="find" role="search" {
+                    label { span.unseen { "Find an id" }
+                        input.time name="id" required maxlength="384" autocomplete="off"
+                            placeholder="id, any queue"; }
+                    button { "Find" }
+                }
                 span.who { (delayline_json::harmless_line(&context.visitor.name)) ", "
                     (context.visitor.rights) }
             }
@@ -123,7 +129,17 @@ fn notice(context: &Context) -> Markup {
 pub(crate) const STATES: [(&str, &str); 3] =
     [("scheduled", "Scheduled"), ("ready", "Ready"), ("leased", "With workers")];
 
-const NOTICES: [(&str, bool, &str); 12] = [
+const NOTICES: [(&str, bool, &str); 18] = [
+    ("created", true, "Sent."),
+    ("edited", true, "Redriven with the new content."),
+    ("duplicate", false, "Nothing was changed: the queue knows this message already."),
+    (
+        "conflict",
+        false,
+        "Nothing was changed: the queue knows this id with different content. Choose another id.",
+    ),
+    ("following", false, "A worker holds the message. The new content takes its place afterwards."),
+    ("too_many_throttled", false, "Nothing was changed: the queue throttles too many ids."),
     ("zone", true, "Times are shown and read in this time zone from now on."),
     ("paused", true, "Paused: nothing is delivered until the queue is resumed."),
     ("resumed", true, "Resumed."),

@@ -186,6 +186,9 @@ fn actions(context: &Context, queue: &str, id: &MessageId, state: MessageState) 
                 }
                 @if dead {
                     form method="post" action=(to("redrive")) { button { "Redrive" } }
+                    @if context.sees_contents() && !context.shared.redacts() {
+                        a.button href=(to("edit")) { "Edit and redrive..." }
+                    }
                 }
                 @if !dead {
                     form method="post" action=(to("cancel")) {

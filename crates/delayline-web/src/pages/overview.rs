@@ -4,9 +4,10 @@ use axum::extract::OriginalUri;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use delayline_json::harmless_line;
+use delayline_json::{Span, harmless_line};
 use maud::{Markup, html};
 
+use super::charts;
 use super::layout::Frame;
 use super::parts::{bar, number, overdue};
 use crate::Rights;
@@ -28,9 +29,16 @@ pub(super) async fn root(OriginalUri(uri): OriginalUri) -> Response {
 pub(super) async fn page(context: Context) -> Response {
     let is_live = context.is_live();
     let all = context.known.queues.iter();
-    let all = all.map(|(name, served)| async move { (name, served.counts_for(is_live).await) });
+    let all = all.map(|(name, served)| async move {
+        let counts = served.counts_for(is_live).await;
+        let history = match counts {
+            Ok(_) => served.recent_history(Span::SixHours).await,
+            Err(_) => None,
+        };
+        (name, counts, history)
+    });
     let counts = futures_util::future::join_all(all).await;
-    let known: Vec<_> = counts.iter().map(|(_, it)| it.as_ref().ok().map(|it| it.0)).collect();
+    let known: Vec<_> = counts.iter().map(|(_, it, _)| it.as_ref().ok().map(|it| it.0)).collect();
     let content = html! {
         h1 { "Queues" }
         div data-part="queues" {
@@ -43,11 +51,12 @@ pub(super) async fn page(context: Context) -> Response {
                         th.number scope="col" { (head) }
                     }
                     th scope="col" { "Oldest" }
+                    th scope="col" { "Sent in 6 h" }
                     th.number scope="col" { "Sent" }
                     th.number scope="col" { "Acked" }
                 } }
                 tbody {
-                    @for (name, counts) in &counts {
+                    @for (name, counts, history) in &counts {
                         @let of = encoded(name.as_bytes());
                         tr {
                             th scope="row" {
@@ -70,11 +79,16 @@ pub(super) async fn page(context: Context) -> Response {
                                         }
                                     }
                                     td data-label="Oldest" { (overdue(stats, *now)) }
+                                    td.spark data-label="Sent in 6 h" {
+                                        @if let Some(history) = history {
+                                            (charts::sparkline(history))
+                                        }
+                                    }
                                     td.number data-label="Sent" { (number(stats.totals.enqueued)) }
                                     td.number data-label="Acked" { (number(stats.totals.acked)) }
                                 }
                                 Err(failure) => {
-                                    td.error colspan="8" {
+                                    td.error colspan="9" {
                                         (harmless_line(&failure.detail_for(context.visitor.rights)))
                                     }
                                 }

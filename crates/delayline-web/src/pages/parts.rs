@@ -27,6 +27,12 @@ pub(super) fn number(number: u64) -> String {
     out
 }
 
+/// A name with a capital at its beginning.
+pub(super) fn capitalised(name: &str) -> String {
+    let (first, rest) = name.split_at(name.len().min(1));
+    first.to_ascii_uppercase() + rest
+}
+
 /// The messages by state as one bar.
 pub(super) fn bar(stats: &Stats) -> Markup {
     let parts = [

@@ -2,10 +2,11 @@
 
 use axum::response::Response;
 use delayline::Timestamp;
-use delayline::admin::{Forecast, History, Limits, Resolution, Stats};
+use delayline::admin::{Forecast, Limits, Stats};
 use delayline_json::{self as json, FORECAST_DELAYS};
 use maud::{Markup, html};
 
+use super::charts;
 use super::lateness;
 use super::layout::Frame;
 use super::parts::{bar, number};
@@ -15,14 +16,15 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::live::stamp;
-use crate::when::{span, time};
+use crate::when::{span as duration, time};
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
     let is_live = context.is_live();
+    let span = charts::span(context.params.text("span"))?;
     let (stats, now) = served.counts_for(is_live).await?;
     let forecast = served.forecast_for(is_live).await?;
-    let history = served.history_for(is_live).await?;
+    let history = served.history_for(span, is_live).await?;
     let of = encoded(name.as_bytes());
     let content = html! {
         div data-part="counts" {
@@ -77,22 +79,30 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             h2 { "What falls due in a window of time" }
             (window::jump(name, "scheduled", None))
         }
+        (charts::spans(&of, span))
         @if let Some(history) = &history {
             section data-part="history" {
-                h2 { "In the last six hours" }
-                (past(history))
+                h2 { "In the last " (charts::words(span)) }
+                (charts::flow(span, history))
+            }
+            section data-part="depth" {
+                h2 { "How many messages there were" }
+                (charts::depth(span, history))
             }
             section data-part="lateness" {
                 h2 { "How late deliveries were" }
-                (lateness::plot(history))
+                (lateness::plot(span, history))
             }
         }
         section {
-            h2 { "Find a message" }
+            h2 { "Find or send a message" }
             form.line method="get" action="message" {
                 input type="hidden" name="queue" value=(name);
                 label { "Id " input name="id" required maxlength="384" autocomplete="off"; }
                 button { "Show" }
+            }
+            @if context.may(Role::Operator) {
+                p { a href=(format!("send?queue={of}")) { "Send a message" } }
             }
         }
         section data-part="totals" {
@@ -135,51 +145,10 @@ fn limits(stats: &Stats, now: Timestamp) -> Markup {
         @if let Some(rate) = rate {
             p {
                 "At most " (number(rate.count.into())) " deliveries in "
-                (span(rate.per.into())) ", and " (number(rate.burst.into())) " at once."
+                (duration(rate.per.into())) ", and " (number(rate.burst.into())) " at once."
             }
         }
     }
-}
-
-/// What happened, with a bar for every six minutes.
-fn past(history: &History) -> Markup {
-    let series = json::series(Resolution::Minutes, history);
-    html! {
-        table.forecast {
-            thead {
-                tr { th scope="col" { "What" } th.number scope="col" { "Most in 6 minutes" } td {} }
-            }
-            tbody {
-                @for series in series.iter().filter(|series| !series.is_level) {
-                    @let most = series.parts.iter().copied().max().unwrap_or_default();
-                    tr {
-                        th scope="row" { (capitalised(series.name)) }
-                        td.number { (number(most)) }
-                        td { (columns(&series.parts, most)) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn columns(parts: &[u64], most: u64) -> Markup {
-    // What there is can be seen, however little it is.
-    let height = |count: u64| (u128::from(count) * 20).div_ceil(u128::from(most.max(1)));
-    let view = format!("0 0 {} 20", parts.len() * 10);
-    html! {
-        svg.bar viewBox=(view) preserveAspectRatio="none" aria-hidden="true" {
-            @for (n, count) in parts.iter().enumerate() {
-                @let height = height(*count);
-                rect.scheduled x=(n * 10) y=(20 - height) width="9" height=(height) {}
-            }
-        }
-    }
-}
-
-pub(super) fn capitalised(name: &str) -> String {
-    let (first, rest) = name.split_at(name.len().min(1));
-    first.to_ascii_uppercase() + rest
 }
 
 /// The waiting messages by when they are due, with a bar for each count.

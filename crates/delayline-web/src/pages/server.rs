@@ -10,7 +10,7 @@ use delayline_json::{harmless_line, hint};
 use maud::{Markup, html};
 
 use super::layout::Frame;
-use super::queue::capitalised;
+use super::parts::capitalised;
 use crate::Role;
 use crate::context::Context;
 use crate::failure::Failure;

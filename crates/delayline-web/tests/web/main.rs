@@ -13,6 +13,7 @@ mod actions;
 mod api;
 mod audit;
 mod bodies;
+mod compose;
 mod directory;
 mod groups;
 mod hostile;

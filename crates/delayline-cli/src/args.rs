@@ -19,6 +19,7 @@ mod schedule;
 mod serve;
 mod stats;
 mod switch;
+mod top;
 mod wait;
 mod work;
 
@@ -53,6 +54,7 @@ pub(crate) use self::schedule::{
 pub(crate) use self::serve::Serve;
 pub(crate) use self::stats::Stats;
 pub(crate) use self::switch::{Pause, Resume};
+pub(crate) use self::top::Top;
 pub(crate) use self::wait::Wait;
 pub(crate) use self::work::{Post, Work};
 use crate::commands::acl::Acl;
@@ -147,6 +149,7 @@ pub(crate) enum Verb {
     Relay(Relay),
     Queues(Queues),
     Stats(Stats),
+    Top(Top),
     Forecast(Forecast),
     History(History),
     List(List),

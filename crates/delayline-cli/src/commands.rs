@@ -24,6 +24,7 @@ pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod switch;
+pub(crate) mod top;
 pub(crate) mod upgrade;
 pub(crate) mod wait;
 pub(crate) mod work;

@@ -59,6 +59,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Relay(relay) => commands::relay::run(&args.target, relay).await,
         Verb::Queues(queues) => commands::queues::run(&args.target, &queues).await,
         Verb::Stats(stats) => commands::stats::run(&args.target, stats).await,
+        Verb::Top(top) => commands::top::run(&args.target, top).await,
         Verb::Forecast(forecast) => commands::forecast::run(&args.target, forecast).await,
         Verb::History(history) => commands::history::run(&args.target, history).await,
         Verb::List(list) => commands::list::run(&args.target, list).await,

@@ -13,6 +13,28 @@ fn finding<'a>(findings: &'a [Value], check: &str) -> &'a Value {
 }
 
 #[test]
+fn the_load_of_a_queue_is_examined() {
+    let server = Server::builder().append_only("everysec").start();
+    server.command(&["CONFIG", "SET", "maxmemory", "1gb"]);
+    let findings = run(on(&server, &["doctor", "--json"])).code(0).lines();
+    let ahead = finding(&findings, "memory ahead");
+    assert_eq!(ahead["detail"], "the queue did not grow in the last day");
+    for number in 0..20 {
+        support::send(&server, &["--id", &number.to_string(), "--payload", "x", "--delay", "1h"]);
+    }
+    let findings = run(on(&server, &["doctor", "--json"])).code(0).lines();
+    let detail = finding(&findings, "memory ahead")["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("20 messages more than a day ago, about "), "{detail}");
+    for check in ["lateness", "expired leases", "replicas"] {
+        assert_eq!(finding(&findings, check)["verdict"], "good", "{findings:?}");
+    }
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    let findings = run(on(&server, &["doctor", "--json"])).code(0).lines();
+    let ahead = finding(&findings, "memory ahead");
+    assert!(ahead["advice"].as_str().unwrap().contains("set maxmemory"), "{ahead}");
+}
+
+#[test]
 fn a_fit_server_gets_a_good_report() {
     let server = Server::builder().append_only("everysec").start();
     for driver in DRIVERS {

@@ -53,6 +53,25 @@ fn the_watch_draws_over_what_it_has_drawn() {
 }
 
 #[test]
+fn the_top_draws_over_what_it_has_drawn_and_ends_on_q() {
+    let server = Server::start();
+    support::create(&server);
+    let mut terminal = start(on(&server, &["top", "--interval", "200ms"]));
+    wait_until("a third table", || terminal.screen().matches("OLDEST").count() > 2);
+    terminal.type_in("xq");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("orders"), "{screen}");
+    assert!(screen.contains("\u{1b}[1A") || screen.contains("\u{1b}[2K"), "{screen:?}");
+    // The key is not shown.
+    assert!(!screen.contains("xq"), "{screen:?}");
+    let terminal = start(on(&server, &["top", "--interval", "200ms"]));
+    wait_until("a table", || terminal.screen().contains("OLDEST"));
+    support::send_signal(&terminal.child, "-INT");
+    assert_eq!(terminal.end().0, Some(0));
+}
+
+#[test]
 fn long_jobs_show_how_far_they_are() {
     let server = Server::start();
     let_die(&server, 30, "no");

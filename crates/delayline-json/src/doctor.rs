@@ -2,13 +2,14 @@
 //! the dashboard's page of the server find.
 
 mod findings;
+mod load;
 mod servers;
 mod tables;
 mod topology;
 
 use std::time::{Duration, Instant, SystemTime};
 
-use delayline::admin::{AclRole, Inspection, Survey};
+use delayline::admin::{AclRole, Inspection, Resolution, Survey};
 use delayline::backend::{At, Op, QueueBackend};
 use delayline::{Connect, Error};
 use serde_json::Value;
@@ -16,6 +17,7 @@ use serde_json::Value;
 pub use self::findings::{Finding, Verdict};
 use self::findings::{Findings, good_unless};
 pub use self::tables::Table;
+use crate::hint;
 
 /// The findings on all servers, and on sentinels.
 #[derive(Clone, Debug)]
@@ -75,6 +77,44 @@ pub async fn examine_queue(connect: &Connect, name: &str) -> Result<Vec<Finding>
         Err(error) => findings.add_failure("connection", &error),
     }
     Ok(findings.0)
+}
+
+/// Examines what the load of a queue means for its server, from the queue's own history: when the
+/// memory is full at the growth of the last day, the lateness of the last hour against that of the
+/// hour before, expired leases, and whether a busy queue has a replica. Changes nothing.
+///
+/// Findings about a server are left out in a cluster, where queues share several. That the queue
+/// or its history cannot be read is a finding.
+///
+/// # Cancel safety
+///
+/// This call changes nothing; its future can be dropped.
+pub async fn examine_load(
+    connect: &Connect,
+    name: &str,
+    examination: &Examination,
+) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    if let Err(error) = load_of(connect, name, &examination.survey, &mut findings).await {
+        let advice = hint(error.kind()).unwrap_or("its history is needed");
+        findings.add("load", Verdict::Beware, error.to_string(), advice);
+    }
+    findings.0
+}
+
+async fn load_of(
+    connect: &Connect,
+    name: &str,
+    survey: &Survey,
+    findings: &mut Findings,
+) -> Result<(), Error> {
+    let queue = connect.clone().connect().await?.queue::<delayline::Bytes>(name).await?;
+    let stats = queue.stats().await?;
+    let minutes = queue.history(Resolution::Minutes).await?;
+    let hours = queue.history(Resolution::Hours).await?;
+    let load = load::Load { stats: &stats, minutes: &minutes, hours: &hours };
+    load::check(survey, &load, findings);
+    Ok(())
 }
 
 impl Examination {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use delayline_json::doctor::{Examination, Finding, Verdict, examine, examine_queue};
+use delayline_json::doctor::{Examination, Finding, Verdict, examine, examine_load, examine_queue};
 
 use crate::args::Target;
 use crate::failure::{Failure, SOME_BAD};
@@ -11,7 +11,9 @@ use crate::print::{columns, json_line, write};
 /// Check whether the servers are suitable, and suggest fixes
 ///
 /// Asks every server of the URL, of the cluster or behind the sentinels, replicas included, and
-/// reports what a crash or a failover could lose. Changes nothing.
+/// reports what a crash or a failover could lose. From the load of the queue, it reports when the memory
+/// will be full, whether deliveries are later than an hour ago, and whether leases expire. Changes
+/// nothing.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -34,7 +36,14 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
     let name = target.queue()?;
     let connect = target.connect()?;
     let mut found = examine(&connect).await.map_err(|error| target.not_opened(&error))?;
-    found.findings.extend(examine_queue(&connect, name).await?);
+    let of_queue = examine_queue(&connect, name).await?;
+    let opens = of_queue.iter().any(|it| it.check == "queue" && it.verdict == Verdict::Good);
+    found.findings.extend(of_queue);
+    // Why a queue cannot be opened is a finding already.
+    if opens {
+        let load = examine_load(&connect, name, &found).await;
+        found.findings.extend(load);
+    }
     let text = if args.json { in_json(&found) } else { in_tables(&found) };
     write(&text)?;
     let bad = found.findings.iter().any(|finding| finding.verdict == Verdict::Bad);

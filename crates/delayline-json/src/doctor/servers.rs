@@ -7,7 +7,8 @@ use delayline::admin::{ServerReport, Survey, TopologyKind};
 
 use super::findings::{Findings, Verdict, good_if, good_unless};
 
-type Fields = BTreeMap<String, String>;
+/// The fields of `INFO`, or settings.
+pub(super) type Fields = BTreeMap<String, String>;
 
 /// A field, or nothing.
 pub(super) fn field<'a>(fields: &'a Fields, name: &str) -> &'a str {

@@ -201,7 +201,7 @@ fn priority(fields: &Params) -> Result<Priority, Failure> {
     let name = fields.text("priority").unwrap_or(Priority::Normal.name());
     let known = Priority::ALL.into_iter().find(|priority| priority.name() == name);
     known.ok_or_else(|| {
-        let names = Priority::ALL.map(|priority| priority.name()).join(", ");
+        let names = Priority::ALL.map(Priority::name).join(", ");
         Failure::Wrong(format!("`priority` is one of {names}"))
     })
 }

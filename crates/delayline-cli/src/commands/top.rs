@@ -1,0 +1,140 @@
+//! `delayline top`.
+
+mod keys;
+mod rates;
+
+use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use console::Term;
+use delayline::codec::Raw;
+use delayline::{Bytes, Queue};
+use delayline_json::duration;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use self::keys::Keys;
+use self::rates::{Counted, Row};
+use crate::args::{Target, Top};
+use crate::failure::Failure;
+use crate::print::{columns, json_line, write_on};
+use crate::signals::Signals;
+
+pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure> {
+    let interval = duration(&args.interval).map_err(Failure::usage)?;
+    if interval < SHORTEST {
+        let why = format!("the interval {} is shorter than 200ms", args.interval);
+        return Err(Failure::usage(why));
+    }
+    let (queues, left_out) = open(target).await?;
+    if queues.is_empty() {
+        eprintln!("no queues");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut signals = Signals::listen()?;
+    let draws = !args.json && !args.once && std::io::stdout().is_terminal();
+    let mut keys = if draws { Keys::listen() } else { Keys::none() };
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before: Vec<Option<Counted>> = vec![None; queues.len()];
+    let mut drawn = 0;
+    loop {
+        let counts = tokio::select! {
+            biased;
+            () = signals.next() => return Ok(ExitCode::SUCCESS),
+            () = keys.quit() => return Ok(ExitCode::SUCCESS),
+            counts = async { ticks.tick().await; count(&queues).await } => counts,
+        };
+        let names = queues.iter().map(|(name, _)| name.as_str());
+        let rows = names.zip(&counts).zip(&before);
+        let mut rows: Vec<Row> =
+            rows.map(|((name, now), then)| Row::new(name, then, now)).collect();
+        let is_first = before.iter().all(Option::is_none);
+        before = counts.into_iter().map(Result::ok).collect();
+        // One table has rates, so it needs two counts.
+        if is_first && !draws {
+            continue;
+        }
+        rows.sort_by_cached_key(Row::order);
+        let text = if args.json {
+            rows.iter().map(|row| json_line(&row.json())).collect()
+        } else {
+            table(&rows, left_out, draws)
+        };
+        if draws {
+            // A terminal that cannot do that shows one table below the other.
+            let _ = Term::stdout().clear_last_lines(drawn);
+            drawn = text.lines().count();
+        }
+        if write_on(&text)? == ControlFlow::Break(()) || args.once {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// The queues with their names, and how many are left out.
+type Queues = (Vec<(String, Queue<Bytes, Raw>)>, usize);
+
+/// The queue of the target, or all that there are.
+async fn open(target: &Target) -> Result<Queues, Failure> {
+    if target.queue.is_some() {
+        let queue = target.open_known().await?.patience(PATIENCE);
+        return Ok((vec![(target.queue()?.to_owned(), queue)], 0));
+    }
+    let connect = target.connect()?;
+    target.refuse_new(&connect)?;
+    let opened = connect.connect().await;
+    let connection = opened.map_err(|error| target.not_opened(&error))?;
+    let found = connection.queues_within(MOST_KEYS).await?;
+    let mut queues = Vec::new();
+    let left_out = found.names.len().saturating_sub(MOST_QUEUES);
+    for name in found.names.iter().take(MOST_QUEUES) {
+        let name = name.to_string();
+        let queue = connection.queue(&name).await?.codec(Raw).patience(PATIENCE);
+        queues.push((name, queue));
+    }
+    Ok((queues, left_out))
+}
+
+/// Counts all queues at the same time. The counts are in the order of the queues.
+async fn count(queues: &[(String, Queue<Bytes, Raw>)]) -> Vec<Result<Counted, String>> {
+    let mut tasks = JoinSet::new();
+    for (place, (_, queue)) in queues.iter().enumerate() {
+        let queue = queue.clone();
+        tasks.spawn(async move { (place, Counted::read(&queue).await) });
+    }
+    let mut counts = vec![Err("not counted".to_owned()); queues.len()];
+    while let Some(done) = tasks.join_next().await {
+        if let Ok((place, count)) = done
+            && let Some(slot) = counts.get_mut(place)
+        {
+            *slot = count;
+        }
+    }
+    counts
+}
+
+fn table(rows: &[Row], left_out: usize, draws: bool) -> String {
+    // A table that is drawn again must fit on the screen.
+    let most =
+        if draws { usize::from(Term::stdout().size().0).saturating_sub(3) } else { rows.len() };
+    let shown = rows.len().min(most.max(1));
+    let mut text = columns(Row::HEADS, rows.iter().take(shown).map(Row::cells));
+    let more = left_out + rows.len() - shown;
+    if more > 0 {
+        text += &format!("and {more} more\n");
+    }
+    text
+}
+
+const SHORTEST: Duration = Duration::from_millis(200);
+
+/// How long a count is repeated while the server is unreachable.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const MOST_QUEUES: usize = 500;
+
+/// Keys of the server that are read to find queues.
+const MOST_KEYS: u64 = 10_000_000;

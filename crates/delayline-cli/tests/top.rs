@@ -1,0 +1,50 @@
+//! `delayline top`, without a terminal.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
+
+mod support;
+
+use delayline_test_server::Server;
+use support::{on, run, send};
+
+#[test]
+fn one_table_has_all_queues_and_their_rates() {
+    let server = Server::start();
+    send(&server, &["--id", "a", "--payload", "x"]);
+    send(&server, &["--queue", "texts", "--id", "b", "--payload", "x", "--delay", "1h"]);
+    run(on(&server, &["--queue", "texts", "pause"])).code(0);
+    let top = |args: &[&str]| {
+        let args: Vec<_> =
+            ["top", "--once", "--interval", "200ms"].iter().chain(args).copied().collect();
+        let mut command = on(&server, &args);
+        command.env_remove("DELAYLINE_QUEUE");
+        run(command)
+    };
+    let ended = top(&[]).code(0);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert!(lines[0].starts_with("QUEUE") && lines[0].contains("SENT/S"), "{}", ended.stdout);
+    // The queue with a message that waits is on top.
+    assert!(lines[1].starts_with("orders") && lines[2].starts_with("texts"), "{}", ended.stdout);
+    assert!(lines[2].ends_with("paused") && lines.len() == 3, "{}", ended.stdout);
+    let rows = top(&["--json"]).code(0).lines();
+    assert_eq!((&rows[0]["queue"], &rows[0]["ready"]), (&"orders".into(), &1.into()));
+    assert_eq!(rows[1]["rates"]["sent"], 0);
+    assert!(rows[1]["rates"]["in_ms"].as_u64().unwrap() >= 150);
+    assert_eq!(top(&["--queue", "texts", "--json"]).code(0).lines().len(), 1);
+}
+
+#[test]
+fn bad_input_and_missing_queues_and_servers_are_told_apart() {
+    let server = Server::start();
+    for bad in [&["--interval", "soon"][..], &["--interval", "10ms"], &["--interval", "0s"]] {
+        let args: Vec<_> = ["top"].iter().chain(bad).copied().collect();
+        assert_eq!(run(on(&server, &args)).code(2).stdout, "");
+    }
+    run(on(&server, &["top", "--once", "--queue", "absent"])).code(1);
+    let mut command = on(&server, &["top", "--once"]);
+    command.env_remove("DELAYLINE_QUEUE");
+    assert_eq!(run(command).code(0).stderr, "no queues\n");
+    let mut command = on(&server, &["top", "--once"]);
+    command.env("DELAYLINE_URL", "redis://127.0.0.1:1").env_remove("DELAYLINE_QUEUE");
+    assert_eq!(run(command).code(3).stdout, "");
+}

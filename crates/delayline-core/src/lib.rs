@@ -51,6 +51,7 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+mod applied;
 mod backend;
 mod backoff;
 mod durability;
@@ -79,6 +80,7 @@ mod totals;
 mod validate;
 pub mod worker;
 
+pub use applied::Applied;
 pub use backend::{Backend, QueueBackend, Wakeup};
 pub use backoff::Backoff;
 pub use durability::Durability;
@@ -93,8 +95,8 @@ pub use op::{Check, Claim, Extend, List, Op, Position, Redrive, Reschedule};
 pub use queue_limits::{Change, Limits, Rate, SetLimits};
 pub use relay::{Backlog, Destination, DestinationKey, Element, GroupName, Relay};
 pub use reply::{
-    Applied, Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found,
-    HandedOff, Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
+    Cancelled, Checked, Claimed, Death, Enqueued, Extended, Finding, Forecast, Found, HandedOff,
+    Page, Purged, Redriven, Relayed, Reply, Rescheduled, Settled, Stats,
 };
 pub use results::{Completion, NewResult};
 pub use retry::{Jitter, RetryPolicy};

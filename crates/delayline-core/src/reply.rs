@@ -8,29 +8,6 @@ use crate::{
     Status, Timestamp, Totals,
 };
 
-/// An executed operation: when, at which point in the queue's history, and with what result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Applied {
-    /// The server's clock at execution, or the instant of [`At::Fixed`](crate::At::Fixed).
-    pub at: Timestamp,
-    /// The number of operations that have changed this queue so far. An operation that changes
-    /// something increments it; others return the current number. So a log of calls can be put into
-    /// execution order and replayed.
-    pub revision: u64,
-    /// The result.
-    pub reply: Reply,
-}
-
-impl Applied {
-    /// An operation that was executed at `at`, when `revision` operations had changed the queue.
-    #[must_use]
-    pub const fn new(at: Timestamp, revision: u64, reply: Reply) -> Self {
-        Self { at, revision, reply }
-    }
-}
-
 /// The result of an operation. Variants are named after the operation; batches are answered item by
 /// item, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

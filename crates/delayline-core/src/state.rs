@@ -161,7 +161,7 @@ impl State {
             Op::Repair(check) => Reply::Repair(self.check(check)),
         };
         self.commit(now, changes);
-        Applied { at: now, revision: self.revision, reply }
+        Applied::new(now, self.revision, reply)
     }
 
     /// Like [`apply`](Self::apply), and also returns whether a sleeper must be woken by a hint.

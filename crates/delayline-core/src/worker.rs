@@ -115,8 +115,8 @@ impl Machine {
         let Self { lanes, todo, rng, .. } = self;
         let class = result.as_ref().map_or_else(Error::class, |_| ErrorClass::Ambiguous);
         match (op, result) {
-            (Op::Claim(_), Ok(Applied { at, reply: Reply::Claim(claimed), .. })) => {
-                self.claimed(now, queue, at, claimed);
+            (Op::Claim(_), Ok(Applied { at, micros, reply: Reply::Claim(claimed), .. })) => {
+                self.claimed(now, queue, (at, micros), claimed);
             }
             (Op::Claim(claim), _) => {
                 lanes.change(queue, |lane| lane.claims.failed(now, claim, class, rng));
@@ -267,13 +267,19 @@ impl Machine {
         Summary { unsettled: count(handlers.saturating_add(unsettled)), ..self.summary }
     }
 
-    fn claimed(&mut self, now: Moment, queue: usize, at: Timestamp, claimed: Claimed) {
+    fn claimed(
+        &mut self,
+        now: Moment,
+        queue: usize,
+        (at, micros): (Timestamp, u16),
+        claimed: Claimed,
+    ) {
         let Self { lanes, rng, stage, emptiness, .. } = self;
         if let Some(emptiness) = emptiness {
             emptiness.ask_again(queue);
         }
         let answered = lanes.change(queue, |lane| {
-            let leased = lane.claims.answered(now, at, &claimed, rng);
+            let leased = lane.claims.answered(now, (at, micros), &claimed, rng);
             lane.bell.hint |= lane.claims.promised && !stage.is_working();
             leased
         });

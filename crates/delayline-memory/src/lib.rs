@@ -87,15 +87,21 @@ impl MemoryBackend {
     /// Returns the current time of the queue's clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
+        self.read_clock().0
+    }
+
+    /// Returns the time of the queue's clock, and its microseconds past that.
+    fn read_clock(&self) -> (Timestamp, u16) {
         match &self.clock {
             Clock::System => {
                 // Rounded down, unlike due times: a message due in this millisecond is due.
                 let since_epoch =
                     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
                 let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
-                Timestamp::from_ms(ms).unwrap_or(Timestamp::MAX)
+                let micros = u16::try_from(since_epoch.subsec_micros() % 1_000).unwrap_or_default();
+                (Timestamp::from_ms(ms).unwrap_or(Timestamp::MAX), micros)
             }
-            Clock::Manual(clock) => clock.now(),
+            Clock::Manual(clock) => (clock.now(), 0),
         }
     }
 
@@ -147,16 +153,16 @@ impl Backend for MemoryBackend {
         op.validate()?;
         let mut state = self.lock();
         // Read under the lock, so that the instants of operations never go back.
-        let now = match at {
-            At::Server => self.now(),
-            At::Fixed(now) => now,
+        let (now, micros) = match at {
+            At::Server => self.read_clock(),
+            At::Fixed(now) => (now, 0),
         };
         let (applied, hint) = state.apply_and_hint(now, op);
         drop(state);
         if hint {
             self.bell.notify_one();
         }
-        Ok(applied)
+        Ok(applied.with_micros(micros))
     }
 
     fn queue_name(&self) -> Option<&QueueName> {

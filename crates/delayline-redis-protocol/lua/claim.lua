@@ -1,7 +1,8 @@
 -- State::claim. ARGV: now, consumer, claim id, max, lease in ms.
--- Results: more (0 or 1), next instant or -1, then for each delivery its id, its record, and its due
--- instant, if this call leases it for the first time, else the deadline in 6 bytes and its details;
--- then for each message that this call buried the reason, a number, and its id.
+-- Results: the microseconds of the clock past `now`, more (0 or 1), next instant or -1; then for each
+-- delivery its id, its record, and its due instant, if this call leases it for the first time, else the
+-- deadline in 6 bytes and its details; then for each message that this call buried the reason, a number,
+-- and its id.
 --
 -- `reclaim` and `take` read what they decide about, and `reclaim` writes too: what it takes back may be
 -- leased at once, so it is written before `take` looks for ready messages.
@@ -21,7 +22,7 @@
 
 local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
-local results = {ANSWER_RESULTS, now, 0, 0, -1}
+local results = {ANSWER_RESULTS, now, 0, micros, 0, -1}
 local new_details, new_places, new_records, removed = {}, {}, {}, {}
 local delivered, deaths, changed = 0, {}, false
 local journaled, ring = false, false
@@ -79,7 +80,7 @@ local leaving = #new_places / 2 + #removed
 local next, hands_on, is_news
 next_claimable()
 local more = next and next <= now
-results[4], results[5] = more and 1 or 0, next or -1
+results[5], results[6] = more and 1 or 0, next or -1
 for i = 1, #deaths do
   results[#results + 1] = deaths[i]
 end

@@ -37,11 +37,12 @@ use crate::transport::Value;
 /// [`Protocol`](delayline_core::ErrorKind::Protocol) if the reply is invalid.
 pub fn decode(op: &Op, value: Value) -> Result<Applied, Error> {
     let (mut reply, at, revision) = results(value)?;
+    let micros = if matches!(op, Op::Claim(_)) { reply.micros()? } else { 0 };
     let answer = reply.answer(op, at)?;
     if reply.0.next().is_some() {
         return Err(unreadable("the reply is too long"));
     }
-    Ok(Applied::new(at, revision, answer))
+    Ok(Applied::new(at, revision, answer).with_micros(micros))
 }
 
 impl Reader {
@@ -139,6 +140,12 @@ impl Reader {
             });
         }
         if all.is_empty() { Err(unreadable("the answer is empty")) } else { Ok(all) }
+    }
+
+    /// The microseconds of the server's clock past its milliseconds.
+    fn micros(&mut self) -> Result<u16, Error> {
+        let micros = u16::try_from(self.count()?).ok().filter(|micros| *micros < 1_000);
+        micros.ok_or_else(|| unreadable("a millisecond has 1,000 microseconds"))
     }
 
     fn claimed(&mut self, claim: &Claim, at: Timestamp) -> Result<Claimed, Error> {

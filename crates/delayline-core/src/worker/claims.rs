@@ -190,7 +190,7 @@ impl Claims {
     pub(super) fn answered(
         &mut self,
         now: Moment,
-        at: Timestamp,
+        (at, micros): (Timestamp, u16),
         claimed: &Claimed,
         rng: &mut Rng,
     ) -> Leased {
@@ -222,7 +222,10 @@ impl Claims {
             (true, _) => now,
             // The server computed this some time after the claim was sent. A claim sent this much
             // later arrives in time if it takes as long.
-            (false, Some(told)) => self.sent.after(told),
+            (false, Some(told)) => {
+                let past = Duration::from_micros(micros.into());
+                self.sent.after(told.saturating_sub(past))
+            }
             (false, None) => now.after(FAR),
         };
         self.due = self.due.min(due);

@@ -331,6 +331,21 @@ fn what_a_queue_expects_of_a_worker_without_room_is_handed_on() {
 }
 
 #[test]
+fn the_next_claim_is_sent_for_the_due_millisecond_and_not_for_the_one_after() {
+    let mut machine = Machine::new(plan(1), [0; 16]);
+    let Some(Action::Send { queue, op }) = machine.poll(at(100)) else { panic!("no claim") };
+    let next = Timestamp::from_ms(5_010).unwrap();
+    let claimed = Claimed { next: Some(next), ..Claimed::default() };
+    let applied = Applied::new(Timestamp::from_ms(5_000).unwrap(), 1, Reply::Claim(claimed));
+    // The server read its clock 9.3 ms before the due time.
+    machine.handle_answer(at(101), queue, op, Ok(applied.with_micros(700)));
+    while let Some(action) = machine.poll(at(101)) {
+        assert!(matches!(action, Action::Wait { .. }), "{action:?}");
+    }
+    assert_eq!(machine.wake_at(), Some(Moment::at(Duration::from_micros(109_300))));
+}
+
+#[test]
 fn hints_are_not_waited_for_where_there_are_none() {
     let mut machine = Machine::new(plan(1), [0; 16]);
     let mut waits = 0;
@@ -340,7 +355,7 @@ fn hints_are_not_waited_for_where_there_are_none() {
             match action {
                 Action::Send { queue, op } => {
                     let reply = Reply::Claim(Claimed::default());
-                    let applied = Applied { at: Timestamp::MIN, revision: 0, reply };
+                    let applied = Applied::new(Timestamp::MIN, 0, reply);
                     machine.handle_answer(now, queue, op, Ok(applied));
                 }
                 Action::Wait { queue, .. } => {

@@ -29,10 +29,12 @@
 local unpack = unpack or table.unpack
 local byte, sub, format = string.byte, string.sub, string.format
 
-local now = tonumber(ARGV[1])
+-- The clock in milliseconds, and by how many microseconds it is past them.
+local now, micros = tonumber(ARGV[1]), 0
 if not now then
   local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
+  micros = time[2] % 1000
+  now = time[1] * 1000 + (time[2] - micros) / 1000
 end
 
 local function after(delay)

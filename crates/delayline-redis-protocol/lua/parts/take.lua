@@ -34,7 +34,7 @@ local function deliver()
   new_places[n + 1], new_places[n + 2] = leased_score, member
   new_details[m + 1], new_details[m + 2] = id, its_details
   taken[delivered], lengths[delivered] = id, #id
-  n = 3 + 3 * delivered
+  n = 4 + 3 * delivered
   results[n], results[n + 1], results[n + 2] = id, whole, answer
 end
 

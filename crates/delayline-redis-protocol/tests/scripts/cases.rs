@@ -66,6 +66,7 @@ macro_rules! script_cases {
             hostile: an_audit_of_junk_comes_to_an_end;
             hostile: large_contents_come_and_go;
             hostile: a_large_message_is_buried_with_its_content;
+            hostile: claims_return_the_microseconds_of_the_servers_clock;
             hostile: finished_messages_leave_no_residue;
             counting: damaged_totals_stop_nothing;
             counting: a_damaged_history_tells_only_what_it_knows;

@@ -38,7 +38,7 @@ impl Bare {
                             continue;
                         }
                         let reply = Reply::Claim(Claimed::default());
-                        let applied = Applied { at: Timestamp::MIN, revision: 0, reply };
+                        let applied = Applied::new(Timestamp::MIN, 0, reply);
                         let broken = Err(Error::new(ErrorKind::Unreachable));
                         let result = if self.broken { broken } else { Ok(applied) };
                         self.machine.handle_answer(self.now, queue, op, result);
@@ -146,7 +146,7 @@ fn an_answer_that_fits_nothing_is_no_answer() {
     // A reply with one item too many.
     let settle = bare.sent(|op| matches!(op, Op::Settle(_)));
     let reply = Reply::Settle(vec![Settled::Done { status: Status::Acked }; 2]);
-    let applied = Applied { at: Timestamp::MIN, revision: 2, reply };
+    let applied = Applied::new(Timestamp::MIN, 2, reply);
     bare.machine.handle_answer(bare.now, 0, settle.clone(), Ok(applied));
     assert_eq!(bare.machine.summary().acked, 0);
     assert_eq!(bare.sent(|op| matches!(op, Op::Settle(_))), settle, "until it is answered");
@@ -206,7 +206,7 @@ fn a_message_that_dies_of_its_outcome_is_counted_as_dead() {
     bare.handle_one();
     let settle = bare.sent(|op| matches!(op, Op::Settle(_)));
     let reply = Reply::Settle(vec![Settled::Done { status: Status::Dead }]);
-    let applied = Applied { at: Timestamp::MIN, revision: 2, reply };
+    let applied = Applied::new(Timestamp::MIN, 2, reply);
     bare.machine.handle_answer(bare.now, 0, settle, Ok(applied));
     assert_eq!(bare.machine.summary().dead, 1);
 }

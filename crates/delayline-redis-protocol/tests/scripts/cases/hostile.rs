@@ -511,6 +511,22 @@ pub(crate) async fn a_large_message_is_buried_with_its_content<C: Connect>() {
     }
 }
 
+/// Together they are one reading of the clock: it never goes back, and it does not stand at full
+/// milliseconds.
+pub(crate) async fn claims_return_the_microseconds_of_the_servers_clock<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let (mut latest, mut most) = (0, 0);
+    for number in 1..200 {
+        let applied = queue.apply(At::Server, &claim(number, 1)).await.unwrap();
+        assert!(applied.micros < 1_000);
+        let clock = applied.at.as_ms() * 1_000 + u64::from(applied.micros);
+        assert!(clock > latest, "{clock} after {latest}");
+        (latest, most) = (clock, most.max(applied.micros));
+    }
+    assert!(most > 0);
+}
+
 pub(crate) async fn finished_messages_leave_no_residue<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

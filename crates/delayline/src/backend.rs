@@ -46,3 +46,5 @@ pub use delayline_core::{
 };
 #[doc(no_inline)]
 pub use delayline_redis_protocol::Transport;
+
+pub use crate::timer::sleep_until;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline::backend::{Backoff, Claim, Claimed, Op, Reply, Wakeup};
+use delayline::backend::{self, Backoff, Claim, Claimed, Op, Reply, Wakeup};
 use delayline::codec::Raw;
 use delayline::limits::WORKER_POLL_MS;
 use delayline::{Bytes, Error, ErrorClass, ErrorKind, Queue, Timestamp};
@@ -178,15 +178,18 @@ impl Polls {
     }
 
     /// Takes over when there will be something to claim next.
-    fn learn(&self, claimed: &Claimed, at: Timestamp) {
+    ///
+    /// A claim that is sent as long after the last one, which was sent at `sent`, arrives in time
+    /// if it takes as long.
+    fn learn(&self, claimed: &Claimed, until_next: Option<Duration>, sent: Instant) {
         if claimed.more {
             return self.look_now();
         }
         let now = Instant::now();
-        let pause = claimed.next.map_or(SAFETY_POLL, |next| next.since(at)).min(SAFETY_POLL);
+        let pause = until_next.map_or(SAFETY_POLL, |until| until.min(SAFETY_POLL));
         let mut state = self.lock();
         let known = state.look_at.filter(|known| *known > now);
-        let next = known.map_or(now + pause, |known| known.min(now + pause));
+        let next = known.map_or(sent + pause, |known| known.min(sent + pause));
         let is_earlier = known.is_some_and(|known| next < known);
         state.look_at = Some(next);
         drop(state);
@@ -332,7 +335,7 @@ async fn attend(polls: Arc<Polls>, queue: Queue<Bytes, Raw>) {
 
 /// Waits for a hint, for `until` or for news. Returns whether a hint came.
 async fn rest(polls: &Polls, queue: &Queue<Bytes, Raw>, until: Instant) -> bool {
-    let timer = sleep_until(until);
+    let timer = backend::sleep_until(until);
     let hint = async {
         let pause = until.saturating_duration_since(Instant::now());
         if !matches!(Wakeup::wait(&**queue.backend(), pause).await, Ok(true)) {
@@ -374,25 +377,27 @@ async fn attempt(
     let op = Op::Claim(claim.clone());
     let mut tries = MOST_TRIES;
     loop {
+        let sent = Instant::now();
         let applied = queue.apply(&op).await?;
-        let Reply::Claim(claimed) = applied.reply else { return Err(unexpected()) };
+        let Reply::Claim(claimed) = &applied.reply else { return Err(unexpected()) };
         hold.granted(&claimed.deliveries, applied.at, claim.lease);
-        polls.learn(&claimed, applied.at);
+        polls.learn(claimed, claimed.next.map(|next| applied.until(next)), sent);
         tries -= 1;
         if !claimed.deliveries.is_empty() || !claimed.more || tries == 0 {
+            let Reply::Claim(claimed) = applied.reply else { return Err(unexpected()) };
             return Ok(Granted { claimed, at: Some(applied.at) });
         }
     }
 }
 
 fn unexpected() -> Error {
-    delayline::backend::Error::new(ErrorKind::Protocol).into()
+    backend::Error::new(ErrorKind::Protocol).into()
 }
 
 /// The task that claimed has ended without a result.
 fn aborted() -> Error {
     let detail = "the claim was aborted";
-    delayline::backend::Error::with_detail(ErrorKind::ConnectionLost, detail).into()
+    backend::Error::with_detail(ErrorKind::ConnectionLost, detail).into()
 }
 
 const SAFETY_POLL: Duration = Duration::from_millis(WORKER_POLL_MS);

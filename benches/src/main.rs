@@ -12,6 +12,7 @@ mod lateness;
 mod machine;
 mod many_queues;
 mod memory;
+mod pull;
 mod table;
 mod throughput;
 mod transport;
@@ -85,6 +86,9 @@ enum Subject {
     Idle,
     /// Processor time and allocations of the client
     Client,
+    /// Claims and acks over HTTP beside the library's; lateness over a long poll, and the memory of
+    /// polls that wait
+    Pull,
     /// Instructions of the server for each operation; needs valgrind, and is not part of everything
     Instructions,
     /// Client costs of a queue behind sentinels and in a cluster, and the time of a failover; not
@@ -171,6 +175,11 @@ fn run(args: &Args) -> Result<()> {
 
 async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Result<Vec<Table>> {
     let table = match subject {
+        Subject::Pull => {
+            let mut tables = vec![pull::rates(args.messages, progress).await?];
+            tables.extend(pull::idle((args.messages / 500).max(10), progress).await?);
+            return Ok(tables);
+        }
         Subject::Cost => return cost::measure(args.messages, progress).await,
         Subject::Memory => memory::measure(args.messages, progress).await,
         Subject::Throughput => throughput::measure(args.messages, progress).await,

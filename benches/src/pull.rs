@@ -1,0 +1,353 @@
+//! Consumers over HTTP beside those of the library.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use delayline::codec::Raw;
+use delayline::{Bytes, Job, Queue, Worker};
+use delayline_benches::{ack, claim, payload, send_in_bulk};
+use delayline_core::Reply;
+use delayline_web::{Access, Dashboard, Role};
+use hdrhistogram::Histogram;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::table::{Columns, Table, number};
+use crate::transport::{DRIVERS, QUEUE};
+
+const BATCH: usize = 100;
+const CONSUMERS: [usize; 3] = [1, 4, 16];
+/// Rounds in turn, of which the median counts.
+const ROUNDS: usize = 5;
+const POLLS: u32 = 2_000;
+
+/// Messages that are claimed and acked in batches of 100.
+pub(crate) async fn rates(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let [transport, ..] = DRIVERS;
+    let server = transport.start()?;
+    let queue = transport.open(&server).await?;
+    let address = serve(&queue).await?;
+    let mut rows: [Vec<f64>; 3] = Default::default();
+    for consumers in CONSUMERS {
+        progress.set_message(format!("{consumers} consumers over HTTP"));
+        let each = messages.div_ceil(BATCH * consumers);
+        let (mut library, mut http) = (Vec::new(), Vec::new());
+        // The first round warms both sides up.
+        for round in 0..=ROUNDS {
+            let of_library = rate(&queue, each, consumers, None).await?;
+            let of_http = rate(&queue, each, consumers, Some(address)).await?;
+            if round > 0 {
+                library.push(of_library);
+                http.push(of_http);
+            }
+        }
+        let (library, http) = (median(library), median(http));
+        for (row, figure) in rows.iter_mut().zip([library, http, http / library]) {
+            row.push(figure);
+        }
+    }
+    let [library, http, ratio] = rows;
+    Ok(Table {
+        name: "pull",
+        title: "Messages per second over HTTP",
+        unit: "messages/s",
+        columns: CONSUMERS.map(|consumers| format!("consumers, {consumers}")).to_vec(),
+        rows: vec![
+            ("library".to_owned(), library),
+            ("HTTP".to_owned(), http),
+            ("ratio".to_owned(), ratio),
+        ],
+        columns_are: Columns::Cases,
+        wide: true,
+        note: "Claimed and acked in batches of 100 from 1, 4 and 16 tasks at once: by operations of \
+               the library, and by requests on one connection each, whose answers are parsed: the \
+               medians of five rounds in turn, and their ratio. Clients, HTTP server and Redis \
+               share the machine.",
+    })
+}
+
+/// The lateness of lone messages, and the memory of polls.
+pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
+    let [transport, ..] = DRIVERS;
+    let server = transport.start()?;
+    let queue = transport.open(&server).await?;
+    let address = serve(&queue).await?;
+    progress.set_message("lateness over a long poll");
+    let (mut of_library, mut of_http) = (Late::new(3)?, Late::new(3)?);
+    // In turn, so that both have the same machine.
+    for _ in 0..10 {
+        lateness_of_library(&queue, messages / 10, &mut of_library).await?;
+        lateness_over_http(&queue, address, messages / 10, &mut of_http).await?;
+    }
+    let quantiles = |late: &Late| {
+        let ms = |us: u64| f64::from(u32::try_from(us).unwrap_or(u32::MAX)) / 1_000.0;
+        [0.5, 0.99, 1.0].map(|quantile| ms(late.value_at_quantile(quantile))).to_vec()
+    };
+    let lateness = Table {
+        name: "pull-lateness",
+        title: "Lateness of a lone message over a long poll",
+        unit: "ms",
+        columns: ["p50", "p99", "max"].map(str::to_owned).to_vec(),
+        rows: vec![
+            ("library".to_owned(), quantiles(&of_library)),
+            ("HTTP".to_owned(), quantiles(&of_http)),
+        ],
+        columns_are: Columns::Percentiles(vec![of_library.len(), of_http.len()]),
+        wide: false,
+        note: "From the due time to the start of the handler, and to the end of the answer to a \
+               poll. Ten rounds in turn.",
+    };
+    progress.set_message("memory of waiting polls");
+    let memory = Table {
+        name: "pull-memory",
+        title: "Memory of a waiting poll",
+        unit: "bytes",
+        columns: vec![format!("{POLLS} polls")],
+        rows: vec![("HTTP".to_owned(), vec![memory(address).await?])],
+        columns_are: Columns::Cases,
+        wide: false,
+        note: "Resident memory of the process, which also has the clients' sockets, before and \
+               while the polls wait; without the kernel's buffers.",
+    };
+    Ok(vec![lateness, memory])
+}
+
+type Late = Histogram<u64>;
+
+/// Serves the queue on a free port, as `delayline serve` does.
+async fn serve(queue: &Queue<Bytes, Raw>) -> Result<SocketAddr> {
+    let dashboard = Dashboard::new(Access::everyone(Role::Worker)).queue(queue.clone());
+    let service = TowerToHyperService::new(dashboard.router()?);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = stream.set_nodelay(true);
+            let connection =
+                http1::Builder::new().serve_connection(TokioIo::new(stream), service.clone());
+            tokio::spawn(async move { drop(connection.await) });
+        }
+    });
+    Ok(address)
+}
+
+/// A connection of one client.
+struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    async fn connect(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: Vec::new() })
+    }
+
+    async fn send(&mut self, verb: &str, body: &Value) -> Result<()> {
+        let body = body.to_string();
+        let request = format!(
+            "POST /api/v1/queues/{QUEUE}/{verb} HTTP/1.1\r\nhost: localhost\r\ncontent-type: \
+             application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        Ok(self.stream.write_all(request.as_bytes()).await?)
+    }
+
+    async fn call(&mut self, verb: &str, body: &Value) -> Result<Value> {
+        self.send(verb, body).await?;
+        self.buffer.clear();
+        let head = loop {
+            if let Some(end) = self.buffer.windows(4).position(|it| it == b"\r\n\r\n") {
+                break end + 4;
+            }
+            ensure!(self.stream.read_buf(&mut self.buffer).await? > 0, "the server has closed");
+        };
+        let text = std::str::from_utf8(self.buffer.get(..head).unwrap_or_default())?;
+        ensure!(text.starts_with("HTTP/1.1 200"), "{text}");
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let end = head + length.context("an answer without a length")?.parse::<usize>()?;
+        while self.buffer.len() < end {
+            ensure!(self.stream.read_buf(&mut self.buffer).await? > 0, "the server has closed");
+        }
+        Ok(serde_json::from_slice(self.buffer.get(head..end).unwrap_or_default())?)
+    }
+
+    /// Claims, and returns what settles the messages.
+    async fn claim(&mut self, body: &Value) -> Result<Vec<Value>> {
+        let mut claimed = self.call("claim", body).await?;
+        let Value::Array(deliveries) = claimed["deliveries"].take() else {
+            bail!("no claim was answered")
+        };
+        let ack = |mut it: Value| json!({"id": it["id"].take(), "token": it["token"].take(), "outcome": "ack"});
+        Ok(deliveries.into_iter().map(ack).collect())
+    }
+
+    async fn ack(&mut self, items: Vec<Value>) -> Result<()> {
+        let count = items.len();
+        let settled = self.call("settle", &json!({ "settlements": items })).await?;
+        let results = settled["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let all = results.len() == count && results.iter().all(|it| it["outcome"] == "settled");
+        ensure!(all, "not all were settled: {settled}");
+        Ok(())
+    }
+}
+
+/// Messages per second of some consumers, which handle `each` batches, over HTTP with an address.
+async fn rate(
+    queue: &Queue<Bytes, Raw>,
+    each: usize,
+    consumers: usize,
+    address: Option<SocketAddr>,
+) -> Result<f64> {
+    let messages = each * consumers * BATCH;
+    send_in_bulk(queue, messages).await?;
+    let mut clients = Vec::new();
+    for _ in 0..consumers {
+        clients.push(match address {
+            Some(address) => Some(Client::connect(address).await?),
+            None => None,
+        });
+    }
+    let (start, mut tasks) = (Instant::now(), JoinSet::new());
+    for client in clients {
+        let queue = queue.clone();
+        tasks.spawn(async move {
+            match client {
+                Some(client) => through(client, each).await,
+                None => direct(&queue, each).await,
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(number(messages) / start.elapsed().as_secs_f64())
+}
+
+async fn direct(queue: &Queue<Bytes, Raw>, batches: usize) -> Result<()> {
+    for _ in 0..batches {
+        let Reply::Claim(claimed) = queue.apply(&claim(BATCH)).await?.reply else {
+            bail!("no claim was answered")
+        };
+        ensure!(claimed.deliveries.len() == BATCH, "a claim found too few messages");
+        queue.apply(&ack(&claimed.deliveries)).await?;
+    }
+    Ok(())
+}
+
+async fn through(mut client: Client, batches: usize) -> Result<()> {
+    for _ in 0..batches {
+        let items = client.claim(&json!({"max": BATCH, "wait": "0s", "lease": "5m"})).await?;
+        ensure!(items.len() == BATCH, "a claim found too few messages");
+        client.ack(items).await?;
+    }
+    Ok(())
+}
+
+/// Sends a message that is due within half a second, and returns when.
+async fn send(queue: &Queue<Bytes, Raw>) -> Result<SystemTime> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    let due = UNIX_EPOCH + Duration::from_millis(u64::try_from(now)? + fastrand::u64(20..500));
+    let sent = queue.message(&payload()).due_at(due).send().await?;
+    ensure!(sent.is_accepted(), "it was not accepted");
+    Ok(due)
+}
+
+fn record(late: &mut Late, due: SystemTime, at: SystemTime) -> Result<()> {
+    let lateness = at.duration_since(due).context("a message was early")?;
+    Ok(late.record(u64::try_from(lateness.as_micros())?)?)
+}
+
+async fn lateness_of_library(
+    queue: &Queue<Bytes, Raw>,
+    messages: usize,
+    late: &mut Late,
+) -> Result<()> {
+    let (report, mut starts) = unbounded_channel();
+    let worker = Worker::builder(queue.clone()).build()?;
+    let handle = worker.handle();
+    let working = tokio::spawn(worker.run(move |_: Job<Bytes>| {
+        let _ = report.send(SystemTime::now());
+        async { Ok::<(), &str>(()) }
+    }));
+    for _ in 0..messages {
+        let due = send(queue).await?;
+        record(late, due, starts.recv().await.context("the worker has ended")?)?;
+    }
+    handle.stop(Duration::from_secs(1));
+    working.await?;
+    Ok(())
+}
+
+async fn lateness_over_http(
+    queue: &Queue<Bytes, Raw>,
+    address: SocketAddr,
+    messages: usize,
+    late: &mut Late,
+) -> Result<()> {
+    let (report, mut answers) = unbounded_channel();
+    let mut client = Client::connect(address).await?;
+    let polling = tokio::spawn(async move {
+        for _ in 0..messages {
+            let mut items = Vec::new();
+            while items.is_empty() {
+                items = client.claim(&json!({"wait": "50s"})).await?;
+            }
+            let _ = report.send(SystemTime::now());
+            client.ack(items).await?;
+        }
+        anyhow::Ok(())
+    });
+    for _ in 0..messages {
+        let due = send(queue).await?;
+        record(late, due, answers.recv().await.context("the client has ended")?)?;
+    }
+    polling.await?
+}
+
+/// Bytes of each poll that waits.
+async fn memory(address: SocketAddr) -> Result<f64> {
+    let wait = json!({"wait": "50s"});
+    let mut polls = Vec::new();
+    for _ in 0..100 {
+        let mut client = Client::connect(address).await?;
+        client.send("claim", &wait).await?;
+        polls.push(client);
+    }
+    sleep(SETTLING).await;
+    let before = resident()?;
+    for _ in 0..POLLS {
+        let mut client = Client::connect(address).await?;
+        client.send("claim", &wait).await?;
+        polls.push(client);
+    }
+    sleep(SETTLING).await;
+    Ok((resident()? - before) / f64::from(POLLS))
+}
+
+/// The resident memory of this process in bytes.
+fn resident() -> Result<f64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmRSS")?;
+    Ok(kibibytes.parse::<f64>()? * 1_024.0)
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().unwrap_or_default()
+}
+
+/// Until the requests have been read.
+const SETTLING: Duration = Duration::from_secs(2);

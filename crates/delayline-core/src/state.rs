@@ -314,16 +314,8 @@ impl State {
     }
 
     fn settle(&mut self, now: Timestamp, item: &Settlement, changes: &mut Changes) -> Settled {
-        let acks = item.outcome == Outcome::Ack;
         let Some(entry) = self.entries.get(&item.id) else {
-            return match self.finished.get(now, &item.id) {
-                Some(past)
-                    if past.lease == Some(item.lease) && acks == (past.status == Status::Acked) =>
-                {
-                    Settled::AlreadyDone { ended: Some(past.status) }
-                }
-                _ => Settled::Missing,
-            };
+            return self.settle_without_entry(now, item);
         };
         if !entry.was_leased_as(item.lease) {
             return Settled::Stale;
@@ -337,34 +329,63 @@ impl State {
                 _ => Settled::Stale,
             };
         };
-        let Some(mut entry) = self.remove(&item.id) else {
+        let Some(entry) = self.remove(&item.id) else {
             return Settled::Missing;
         };
         changes.any = true;
         if let Some(until) = item.hold {
             self.limiter.hold(until.instant(now));
         }
-        let kind = item.outcome.kind();
-        if acks || cancel_requested || entry.follower.is_some() {
-            let status = match () {
-                () if acks => Status::Acked,
-                () if cancel_requested => Status::Cancelled,
-                () => Status::Replaced,
-            };
-            match (status, kind) {
-                (Status::Replaced, OutcomeKind::Retry | OutcomeKind::Undecodable) => {
-                    self.totals.failed += 1;
-                }
-                (Status::Replaced, OutcomeKind::Snooze) => self.totals.snoozed += 1,
-                (Status::Replaced, OutcomeKind::Release) => self.totals.released += 1,
-                _ => {}
+        Settled::Done { status: self.end_lease(now, entry, cancel_requested, item, changes) }
+    }
+
+    /// For a message that ended, or that never was.
+    fn settle_without_entry(&self, now: Timestamp, item: &Settlement) -> Settled {
+        let acks = item.outcome == Outcome::Ack;
+        match self.finished.get(now, &item.id) {
+            Some(past)
+                if past.lease == Some(item.lease) && acks == (past.status == Status::Acked) =>
+            {
+                Settled::AlreadyDone { ended: Some(past.status) }
             }
-            self.finish(now, entry, status, Some((item.lease, kind)), changes);
-            return Settled::Done { status };
+            _ => Settled::Missing,
         }
-        entry.settled = Some((kind, None));
+    }
+
+    /// Ends the lease of a message, which is in no index, and returns the message's status.
+    fn end_lease(
+        &mut self,
+        now: Timestamp,
+        entry: Entry,
+        cancel_requested: bool,
+        item: &Settlement,
+        changes: &mut Changes,
+    ) -> Status {
+        let kind = item.outcome.kind();
+        let status = match kind {
+            OutcomeKind::Ack => Status::Acked,
+            _ if cancel_requested => Status::Cancelled,
+            _ if entry.follower.is_some() => Status::Replaced,
+            _ => return self.give_back(now, entry, &item.outcome),
+        };
+        match (status, kind) {
+            (Status::Replaced, OutcomeKind::Retry | OutcomeKind::Undecodable) => {
+                self.totals.failed += 1;
+            }
+            (Status::Replaced, OutcomeKind::Snooze) => self.totals.snoozed += 1,
+            (Status::Replaced, OutcomeKind::Release) => self.totals.released += 1,
+            _ => {}
+        }
+        self.finish(now, entry, status, Some((item.lease, kind)), changes);
+        status
+    }
+
+    /// Puts a message back into the queue, or buries it, and returns its status.
+    fn give_back(&mut self, now: Timestamp, mut entry: Entry, outcome: &Outcome) -> Status {
+        entry.settled = Some((outcome.kind(), None));
         entry.place = Place::Waiting;
-        match &item.outcome {
+        match outcome {
+            // An ack ends its message: see `end_lease`.
             Outcome::Ack => {}
             Outcome::Release => self.totals.released += 1,
             Outcome::Snooze { schedule } => {
@@ -376,7 +397,7 @@ impl State {
                 entry.failures += 1;
                 entry.note_error(error);
                 if entry.failures >= entry.max_failures {
-                    entry.place = self.bury(now, item.outcome.last_failure());
+                    entry.place = self.bury(now, outcome.last_failure());
                 } else {
                     entry.due = schedule.instant(now);
                 }
@@ -388,7 +409,7 @@ impl State {
         }
         let status = entry.state(now).status();
         self.insert(entry);
-        Settled::Done { status }
+        status
     }
 
     fn extend(&mut self, now: Timestamp, extend: &Extend, changes: &mut Changes) -> Vec<Extended> {

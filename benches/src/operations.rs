@@ -1,10 +1,10 @@
 //! Every operation, and the state of a queue that it is for.
 
-use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE};
+use delayline_core::limits::{MAX_BATCH, MAX_LEASED, MAX_LOOK_UP, MAX_PAGE, MAX_RATE_COUNT};
 use delayline_core::{
     At, Backend, Delivery, Destination, DestinationKey, Extend, HandOff, Known, List, MessageId,
-    Millis, NewMessage, NewResult, Op, Outcome, Redrive, Relay, Reply, Reschedule, Schedule,
-    Settlement, Status, Update, UpdateContent, UpdateDue, UpdateToken,
+    Millis, NewMessage, NewResult, Op, Outcome, Rate, Redrive, Relay, Reply, Reschedule, Schedule,
+    SetLimits, Settlement, Status, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use crate::{ack, claim, deliveries, enqueue};
@@ -22,10 +22,14 @@ pub enum Measured {
     Debounce,
     /// Leases messages that are due.
     Claim,
+    /// The same in a queue that limits leases and a rate.
+    ClaimLimited,
     /// Moves messages that are due into a list.
     Relay,
     /// Settles leased messages.
     Ack,
+    /// The same in a queue that limits leases and a rate.
+    AckLimited,
     /// An ack that sends one message.
     HandOff,
     /// An ack with a result of 100 bytes.
@@ -54,13 +58,15 @@ pub enum Measured {
 
 impl Measured {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Enqueue,
         Self::Throttle,
         Self::Debounce,
         Self::Claim,
+        Self::ClaimLimited,
         Self::Relay,
         Self::Ack,
+        Self::AckLimited,
         Self::HandOff,
         Self::AckWithResult,
         Self::Retry,
@@ -106,6 +112,9 @@ impl Measured {
         }
         let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
         apply(queue, &sending).await;
+        if matches!(self, Self::ClaimLimited | Self::AckLimited) {
+            apply(queue, &Op::SetLimits(wide_limits())).await;
+        }
         match self {
             Self::Debounce => {
                 let due = UpdateDue::Later { at_most: HOUR };
@@ -116,13 +125,13 @@ impl Measured {
                 };
                 Op::Enqueue(messages.iter().map(update).collect())
             }
-            Self::Enqueue | Self::Throttle | Self::Claim => claim(batch),
+            Self::Enqueue | Self::Throttle | Self::Claim | Self::ClaimLimited => claim(batch),
             Self::Relay => {
                 let key = DestinationKey::try_from("relayed").expect("a short key");
                 let to = Destination::List { key, max_len: None };
                 Op::Relay(Relay::new(to, batch))
             }
-            Self::Ack => ack(&claimed(queue, batch).await),
+            Self::Ack | Self::AckLimited => ack(&claimed(queue, batch).await),
             Self::HandOff => {
                 let items = claimed(queue, batch).await;
                 let items = items.iter().enumerate().map(|(n, delivery)| {
@@ -175,6 +184,12 @@ impl Measured {
             }
         }
     }
+}
+
+/// Limits that hold up nothing here.
+fn wide_limits() -> SetLimits {
+    let rate = Rate::per_second(MAX_RATE_COUNT, MAX_RATE_COUNT);
+    SetLimits::new().leased(MAX_LEASED).rate(rate)
 }
 
 async fn claimed(queue: &dyn Backend, batch: usize) -> Vec<Delivery> {

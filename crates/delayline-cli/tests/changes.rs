@@ -158,7 +158,7 @@ fn limits_are_shown_and_changed() {
         };
         assert_eq!(limits(&[]).code(0).stdout, "orders: no limits\n");
         let told = limits(&["--leased", "3", "--rate", "10/1s", "--burst", "2"]).code(0).stdout;
-        let both = "orders: 0 of 3 leased\norders: at most 10 in 1000 ms, up to 2 at once\n";
+        let both = "orders: 0 of 3 leased\norders: at most 10 in 1s, up to 2 at once\n";
         assert_eq!(told, both);
         let held = limits(&["--hold", "1h"]).code(0).stdout;
         assert!(held.starts_with(&format!("{both}orders: held until 20")), "{held}");

@@ -1,6 +1,6 @@
 //! The limits of a queue, which its backend keeps for all workers.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::limits::{MAX_LEASED, MAX_RATE_COUNT, MAX_RATE_PERIOD_MS, MIN_RATE_PERIOD_MS};
 use crate::{Millis, Schedule, Timestamp, Violation};
@@ -21,30 +21,37 @@ use crate::{Millis, Schedule, Timestamp, Violation};
 pub struct Rate {
     /// How many messages: 1 to [`MAX_RATE_COUNT`].
     pub count: u32,
-    /// In which time: [`MIN_RATE_PERIOD_MS`] to [`MAX_RATE_PERIOD_MS`].
-    pub per: Millis,
+    per: Millis,
     /// How many at once: 1 to `count`. Workers are a few milliseconds late, and only a burst lets
     /// them make up for it.
     pub burst: u32,
 }
 
 impl Rate {
-    /// At most `count` messages in each `per`, and up to `burst` at once.
+    /// At most `count` messages in each `per`, and up to `burst` at once. The period is
+    /// [`MIN_RATE_PERIOD_MS`] to [`MAX_RATE_PERIOD_MS`], in whole milliseconds: a part of one
+    /// counts as a whole.
     #[must_use]
-    pub const fn new(count: u32, per: Millis, burst: u32) -> Self {
-        Self { count, per, burst }
+    pub fn new(count: u32, per: Duration, burst: u32) -> Self {
+        Self { count, per: Millis::try_from(per).unwrap_or(Millis::MAX), burst }
     }
 
     /// At most `count` messages per second, and up to `burst` at once.
     #[must_use]
     pub fn per_second(count: u32, burst: u32) -> Self {
-        Self::new(count, Millis::saturating(1_000), burst)
+        Self::new(count, Duration::from_secs(1), burst)
     }
 
     /// At most `count` messages per minute, and up to `burst` at once.
     #[must_use]
     pub fn per_minute(count: u32, burst: u32) -> Self {
-        Self::new(count, Millis::saturating(60_000), burst)
+        Self::new(count, Duration::from_secs(60), burst)
+    }
+
+    /// In which time so many messages are delivered.
+    #[must_use]
+    pub fn per(&self) -> Duration {
+        self.per.into()
     }
 
     /// Nanoseconds from one message to the next, rounded up.
@@ -133,16 +140,24 @@ impl SetLimits {
         Self { rate: rate.into().map_or(Change::Remove, Change::Set), ..self }
     }
 
-    /// Nothing is delivered until then; with `None`, a hold ends now.
-    #[must_use]
-    pub fn hold(self, until: impl Into<Option<Schedule>>) -> Self {
-        Self { hold: until.into().map_or(Change::Remove, Change::Set), ..self }
-    }
-
     /// Nothing is delivered for this long, up to 100 years. It takes the place of an earlier hold.
     #[must_use]
     pub fn hold_for(self, duration: Duration) -> Self {
-        self.hold(Schedule::In(Millis::try_from(duration).unwrap_or(Millis::MAX)))
+        let duration = Millis::try_from(duration).unwrap_or(Millis::MAX);
+        Self { hold: Change::Set(Schedule::In(duration)), ..self }
+    }
+
+    /// Nothing is delivered until then. It takes the place of an earlier hold.
+    #[must_use]
+    pub fn hold_until(self, until: SystemTime) -> Self {
+        let until = Timestamp::try_from(until).unwrap_or(Timestamp::MAX);
+        Self { hold: Change::Set(Schedule::At(until)), ..self }
+    }
+
+    /// A hold ends now, if there is one.
+    #[must_use]
+    pub fn end_hold(self) -> Self {
+        Self { hold: Change::Remove, ..self }
     }
 
     pub(crate) fn validate(&self) -> Result<(), Violation> {

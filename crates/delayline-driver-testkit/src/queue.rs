@@ -111,7 +111,7 @@ pub const STREAM: &str = "a-stream";
 
 /// Limits that stop none of the few messages here.
 pub fn set_limits() -> Op {
-    let rate = Rate::new(1_000, millis(1_000), 1_000);
+    let rate = Rate::per_second(1_000, 1_000);
     Op::SetLimits(SetLimits::new().leased(1_000).rate(rate))
 }
 

@@ -92,7 +92,7 @@ pub fn forecast(queue: &str, delays: &[Duration], forecast: &Forecast) -> Value 
 #[must_use]
 pub fn limits(limits: &Limits) -> Value {
     let rate = limits.rate.map(
-        |rate| json!({ "count": rate.count, "per_ms": rate.per.as_ms(), "burst": rate.burst }),
+        |rate| json!({ "count": rate.count, "per_ms": rate.per().as_millis(), "burst": rate.burst }),
     );
     json!({
         "leased": limits.leased,

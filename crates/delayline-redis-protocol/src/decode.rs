@@ -7,12 +7,14 @@ mod reader;
 mod removal;
 mod upgrade;
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes};
 use delayline_core::{
     Applied, Cancelled, Checked, Claim, Claimed, Completion, Death, DeathReason, Delivery,
     Enqueued, Error, Extended, Finding, Follower, Forecast, Found, HandOff, HandedOff, History,
-    Limits, Message, MessageId, MessageInfo, MessageState, Millis, Op, Page, Position, Priority,
-    Purged, Rate, Redriven, Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
+    Limits, Message, MessageId, MessageInfo, MessageState, Op, Page, Position, Priority, Purged,
+    Rate, Redriven, Relayed, Reply, Rescheduled, Settled, Stats, Status, Timestamp, Totals,
 };
 
 use self::head::results;
@@ -338,7 +340,7 @@ impl Reader {
             [self.number()?, self.number()?, self.number()?, self.number()?];
         let mut limits = Limits::default();
         limits.leased = Some(leased).filter(|most| *most > 0);
-        let rate = Rate::new(count, Millis::saturating(per.into()), burst);
+        let rate = Rate::new(count, Duration::from_millis(per.into()), burst);
         limits.rate = Some(rate).filter(|rate| rate.count > 0);
         let to_come = |instant| Some(instant).filter(|instant| *instant > at);
         limits.rate_open_at = to_come(self.instant()?);

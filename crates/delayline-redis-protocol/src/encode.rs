@@ -144,7 +144,8 @@ impl Arguments {
             Change::Keep => self.0.extend([Bytes::new(), Bytes::new(), Bytes::new()]),
             Change::Remove => [0; 3].into_iter().for_each(|none| self.number(none)),
             Change::Set(rate) => {
-                let numbers = [rate.count.into(), rate.per.as_ms(), rate.burst.into()];
+                let per = u64::try_from(rate.per().as_millis()).unwrap_or(u64::MAX);
+                let numbers = [rate.count.into(), per, rate.burst.into()];
                 numbers.into_iter().for_each(|value| self.number(value));
             }
         }

@@ -71,11 +71,12 @@ impl Limited {
     /// Every window that ends now has at most its share and a burst.
     fn keeps(&self, rate: Rate) -> Result<(), Violation> {
         let Some(last) = self.delivered.last() else { return Ok(()) };
+        let period = rate.per().as_millis();
         for (number, first) in self.delivered.iter().rev().enumerate() {
-            let ms = u64::try_from(last.since(*first).as_millis()).unwrap_or(u64::MAX);
-            let share = ms * u64::from(rate.count) / rate.per.as_ms();
-            let most = share + u64::from(rate.burst);
-            if u64::try_from(number + 1).is_ok_and(|delivered| delivered > most) {
+            let ms = last.since(*first).as_millis();
+            let share = ms * u128::from(rate.count) / period;
+            let most = share + u128::from(rate.burst);
+            if u128::try_from(number + 1).is_ok_and(|delivered| delivered > most) {
                 return Err(format!("{} delivered in {ms} ms, at {rate:?}", number + 1));
             }
         }

@@ -257,7 +257,9 @@ impl<'a> World<'a> {
             InterventionKind::LimitRate(count, burst) => {
                 Op::SetLimits(SetLimits::new().rate(Rate::per_second(count, burst)))
             }
-            InterventionKind::Hold(ms) => Op::SetLimits(SetLimits::new().hold(schedule(ms))),
+            InterventionKind::Hold(ms) => {
+                Op::SetLimits(SetLimits::new().hold_for(Duration::from_millis(ms)))
+            }
         };
         (self.queue_of(message), op)
     }
@@ -429,7 +431,7 @@ impl<'a> World<'a> {
                 let caller = Caller::Client { tries: 0 };
                 self.push(at, Event::Call { caller, queue, op: Op::Resume });
                 let caller = Caller::Client { tries: 0 };
-                let op = Op::SetLimits(SetLimits::new().leased(None).rate(None).hold(None));
+                let op = Op::SetLimits(SetLimits::new().leased(None).rate(None).end_hold());
                 self.push(at, Event::Call { caller, queue, op });
             }
         }

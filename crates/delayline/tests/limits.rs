@@ -106,7 +106,7 @@ async fn an_explanation_names_the_limit() {
     let held = why().await;
     assert_eq!(held.to_string(), "It has been due for 10.0 s, but the queue is held for 20.0 s.");
     assert_eq!(held.name(), "held");
-    queue.set_limits(SetLimits::new().hold(None).rate(Rate::per_minute(1, 1))).await.unwrap();
+    queue.set_limits(SetLimits::new().end_hold().rate(Rate::per_minute(1, 1))).await.unwrap();
     let worker = Worker::builder(queue.clone()).concurrency(1).build().unwrap();
     let handle = worker.handle();
     let running = tokio::spawn(worker.run(|_: Job<u64>| async {

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use delayline::Error;
 use delayline::admin::{Rate, SetLimits, Stats};
-use delayline::backend::{Millis, Op};
+use delayline::backend::Op;
 use delayline_json::{self as json, duration, harmless_line};
 use serde_json::json;
 
@@ -37,7 +36,7 @@ fn changes(args: &Limits) -> Result<SetLimits, Failure> {
     }
     match args.hold.as_deref() {
         None => {}
-        Some("none") => set = set.hold(None),
+        Some("none") => set = set.end_hold(),
         Some(hold) => set = set.hold_for(duration(hold).map_err(Failure::usage)?),
     }
     Op::SetLimits(set).validate().map_err(|error| Failure::usage(error.to_string()))?;
@@ -63,7 +62,6 @@ fn rate_of(text: &str, burst: Option<u32>) -> Result<Rate, Failure> {
         Failure::usage("--rate needs --burst: how many messages may be delivered at once")
     })?;
     let period = duration(period).map_err(Failure::usage)?;
-    let period = Millis::try_from(period).map_err(Error::from)?;
     Ok(Rate::new(number("--rate", count)?, period, burst))
 }
 
@@ -73,8 +71,8 @@ fn text(queue: &str, stats: &Stats) -> String {
         text += &format!("{queue}: {} of {most} leased\n", stats.leased);
     }
     if let Some(rate) = limits.rate {
-        let Rate { count, per, burst, .. } = rate;
-        text += &format!("{queue}: at most {count} in {per}, up to {burst} at once\n");
+        let (count, per, burst) = (rate.count, rate.per(), rate.burst);
+        text += &format!("{queue}: at most {count} in {per:?}, up to {burst} at once\n");
     }
     if let Some(open_at) = limits.rate_open_at {
         text += &format!("{queue}: the next one at {open_at}\n");

@@ -1,11 +1,13 @@
 //! Limits of a queue, which hold for all of its workers.
 
+use std::time::Duration;
+
 use delayline_core::{
     HandOff, Limits, Millis, Op, Outcome, Rate, Reply, Schedule, SetLimits, Settled, Settlement,
     Timestamp, Violation,
 };
 
-use super::queue::{Queue, after, at, claim, id, message, millis, one};
+use super::queue::{Queue, after, at, claim, id, message, one};
 use crate::workload::destinations::list;
 
 super::cases! { "queue_limits",
@@ -28,7 +30,7 @@ super::cases! { "queue_limits",
 }
 
 fn rate(count: u32, per_ms: u64, burst: u32) -> Rate {
-    Rate::new(count, millis(per_ms), burst)
+    Rate::new(count, Duration::from_millis(per_ms), burst)
 }
 
 async fn enqueue(queue: &Queue, count: usize) {
@@ -125,13 +127,13 @@ async fn another_rate_grants_no_new_burst(queue: &Queue) {
 
 async fn a_hold_stops_deliveries_until_its_end(queue: &Queue) {
     enqueue(queue, 2).await;
-    assert!(queue.set_limits(0, SetLimits::new().hold(after(100))).await);
+    assert!(queue.set_limits(0, SetLimits::new().hold_for(Duration::from_millis(100))).await);
     assert_eq!(claimed(queue, 99, 1, 1).await, (0, Some(at(100))));
     assert_eq!(limits(queue, 99).await.held_until, Some(at(100)));
     assert_eq!(claimed(queue, 100, 2, 1).await.0, 1);
     assert_eq!(limits(queue, 100).await.held_until, None);
-    queue.set_limits(100, SetLimits::new().hold(after(100))).await;
-    assert!(queue.set_limits(101, SetLimits::new().hold(None)).await);
+    queue.set_limits(100, SetLimits::new().hold_for(Duration::from_millis(100))).await;
+    assert!(queue.set_limits(101, SetLimits::new().end_hold()).await);
     assert_eq!(claimed(queue, 101, 3, 1).await.0, 1);
 }
 
@@ -178,7 +180,7 @@ async fn of_holds_that_overlap_the_latest_end_counts(queue: &Queue) {
     queue.settle(2, vec![end(third, 60)]).await;
     assert_eq!(limits(queue, 2).await.held_until, Some(at(70)));
     // An operator decides.
-    queue.set_limits(3, SetLimits::new().hold(Schedule::At(at(60)))).await;
+    queue.set_limits(3, SetLimits::new().hold_until(at(60).into())).await;
     assert_eq!(claimed(queue, 60, 2, 1).await.0, 1);
 }
 
@@ -203,7 +205,7 @@ async fn a_relay_counts_by_rate_and_not_by_leases(queue: &Queue) {
     assert_eq!(moved(0, 2).await, (2, Some(at(0))));
     queue.set_limits(0, SetLimits::new().rate(rate(10, 1_000, 2))).await;
     assert_eq!(moved(0, 10).await, (2, Some(at(100))));
-    queue.set_limits(1, SetLimits::new().hold(after(200))).await;
+    queue.set_limits(1, SetLimits::new().hold_for(Duration::from_millis(200))).await;
     assert_eq!(moved(150, 10).await, (0, Some(at(201))));
     assert_eq!(moved(201, 10).await.0, 1);
 }
@@ -220,7 +222,7 @@ async fn a_repeated_claim_counts_once(queue: &Queue) {
 async fn limits_are_shown_and_changed_one_by_one(queue: &Queue) {
     assert_eq!(limits(queue, 0).await, Limits::default());
     assert!(!queue.set_limits(0, SetLimits::new()).await);
-    assert!(!queue.set_limits(0, SetLimits::new().leased(None).rate(None).hold(None)).await);
+    assert!(!queue.set_limits(0, SetLimits::new().leased(None).rate(None).end_hold()).await);
     assert!(queue.set_limits(0, SetLimits::new().leased(3)).await);
     assert!(!queue.set_limits(0, SetLimits::new().leased(3)).await, "it is so already");
     assert!(queue.set_limits(0, SetLimits::new().rate(rate(5, 1_000, 1))).await);
@@ -256,8 +258,8 @@ async fn limits_beyond_their_ranges_are_refused(queue: &Queue) {
     assert_eq!(limits(queue, 0).await, Limits::default());
     enqueue(queue, 3).await;
     let most = SetLimits::new().leased(1_000_000).rate(rate(1_000_000, 1_000, 1_000_000));
-    queue.set_limits(0, most.hold(Schedule::In(Millis::MAX))).await;
-    queue.set_limits(0, SetLimits::new().hold(None)).await;
+    queue.set_limits(0, most.hold_for(Millis::MAX.into())).await;
+    queue.set_limits(0, SetLimits::new().end_hold()).await;
     let least = SetLimits::new().rate(rate(1, 86_400_000, 1));
     assert_eq!(claimed(queue, 0, 1, 2).await.0, 2);
     queue.set_limits(0, least).await;

@@ -1,5 +1,7 @@
 //! Strategies for moves.
 
+use std::time::Duration;
+
 use delayline_core::{
     Change, Claim, ClaimId, ConsumerName, Extend, HandOff, Known, Millis, NewResult, Op, Outcome,
     Rate, Redrive, Relay, Reschedule, Resolution, SetLimits, Settlement, Status,
@@ -74,7 +76,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
 /// Mostly of few messages and milliseconds, and about as often none.
 fn set_limits() -> impl Strategy<Value = SetLimits> {
     let rate = |(count, per, burst): (u32, _, u32)| {
-        Rate::new(count, Millis::saturating(per), burst.min(count))
+        Rate::new(count, Duration::from_millis(per), burst.min(count))
     };
     let rate = (
         select(&[1_u32, 3, 250, 1_000, 7_001][..]),
@@ -85,10 +87,14 @@ fn set_limits() -> impl Strategy<Value = SetLimits> {
     let one = prop_oneof![
         3 => (1..4_u32).prop_map(|most| SetLimits::new().leased(most)),
         3 => rate.prop_map(|rate| SetLimits::new().rate(rate)),
-        1 => schedule().prop_map(|until| SetLimits::new().hold(until)),
+        1 => schedule().prop_map(|until| {
+            let mut set = SetLimits::new();
+            set.hold = Change::Set(until);
+            set
+        }),
         1 => Just(SetLimits::new()),
     ];
-    let none = SetLimits::new().leased(None).rate(None).hold(None);
+    let none = SetLimits::new().leased(None).rate(None).end_hold();
     (one, prop::sample::subsequence(vec![0, 1, 2], 0..=3)).prop_map(move |(mut set, removed)| {
         for which in removed {
             match which {

@@ -1,5 +1,7 @@
 //! Bodies of requests.
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
@@ -69,7 +71,7 @@ pub(super) fn set_limits(members: &Map<String, Value>) -> Result<SetLimits, Fail
     }
     match members.get("hold") {
         None => {}
-        Some(Value::Null) => set = set.hold(None),
+        Some(Value::Null) => set = set.end_hold(),
         Some(Value::String(hold)) => {
             set = set.hold_for(delayline_json::duration(hold).map_err(Failure::Wrong)?);
         }
@@ -84,7 +86,7 @@ fn rate_of(value: &Value) -> Result<Rate, Failure> {
     let wrong = || Failure::Wrong(format!("rate must be null or have the members {MEMBERS:?}"));
     let object = value.as_object().filter(|it| it.len() == MEMBERS.len()).ok_or_else(wrong)?;
     let member = |name| number(name, object.get(name).ok_or_else(wrong)?);
-    let per = Millis::saturating(member("per_ms")?.into());
+    let per = Duration::from_millis(member("per_ms")?.into());
     Ok(Rate::new(member("count")?, per, member("burst")?))
 }
 

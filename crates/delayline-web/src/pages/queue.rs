@@ -145,7 +145,7 @@ fn limits(stats: &Stats, now: Timestamp) -> Markup {
         @if let Some(rate) = rate {
             p {
                 "At most " (number(rate.count.into())) " deliveries in "
-                (duration(rate.per.into())) ", and " (number(rate.burst.into())) " at once."
+                (duration(rate.per())) ", and " (number(rate.burst.into())) " at once."
             }
         }
     }

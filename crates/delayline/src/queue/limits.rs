@@ -36,7 +36,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// // It is overloaded: no call for 30 s, whatever is due.
     /// calls.set_limits(SetLimits::new().hold_for(Duration::from_secs(30))).await?;
     /// // End both the hold and the rate.
-    /// calls.set_limits(SetLimits::new().hold(None).rate(None)).await?;
+    /// calls.set_limits(SetLimits::new().end_hold().rate(None)).await?;
     /// assert_eq!(calls.limits().await?.leased, Some(3));
     /// # Ok(())
     /// # }

@@ -3,6 +3,8 @@
 //! A worker whose claim returns fewer messages than requested sleeps until the instant in the
 //! reply, for at most a minute.
 
+use std::time::Duration;
+
 use delayline_core::limits::{MAX_PAYLOAD_BYTES, SAFETY_POLL_MS};
 
 use super::*;
@@ -255,10 +257,10 @@ pub(crate) async fn what_limits_hold_back_rings_when_it_may_be_delivered<C: Conn
     assert!(!queue.sending_rings(4, 4).await);
 
     queue.empty();
-    queue.rings(0, set(SetLimits::new().hold(Schedule::In(millis(50_000))))).await;
+    queue.rings(0, set(SetLimits::new().hold_for(Duration::from_secs(50)))).await;
     assert!(queue.sending_rings(0, 0).await);
     assert!(!queue.sending_rings(1, 1).await);
-    assert!(queue.rings(1, set(SetLimits::new().hold(None))).await);
+    assert!(queue.rings(1, set(SetLimits::new().end_hold())).await);
 }
 
 /// Idle processes that come by one after the other do not each change the queue.

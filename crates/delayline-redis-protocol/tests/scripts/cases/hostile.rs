@@ -1,5 +1,7 @@
 //! Corrupt and missing data (G20, G24).
 
+use std::time::Duration;
+
 use delayline_core::limits::MAX_BATCH_BYTES;
 use delayline_core::{
     Cancelled, Claimed, Death, DeathReason, Delivery, Finding, Found, MessageState, Priority,
@@ -266,7 +268,7 @@ pub(crate) async fn a_lost_control_record_stops_nothing<C: Connect>() {
     }
     // Limits are lost with it, and hold up nothing.
     server.command(&["FLUSHALL"]);
-    apply(&queue, 0, Op::SetLimits(SetLimits::new().hold(Schedule::In(millis(1_000))))).await;
+    apply(&queue, 0, Op::SetLimits(SetLimits::new().hold_for(Duration::from_secs(1)))).await;
     apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
     server.binary_command(&[b"DEL", &key[..]]);
     assert_eq!(delivered(&queue, 1, 1).await, ["a"]);

@@ -1,8 +1,8 @@
 -- State::check. ARGV: now, limit, and the position to go on from, if any: band, instant, sequence
 -- in two halves.
 -- Results: examined, 1 if there may be more, the band, instant and halves of the sequence of the
--- last entry, then the findings; see audit.lua. Behind the bands the position is AT_DETAILS or AT_UPDATES and a
--- cursor, in the halves of the sequence: what has no record.
+-- last entry, then the findings; see audit.lua. Behind the bands the position is AT_DETAILS or
+-- AT_UPDATES and a cursor, in the halves of the sequence: what has no record.
 
 --@include prelude.lua
 --@include records.lua

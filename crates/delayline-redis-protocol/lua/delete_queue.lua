@@ -1,6 +1,7 @@
--- Removes all keys of a queue that holds nothing. It is no operation of the model, whose queues do not end.
--- ARGV: now. Results: whether the queue is there, and how many messages, results and throttled ids it
--- holds. It is removed if these are 0.
+-- Removes all keys of a queue that holds nothing. It is no operation of the model, whose queues do
+-- not end.
+-- ARGV: now. Results: whether the queue is there, and how many messages, results and throttled ids
+-- it holds. It is removed if these are 0.
 --
 -- What is remembered of finished messages goes, too: it keeps repeated sends away for an hour only.
 

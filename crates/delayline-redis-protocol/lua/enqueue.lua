@@ -1,7 +1,7 @@
 -- State::enqueue. ARGV: now, the runs, the ids, then each message as a `new_message`, or as an
 -- `expiring_message` if its run says so (layout.rs).
--- Results: the due instant of a created message; minus the status of a duplicate; ENQUEUE_CONFLICT minus
--- the status of a conflict.
+-- Results: the due instant of a created message; minus the status of a duplicate; ENQUEUE_CONFLICT
+-- minus the status of a conflict.
 
 --@include prelude.lua
 --@include bell.lua
@@ -30,9 +30,9 @@ if #new_contents > 0 then
 end
 local ring = placed > 0 and rings(first_due)
 
--- WRITE. It takes memory, so it does not begin with begin_writes: Redis refuses its first write then, and it
--- needs no look at the key. An entry without a record, left by a file that was torn there, does not
--- keep its message from being sent again.
+-- WRITE. It takes memory, so it does not begin with begin_writes: Redis refuses its first write
+-- then, and it needs no look at the key. An entry without a record, left by a file that was torn
+-- there, does not keep its message from being sent again.
 if placed > 0 then
   look_at_minute()
   --@first ZADD index

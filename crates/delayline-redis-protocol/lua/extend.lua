@@ -1,6 +1,6 @@
 -- State::extend. ARGV: now, lease in ms, then for each lease the id and a `lease` (layout.rs).
--- Results: EXTEND_DONE, EXTEND_CANCELLING if cancelling is requested too, EXTEND_STALE, EXTEND_MISSING. The
--- deadline is the same for all: now and the lease.
+-- Results: EXTEND_DONE, EXTEND_CANCELLING if cancelling is requested too, EXTEND_STALE,
+-- EXTEND_MISSING. The deadline is the same for all: now and the lease.
 
 --@include prelude.lua
 --@include lists.lua

@@ -1,5 +1,6 @@
 -- State::forecast. ARGV: now, then delays in ms, in ascending order.
--- Results: how many messages are ready, due within each delay but not the one before, and due later.
+-- Results: how many messages are ready, due within each delay but not the one before, and due
+-- later.
 
 --@include prelude.lua
 

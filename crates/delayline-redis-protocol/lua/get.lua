@@ -1,8 +1,8 @@
 -- State::get. ARGV: now, ids.
--- Results, five for each id: record, details ('' if there are none) and the score in `index` of a live
--- message; the status of a finished one, '' and 0; GET_UNKNOWN, '' and 0; GET_UNREADABLE, '' and 0 for one that
--- cannot be read; then of its follower the due instant with the first bytes of its record, and the length of its
--- payload; '' and 0 if there is none.
+-- Results, five for each id: record, details ('' if there are none) and the score in `index` of a
+-- live message; the status of a finished one, '' and 0; GET_UNKNOWN, '' and 0; GET_UNREADABLE, ''
+-- and 0 for one that cannot be read; then of its follower the due instant with the first bytes of
+-- its record, and the length of its payload; '' and 0 if there is none.
 
 --@include prelude.lua
 --@include places.lua

@@ -1,8 +1,9 @@
--- State::hand_off. ARGV: now, the ids of the settlements, the settlements as `settle` takes them, the ids of the
--- messages, the messages as `enqueue` takes them, the results of the settlements that have one, the holds as
--- `settle` takes them, what each settlement carries (`hand_off`, layout.rs), the runs of the messages, the number of settlements.
--- Results: for each settlement as `settle`; for each message as `enqueue`, or 0 if it was not enqueued; for each
--- result 1 if it is kept, or 0.
+-- State::hand_off. ARGV: now, the ids of the settlements, the settlements as `settle` takes them,
+-- the ids of the messages, the messages as `enqueue` takes them, the results of the settlements
+-- that have one, the holds as `settle` takes them, what each settlement carries (`hand_off`,
+-- layout.rs), the runs of the messages, the number of settlements.
+-- Results: for each settlement as `settle`; for each message as `enqueue`, or 0 if it was not
+-- enqueued; for each result 1 if it is kept, or 0.
 
 --@include prelude.lua
 --@include lists.lua
@@ -45,8 +46,8 @@ local function hold_back()
   end
 end
 
--- State::keep_results. Reads carriers, the numbers of the settlements that have results. Sets new_results, new_ends,
--- old_results, and whether each is kept.
+-- State::keep_results. Reads carriers, the numbers of the settlements that have results. Sets
+-- new_results, new_ends, old_results, and whether each is kept.
 --@inline
 local function keep_results()
   local new, going = 0, {}
@@ -87,7 +88,8 @@ local function keep_results()
   end
 end
 
--- An id comes into `results_until` before its result, and leaves it after: nothing is kept for ever.
+-- An id comes into `results_until` before its result, and leaves it after: nothing is kept for
+-- ever.
 --@inline
 local function write_results()
   if #new_ends > 0 then
@@ -145,9 +147,9 @@ if #sent_contents > 0 then
 end
 local ring = first_due < NEVER and rings(first_due, freed)
 
--- WRITE. Unlike a settlement, it is refused as a whole by a server that is full: its first command takes memory,
--- though it changes nothing. The new messages are written before the settlements, so that no torn settlement is
--- reported as done without having sent them.
+-- WRITE. Unlike a settlement, it is refused as a whole by a server that is full: its first command
+-- takes memory, though it changes nothing. The new messages are written before the settlements, so
+-- that no torn settlement is reported as done without having sent them.
 if #gone > 0 or #new_places > 0 then
   look_at_minute()
   --@first BITFIELD totals

@@ -1,6 +1,6 @@
 -- State::history. ARGV: now, RESOLUTION_MINUTES or RESOLUTION_HOURS.
--- Results: the points that are not too old, in the order of their times, each a `point` (layout.rs); the last one
--- is of now.
+-- Results: the points that are not too old, in the order of their times, each a `point`
+-- (layout.rs); the last one is of now.
 
 --@include prelude.lua
 --@include point.lua

@@ -1,7 +1,8 @@
 -- State::list. ARGV: now, status, limit, and the position to go on from, if any: index, instant,
 -- sequence in two halves.
 -- Results: 1 if there may be more, then for each message its band, member, the first bytes of
--- its record, the length of its payload, details ('' if there are none) and the instant of its place.
+-- its record, the length of its payload, details ('' if there are none) and the instant of its
+-- place.
 
 --@include prelude.lua
 --@include records.lua

@@ -1,5 +1,5 @@
--- Which commands this user may run on which keys. ARGV: command, key, how many arguments the command
--- needs at least, and so on.
+-- Which commands this user may run on which keys. ARGV: command, key, how many arguments the
+-- command needs at least, and so on.
 -- Results: 1 for each command that is permitted, 0 for each that is not.
 --
 -- Redis 6 cannot be asked; there every answer is 1.

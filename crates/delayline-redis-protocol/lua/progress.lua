@@ -1,6 +1,7 @@
 -- State::progress. ARGV: now, ids.
--- Results, for each id, until results would exceed MAX_BATCH_BYTES: PROGRESS_PENDING, minus the reason of a dead
--- message, the status of a finished one, or PROGRESS_UNKNOWN; behind ACKED its result, or 0.
+-- Results, for each id, until results would exceed MAX_BATCH_BYTES: PROGRESS_PENDING, minus the
+-- reason of a dead message, the status of a finished one, or PROGRESS_UNKNOWN; behind ACKED its
+-- result, or 0.
 
 --@include prelude.lua
 --@include places.lua
@@ -28,7 +29,8 @@ local function live_by_record(id, entry, past)
   end
 end
 
--- State::progress_of. `entry` are the details of the id, and `past` is what is remembered of it, if there is any.
+-- State::progress_of. `entry` are the details of the id, and `past` is what is remembered of it, if
+-- there is any.
 -- Answers the result besides.
 local function progress_of(id, entry, past)
   local live = entry and live_by_details(id, entry) or live_by_record(id, entry, past)

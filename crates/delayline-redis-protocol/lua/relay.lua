@@ -1,10 +1,11 @@
--- State::relay. ARGV: now, max, TO_LIST or TO_STREAM, at which length the destination is full or 0, and the group of
--- a stream or ''.
--- Results: more (0 or 1), whether messages are held back (0 or 1), next instant or -1, then the ids of the messages
--- that were moved; then for each message that this call buried the reason, a number, and its id. ANSWER_NO_LAG
--- instead if the server does not know how far the group is.
+-- State::relay. ARGV: now, max, TO_LIST or TO_STREAM, at which length the destination is full or 0,
+-- and the group of a stream or ''.
+-- Results: more (0 or 1), whether messages are held back (0 or 1), next instant or -1, then the ids
+-- of the messages that were moved; then for each message that this call buried the reason, a
+-- number, and its id. ANSWER_NO_LAG instead if the server does not know how far the group is.
 --
--- What is moved and what is taken back are different messages, so all is decided before anything is written.
+-- What is moved and what is taken back are different messages, so all is decided before anything is
+-- written.
 
 --@include prelude.lua
 --@include lists.lua
@@ -35,8 +36,8 @@ local limiter, leased, ahead, passed = nil, nil, 0, 0
 --@include take_over.lua
 --@include write.lua
 
--- How many entries of the stream, which has `length`, the group has not finished: not read, or read and not
--- acknowledged. nil if the server does not tell.
+-- How many entries of the stream, which has `length`, the group has not finished: not read, or read
+-- and not acknowledged. nil if the server does not tell.
 local function backlog(length)
   if redis.call('EXISTS', key.destination) == 0 then
     return 0
@@ -50,8 +51,9 @@ local function backlog(length)
       if fields.lag == nil then
         return nil
       end
-      -- It is false if entries were deleted behind the one that the group has read last, or that one itself. It is
-      -- negative, or too large, if a client has set how many entries the group has read. No more than all are unread.
+      -- It is false if entries were deleted behind the one that the group has read last, or that
+      -- one itself. It is negative, or too large, if a client has set how many entries the group
+      -- has read. No more than all are unread.
       local unread = length
       if fields.lag and fields.lag >= 0 then
         unread = math.min(length, fields.lag)
@@ -62,8 +64,8 @@ local function backlog(length)
   return length
 end
 
--- State::room: how many more elements the destination takes; nil if the server does not tell. Fails if it is
--- something else.
+-- State::room: how many more elements the destination takes; nil if the server does not tell. Fails
+-- if it is something else.
 local function room()
   local length
   if kind == TO_LIST then
@@ -77,7 +79,8 @@ local function room()
   return length and (limit == 0 and NEVER or math.max(0, limit - length))
 end
 
--- The fields of a stream's entry for headers that fill `length` bytes of a content from `position` on.
+-- The fields of a stream's entry for headers that fill `length` bytes of a content from `position`
+-- on.
 local function header_fields(whole, position, length)
   local fields, last = {}, position + length - 1
   while position <= last do
@@ -92,9 +95,10 @@ local function header_fields(whole, position, length)
   return fields
 end
 
--- For hand_over: a message that this call moves. `elements` are the payloads, and for a stream `due_of` and
--- `headers_of` have the rest.
--- Reads id, member, record, content, headers, payload, whole and due; sets results and what is to be written.
+-- For hand_over: a message that this call moves. `elements` are the payloads, and for a stream
+-- `due_of` and `headers_of` have the rest.
+-- Reads id, member, record, content, headers, payload, whole and due; sets results and what is to
+-- be written.
 --@inline
 local function deliver()
   elements[delivered] = sub(whole, #whole - payload + 1)
@@ -130,8 +134,8 @@ local function hand_over()
   end
 end
 
--- The elements go to the destination before anything else is written: where the server takes no more, or the user
--- may not write there, nothing has happened.
+-- The elements go to the destination before anything else is written: where the server takes no
+-- more, or the user may not write there, nothing has happened.
 --@inline
 local function put_elements()
   --@first RPUSH destination

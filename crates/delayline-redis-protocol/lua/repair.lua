@@ -1,6 +1,6 @@
--- State::repair. ARGV and results: like check.lua; what is found is mended. A position may also be AT_RECORDS:
--- records without a place, which are looked for with a cursor (in the halves of the sequence) if the counts say
--- that there are some.
+-- State::repair. ARGV and results: like check.lua; what is found is mended. A position may also be
+-- AT_RECORDS: records without a place, which are looked for with a cursor (in the halves of the
+-- sequence) if the counts say that there are some.
 --
 -- It has no phases: it looks at one entry after the other, and mends what it finds at once.
 
@@ -58,9 +58,10 @@ local function remove_message(id)
   redis.call('HDEL', key.details, id)
 end
 
--- Puts a message into the place that it belongs to, if its record is whole and its details are readable or not
--- there. If an operation was torn, that is where it was or where it was going. Answers false if that is not
--- known: a due instant that is lost could only be guessed, and too early.
+-- Puts a message into the place that it belongs to, if its record is whole and its details are
+-- readable or not there. If an operation was torn, that is where it was or where it was going.
+-- Answers false if that is not known: a due instant that is lost could only be guessed, and too
+-- early.
 local function put_right(id, member, record, entry)
   local band, instant = place_of(member)
   local d = entry and read_details(entry)
@@ -97,8 +98,8 @@ local function has_finished(id, record, entry)
   return not redis.call('ZSCORE', key.index, member_of(record, id)) and is_over(record, past, entry)
 end
 
--- Puts a follower in the place of its message: that is not leased, or cannot be read. If a settlement was torn,
--- its details know how the message has ended.
+-- Puts a follower in the place of its message: that is not leased, or cannot be read. If a
+-- settlement was torn, its details know how the message has ended.
 local function promote(id, member, entry, update)
   local lease, settled = NO_LEASE, 0
   if entry and readable_details(entry) then
@@ -116,8 +117,8 @@ local function promote(id, member, entry, update)
   new_details, new_places, new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}, {}, {}
 end
 
--- Puts a message into the place that it belongs to, or to the dead letters if that is not known any more.
--- `stray` is the member that led to it, if one did.
+-- Puts a message into the place that it belongs to, or to the dead letters if that is not known any
+-- more. `stray` is the member that led to it, if one did.
 local function mend(id, stray)
   touch()
   if not is_id(id) then
@@ -249,8 +250,8 @@ local function accounted_for()
     + control.relayed + control.replaced
 end
 
--- What is remembered goes by itself. A file that was torn just before PEXPIRE keeps it for as long as
--- nothing is added.
+-- What is remembered goes by itself. A file that was torn just before PEXPIRE keeps it for as long
+-- as nothing is added.
 local function limit_memories()
   if redis.call('PTTL', key.finished_new) == -1 then
     touch()

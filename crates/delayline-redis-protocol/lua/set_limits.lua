@@ -1,5 +1,6 @@
--- Limiter::set. ARGV: now, then what changes, or '' for what stays: the most that are leased, or 0; the count of
--- the rate, or 0, its period in ms and its burst; until when the queue is held, as `schedule` (layout.rs).
+-- Limiter::set. ARGV: now, then what changes, or '' for what stays: the most that are leased, or 0;
+-- the count of the rate, or 0, its period in ms and its burst; until when the queue is held, as
+-- `schedule` (layout.rs).
 -- Result: 1 if that changed anything.
 
 --@include prelude.lua

@@ -1,7 +1,8 @@
--- State::settle. ARGV: now, the ids, then for each a `settlement`, and the holds of the queue, if any, each a `hold`
--- (layout.rs).
--- Results: the status of a message whose lease has ended; SETTLE_STALE, SETTLE_MISSING; SETTLE_ALREADY_DONE
--- if the message was given back; SETTLE_ALREADY_ENDED minus the status if that was the message's end.
+-- State::settle. ARGV: now, the ids, then for each a `settlement`, and the holds of the queue, if
+-- any, each a `hold` (layout.rs).
+-- Results: the status of a message whose lease has ended; SETTLE_STALE, SETTLE_MISSING;
+-- SETTLE_ALREADY_DONE if the message was given back; SETTLE_ALREADY_ENDED minus the status if that
+-- was the message's end.
 
 --@include prelude.lua
 --@include lists.lua

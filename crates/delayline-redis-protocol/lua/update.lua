@@ -1,5 +1,5 @@
--- State::update. ARGV: now, the runs, the ids, then each message as `enqueue` takes it, behind a `window` and an
--- `update` if its run says that it has one (layout.rs).
+-- State::update. ARGV: now, the runs, the ids, then each message as `enqueue` takes it, behind a
+-- `window` and an `update` if its run says that it has one (layout.rs).
 -- Results: as those of `enqueue`; ENQUEUE_UPDATED plus the new due instant; ENQUEUE_FOLLOWING, or
 -- ENQUEUE_FOLLOWING_AGAIN if there was a follower; ENQUEUE_THROTTLED plus when that ends, or
 -- ENQUEUE_TOO_MANY_THROTTLED.
@@ -19,8 +19,9 @@
 
 local pack = struct.pack
 
--- Takes an argument apart. Sets window, if it throttles; token, content, moves and at_most, if it is an update;
--- expires_at; tail, its record from the digest on; and apart, its content, if that is large.
+-- Takes an argument apart. Sets window, if it throttles; token, content, moves and at_most, if it
+-- is an update; expires_at; tail, its record from the digest on; and apart, its content, if that is
+-- large.
 --@inline
 local function read_argument()
   if throttles then
@@ -264,8 +265,8 @@ if #new_updates > 0 then
 end
 local ring = first_due < NEVER and rings(first_due)
 
--- WRITE. It takes memory, so it does not begin with begin_writes: Redis refuses its first write then. If it is
--- not ZADD, nothing is written to the index.
+-- WRITE. It takes memory, so it does not begin with begin_writes: Redis refuses its first write
+-- then. If it is not ZADD, nothing is written to the index.
 if #new_places > 0 or #new_updates > 0 then
   look_at_minute()
   --@first ZADD index

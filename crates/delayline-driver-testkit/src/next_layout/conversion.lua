@@ -26,7 +26,8 @@ local function converted(page, by)
   return changed
 end
 
--- A server may be set to keep long hashes as lists, which HSCAN returns as a whole. `unpack` takes fewer values.
+-- A server may be set to keep long hashes as lists, which HSCAN returns as a whole. `unpack` takes
+-- fewer values.
 local piece = 1000
 local page
 if phase == 1 then

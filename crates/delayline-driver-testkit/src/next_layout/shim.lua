@@ -1,5 +1,5 @@
--- Put in front of a script, it makes one of a next version whose layout is another: each key of a queue that
--- moves a field is read and written through it.
+-- Put in front of a script, it makes one of a next version whose layout is another: each key of a
+-- queue that moves a field is read and written through it.
 local redis = setmetatable({}, {__index = redis})
 do
   local call = redis.call

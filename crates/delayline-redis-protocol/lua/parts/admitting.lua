@@ -1,7 +1,8 @@
 -- For claim and relay: how many messages the limits of the queue let through.
 
--- Limiter::admit. Reads limiter, leased and max; sets max, ahead, passed and changed. `ahead` are the nanoseconds until
--- all that was delivered is paid for, `passed` those of the present millisecond.
+-- Limiter::admit. Reads limiter, leased and max; sets max, ahead, passed and changed. `ahead` are
+-- the nanoseconds until all that was delivered is paid for, `passed` those of the present
+-- millisecond.
 --@inline
 local function admit()
   if limiter.interval > 0 then

@@ -1,5 +1,5 @@
--- For the scripts that audit: what is wrong with an entry of the index, noted in `results` as a kind and two
--- values:
+-- For the scripts that audit: what is wrong with an entry of the index, noted in `results` as a
+-- kind and two values:
 --   FOUND_MALFORMED_ENTRY: band, ''      FOUND_RECORD_COUNT: records, indexed
 --   FOUND_MISSING_RECORD: id, ''         FOUND_CONSERVATION: enqueued, accounted
 --   FOUND_WRONG_RECORD: id, ''           FOUND_ORPHAN: id, ''
@@ -48,8 +48,8 @@ local function examine(band, member)
   end
 end
 
--- Examines up to `limit` entries behind the position, and notes the position of the last. Calls `wrong`, if
--- there is one, for each of which it finds something. Answers how many it examined.
+-- Examines up to `limit` entries behind the position, and notes the position of the last. Calls
+-- `wrong`, if there is one, for each of which it finds something. Answers how many it examined.
 local function examine_entries(position, limit, wrong)
   local examined = 0
   for band = 0, AT_DEAD do

@@ -1,9 +1,10 @@
 --@include limits.lua
 
--- The part of State::apply_and_hint that is not about claims: whether something that is due at `due` has to
--- ring. Sleepers come back by themselves at the instant `armed`, and within SAFETY_POLL whatever happens: so the
--- bell rings only for what is due before that. Where as many are leased as may be, only the end of one rings: `freed` of
--- those in the index end with this call. Sets control.armed and control.armed_until.
+-- The part of State::apply_and_hint that is not about claims: whether something that is due at
+-- `due` has to ring. Sleepers come back by themselves at the instant `armed`, and within
+-- SAFETY_POLL whatever happens: so the bell rings only for what is due before that. Where as many
+-- are leased as may be, only the end of one rings: `freed` of those in the index end with this
+-- call. Sets control.armed and control.armed_until.
 local function rings(due, freed)
   local limiter, open_at
   read_limits()

@@ -1,9 +1,10 @@
--- Details: what has happened to a message, as `details` in layout.rs describes it. There are none until it
--- is claimed or dies for the first time.
+-- Details: what has happened to a message, as `details` in layout.rs describes it. There are none
+-- until it is claimed or dies for the first time.
 --
--- Where a message is, only `index` says. Details are written first, so after a torn operation they may be ahead
--- of it. Then the message goes on from where it is; a lease that the details have as closed is given back or
--- buried, as they say. A settlement goes by the details alone: no other lease is the same.
+-- Where a message is, only `index` says. Details are written first, so after a torn operation they
+-- may be ahead of it. Then the message goes on from where it is; a lease that the details have as
+-- closed is given back or buried, as they say. A settlement goes by the details alone: no other
+-- lease is the same.
 
 local function readable_details(details)
   return #details >= DETAILS_BYTES and byte(details, DETAILS_LEVEL) <= LAST_LEVEL

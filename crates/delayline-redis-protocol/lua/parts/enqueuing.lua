@@ -40,10 +40,11 @@ local function judge_live()
   end
 end
 
--- State::enqueue, for each message of these runs. Reads count, the number of messages; runs, ids and messages in
--- ARGV, with before_ids arguments before them; records and past of the ids. Sets results, with before_results
--- before them; new_places and new_records, which have `placed` and `recorded` elements; new_contents, reused,
--- first_due and last, the number of the latest message. The result of those in `unsent` is 0.
+-- State::enqueue, for each message of these runs. Reads count, the number of messages; runs, ids
+-- and messages in ARGV, with before_ids arguments before them; records and past of the ids. Sets
+-- results, with before_results before them; new_places and new_records, which have `placed` and
+-- `recorded` elements; new_contents, reused, first_due and last, the number of the latest message.
+-- The result of those in `unsent` is 0.
 --@inline
 local function enqueue_runs()
   local pack, char = struct.pack, string.char

@@ -1,5 +1,5 @@
--- State::finish: ends a message and counts how. `lease` is the one that it was settled with, or ''; `update` is
--- what stands in `updates`, if anything does. Sets new_finished, gone and a counter.
+-- State::finish: ends a message and counts how. `lease` is the one that it was settled with, or '';
+-- `update` is what stands in `updates`, if anything does. Sets new_finished, gone and a counter.
 local function finish(id, digest, status, lease, update)
   local n = #gone
   if update and #update >= UPDATES_BYTES then
@@ -11,8 +11,8 @@ local function finish(id, digest, status, lease, update)
   control[counter] = control[counter] + 1
 end
 
--- How many fields the younger generation has, and whether it becomes the older one now, or did so in an operation that
--- was torn. Fails if that may not be written.
+-- How many fields the younger generation has, and whether it becomes the older one now, or did so
+-- in an operation that was torn. Fails if that may not be written.
 local finished_count, finished_rotates, finished_renamed
 --@inline
 local function count_finished()

@@ -1,5 +1,5 @@
--- What is remembered of finished messages, in two generations; see Generations in delayline-core for
--- the rules of forgetting.
+-- What is remembered of finished messages, in two generations; see Generations in delayline-core
+-- for the rules of forgetting.
 
 local function remembered(past)
   local known = (#past == FINISHED_BYTES or #past == FINISHED_BYTES + LEASE_BYTES
@@ -8,11 +8,11 @@ local function remembered(past)
   return known and past
 end
 
--- When the younger generation began. Reads since, which the control record says; sets since, and renamed if there is
--- only an older generation, which is still to be taken for the younger one.
+-- When the younger generation began. Reads since, which the control record says; sets since, and
+-- renamed if there is only an older generation, which is still to be taken for the younger one.
 --
--- A torn operation begins a generation of which the control record does not know. So each holds its own beginning,
--- under the empty name, which no message can be called.
+-- A torn operation begins a generation of which the control record does not know. So each holds its
+-- own beginning, under the empty name, which no message can be called.
 --@inline
 local function find_generations()
   if now - since >= FINISHED_RETENTION then

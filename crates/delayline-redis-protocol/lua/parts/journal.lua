@@ -14,8 +14,8 @@ local function read_journal()
   end
 end
 
--- How many consumers the younger generation remembers, and whether it becomes the older one now. Fails if
--- that may not be written.
+-- How many consumers the younger generation remembers, and whether it becomes the older one now.
+-- Fails if that may not be written.
 local journal_count, journal_rotates
 --@inline
 local function count_journal()

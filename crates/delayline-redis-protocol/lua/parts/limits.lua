@@ -17,8 +17,8 @@ local function look_at_rate()
   limiter.interval = limiter.count > 0 and math.max(1, math.ceil(limiter.per * NS_PER_MS / limiter.count)) or 0
 end
 
--- Limiter::open_at: the instant from which on one more message may be delivered; NEVER while as many are leased as may
--- be. Reads limiter and leased, which is nil for a relay; sets open_at.
+-- Limiter::open_at: the instant from which on one more message may be delivered; NEVER while as
+-- many are leased as may be. Reads limiter and leased, which is nil for a relay; sets open_at.
 --@inline
 local function look_when_open()
   if leased and limiter.leased > 0 and leased >= limiter.leased then

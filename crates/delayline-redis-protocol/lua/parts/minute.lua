@@ -1,7 +1,9 @@
--- For the scripts that change the queue: the first change in a minute stores what the queue was like when that
--- minute began, and the first in an hour when the hour began. Counts cost something, but only once a minute.
+-- For the scripts that change the queue: the first change in a minute stores what the queue was
+-- like when that minute began, and the first in an hour when the hour began. Counts cost something,
+-- but only once a minute.
 
--- What write stores in `history` for this minute, and for the hour if it is a new one; and the number of the minute.
+-- What write stores in `history` for this minute, and for the hour if it is a new one; and the
+-- number of the minute.
 local snapshot, hourly, minute = false, false, math.floor(now / MINUTE)
 -- The fields of points that a clock which stepped back has not reached any more, if it did.
 local future = false

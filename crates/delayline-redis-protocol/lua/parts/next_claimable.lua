@@ -1,8 +1,9 @@
 --@include limits.lua
 
--- State::next_claimable: the earliest due instant or end of a lease, of what is there after the writes.
--- Reads lease_end, first_left, which is nil while the queue is paused, and leaving, how many entries leave the
--- levels. Reads limiter and leased, too. Sets next.
+-- State::next_claimable: the earliest due instant or end of a lease, of what is there after the
+-- writes.
+-- Reads lease_end, first_left, which is nil while the queue is paused, and leaving, how many
+-- entries leave the levels. Reads limiter and leased, too. Sets next.
 --@inline
 local function next_claimable()
   if first_left then
@@ -21,9 +22,10 @@ local function next_claimable()
   end
 end
 
--- The part of State::apply_and_hint that is about claims and relays. A worker that got less than it asked for sleeps
--- until `next`. One that is full does not: the next message has to ring for another worker then, and what is left
--- over or due soon rings at once. An idle one that finds nothing new does not write each time.
+-- The part of State::apply_and_hint that is about claims and relays. A worker that got less than it
+-- asked for sleeps until `next`. One that is full does not: the next message has to ring for
+-- another worker then, and what is left over or due soon rings at once. An idle one that finds
+-- nothing new does not write each time.
 -- Reads more, next and sleeps; sets hands_on, is_news, ring, control.armed and control.armed_until.
 --@inline
 local function tell_sleepers()

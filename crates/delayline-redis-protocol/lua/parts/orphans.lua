@@ -1,5 +1,6 @@
--- For the scripts that audit: what stands about an id without a record. A cursor goes through one hash after the
--- other; contents are looked through only if there are few, because no page has their names alone.
+-- For the scripts that audit: what stands about an id without a record. A cursor goes through one
+-- hash after the other; contents are looked through only if there are few, because no page has
+-- their names alone.
 
 -- Calls `found` with ids of details and contents without a record. Answers where to go on, or nil.
 local function look_for_orphans(number, cursor, found)

@@ -1,4 +1,5 @@
--- What the queue was like before this call, as `point` in layout.rs describes it. Nothing may have been written yet.
+-- What the queue was like before this call, as `point` in layout.rs describes it. Nothing may have
+-- been written yet.
 
 -- How many messages of a band have reached an instant.
 local function count_to(band, instant)

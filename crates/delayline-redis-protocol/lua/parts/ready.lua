@@ -1,7 +1,7 @@
 -- For claim and relay: the messages that are ready, and what is to be known of one.
 
--- Up to `wanted` more ready messages: ids, members and due instants, and the due instant of the first
--- message that is left. Each call continues where the one before has stopped.
+-- Up to `wanted` more ready messages: ids, members and due instants, and the due instant of the
+-- first message that is left. Each call continues where the one before has stopped.
 local seen = {} -- how many of each level
 local function ready_messages(wanted)
   local ids, members, due, count, first_left = {}, {}, {}, 0, NEVER
@@ -37,7 +37,8 @@ local function ready_messages(wanted)
 end
 
 -- For take_ready: what a ready message is. Reads id, record, member and entry; sets sequence, form,
--- content, limits, expires_at, fits, and entry, which is nil where the details are those of another message.
+-- content, limits, expires_at, fits, and entry, which is nil where the details are those of another
+-- message.
 --@inline
 local function look_at_message()
   sequence, form = sub(member, MEMBER_SEQUENCE), byte(record or '', RECORD_FORM)
@@ -82,9 +83,10 @@ local function bury_due()
   end
 end
 
--- State::take_ready: hands ready messages to `deliver`, up to `max` and the bytes of a batch, and buries those that
--- have expired or cannot be read. Claim and relay have a `deliver` each.
--- Reads index, records and details; sets delivered, looked_at, first_left and what is to be written.
+-- State::take_ready: hands ready messages to `deliver`, up to `max` and the bytes of a batch, and
+-- buries those that have expired or cannot be read. Claim and relay have a `deliver` each.
+-- Reads index, records and details; sets delivered, looked_at, first_left and what is to be
+-- written.
 --@inline
 local function take_ready()
   local bytes, wanted = 0, max

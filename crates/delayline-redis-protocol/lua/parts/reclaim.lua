@@ -5,8 +5,8 @@ local function first_end_of_lease(but)
   return first and tonumber(first) - AT_LEASED * BAND
 end
 
--- The first leases that have run out. Sets members, ids, stored, which are their details, and known, which
--- updates have left.
+-- The first leases that have run out. Sets members, ids, stored, which are their details, and
+-- known, which updates have left.
 --@inline
 local function read_ended_leases()
   local last = format('%d', AT_LEASED * BAND + now)
@@ -20,9 +20,10 @@ local function read_ended_leases()
   known = bit.band(control.uses, USES_UPDATES) ~= 0 and redis.call('HMGET', key.updates, unpack(ids)) or {}
 end
 
--- What becomes of the messages that read_ended_leases has found. Sets deaths, first_back, which is the first
--- due instant of those that wait again, and what is to be written. Leaves those in members that it has looked at:
--- what stands in the place of damaged messages is read, and may be large.
+-- What becomes of the messages that read_ended_leases has found. Sets deaths, first_back, which is
+-- the first due instant of those that wait again, and what is to be written. Leaves those in
+-- members that it has looked at: what stands in the place of damaged messages is read, and may be
+-- large.
 --@inline
 local function take_back()
   local bytes = 0
@@ -79,7 +80,8 @@ local function take_back()
         d.reason = d.crashes >= d.max_crashes and MAX_CRASHES or 0
         push(new_details, id, write_details(d))
       end
-      -- If it was closed, a torn file has kept the half of a settlement, and its counts: this is the other half.
+      -- If it was closed, a torn file has kept the half of a settlement, and its counts: this is
+      -- the other half.
       if d.reason ~= 0 then
         push(new_places, was_open and bury(d.reason) or dead_score(), member)
         push(deaths, d.reason, id)
@@ -116,8 +118,8 @@ local function reclaim()
   local new_updates, replaced_contents = {}, {}
   take_back()
 
-  -- WRITE. The claim goes on after this, and what it does then depends on what it finds: so it asks about
-  -- everything now.
+  -- WRITE. The claim goes on after this, and what it does then depends on what it finds: so it asks
+  -- about everything now.
   look_at_minute()
   --@ask all
   count_finished()

@@ -1,8 +1,9 @@
--- Records: what was enqueued, as `record` in layout.rs describes it. An ordinary message needs 23 bytes
--- beside its payload. Large contents stand in `contents`, so that scripts that need none do not read them.
+-- Records: what was enqueued, as `record` in layout.rs describes it. An ordinary message needs 23
+-- bytes beside its payload. Large contents stand in `contents`, so that scripts that need none do
+-- not read them.
 
--- The id's member in `index`: ties in a sorted set go by the bytes of the member, so the sequence number in
--- front keeps first-in-first-out.
+-- The id's member in `index`: ties in a sorted set go by the bytes of the member, so the sequence
+-- number in front keeps first-in-first-out.
 local function member_of(record, id)
   return sub(record, RECORD_SEQUENCE) .. id
 end
@@ -101,8 +102,8 @@ local function fixed_of(record, limits)
   return sub(record, RECORD_DIGEST) .. string.char(level_of(record)) .. limits
 end
 
--- Whether a record can be read and its content is there, wherever that stands. It reads none that is
--- large.
+-- Whether a record can be read and its content is there, wherever that stands. It reads none that
+-- is large.
 local function has_content(id, record)
   local position = read_record(record)
   if not position or byte(record, RECORD_FORM) < LARGE then

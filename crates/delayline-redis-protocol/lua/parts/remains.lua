@@ -1,7 +1,7 @@
 -- For the scripts that meet damaged messages: what becomes of them.
 
--- What is remembered of a finished message, or false. Not by the control record, which knows nothing of
--- an operation that was torn: the keys go by themselves when their time has come.
+-- What is remembered of a finished message, or false. Not by the control record, which knows
+-- nothing of an operation that was torn: the keys go by themselves when their time has come.
 local function finished_as(id)
   return redis.call('HGET', key.finished_new, id) or redis.call('HGET', key.finished_old, id)
 end
@@ -10,8 +10,8 @@ local function is_id(id)
   return #id >= 1 and #id <= MAX_ID_BYTES
 end
 
--- Whether an entry that leads to no readable message may go: it never belonged to one, its message has
--- finished, or the record of that id has a place of its own.
+-- Whether an entry that leads to no readable message may go: it never belonged to one, its message
+-- has finished, or the record of that id has a place of its own.
 local function is_stray(id, member, record)
   if not is_id(id) or not record and finished_as(id) then
     return true
@@ -21,9 +21,9 @@ local function is_stray(id, member, record)
 end
 
 -- What is left of a message that cannot be read: details of a dead letter, and a record, a new one
--- if there is none to keep. What stood in its place becomes the payload, for an operator to see. That
--- is never delivered: its digest is NO_DIGEST. It is to be written after the message has become a dead
--- letter.
+-- if there is none to keep. What stood in its place becomes the payload, for an operator to see.
+-- That is never delivered: its digest is NO_DIGEST. It is to be written after the message has
+-- become a dead letter.
 local function remains(member, record, due)
   local stub = false
   local position, limits = read_record(record)

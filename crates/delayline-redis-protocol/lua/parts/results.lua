@@ -1,5 +1,5 @@
--- Results of acks. The field of `results` with the empty name is the number of bytes of all of them, which no
--- message can be called.
+-- Results of acks. The field of `results` with the empty name is the number of bytes of all of
+-- them, which no message can be called.
 
 -- How many bytes the result of an id has, whether or not it is over.
 local function result_bytes(id)

@@ -1,7 +1,7 @@
 -- For the scripts that settle leases. ARGV: now, the ids, then for each a `settlement` (layout.rs).
 
--- Reads count, how many settlements there are; sets stored, the details of their messages, and known, what stands
--- of them in `updates`, or false if nothing was updated.
+-- Reads count, how many settlements there are; sets stored, the details of their messages, and
+-- known, what stands of them in `updates`, or false if nothing was updated.
 --@inline
 local function read_leases()
   stored = redis.call('HMGET', key.details, unpack(ARGV, 2, 1 + count))
@@ -55,7 +55,8 @@ local function give_back(id, entry, item, kind)
   return d.due > now and SCHEDULED or READY
 end
 
--- Ends a lease. `update` is what stands in `updates`, if anything does. Answers the message's status.
+-- Ends a lease. `update` is what stands in `updates`, if anything does. Answers the message's
+-- status.
 local function end_lease(id, entry, item, kind, update)
   local status = kind == ACK and ACKED or byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED
   local lease, member = sub(item, SETTLEMENT_LEASE), sub(entry, DETAILS_SEQUENCE) .. id
@@ -79,8 +80,8 @@ local function end_lease(id, entry, item, kind, update)
   return status
 end
 
--- State::settle, for all settlements. Reads count, stored and known; sets results, first_due and what is to be
--- written. Shortcuts finish: most settlements end their message.
+-- State::settle, for all settlements. Reads count, stored and known; sets results, first_due and
+-- what is to be written. Shortcuts finish: most settlements end their message.
 --@inline
 local function settle_all()
   local others, gone_count = {}, 0
@@ -134,8 +135,8 @@ local function settle_others()
   end
 end
 
--- For write: some of the messages that ended were not in the index. Details may be all that was left of them,
--- and a newer message of that id stays then.
+-- For write: some of the messages that ended were not in the index. Details may be all that was
+-- left of them, and a newer message of that id stays then.
 --@inline
 local function spare_newer()
   for n = #gone, 1, -1 do
@@ -147,8 +148,9 @@ local function spare_newer()
   end
 end
 
--- What the ends of leases do to the limits of the queue: they hold it, as `holds` says (`hold`, layout.rs), and each
--- frees a slot. Reads count and results; sets freed, and first_due to the first message that a slot was free for.
+-- What the ends of leases do to the limits of the queue: they hold it, as `holds` says (`hold`,
+-- layout.rs), and each frees a slot. Reads count and results; sets freed, and first_due to the
+-- first message that a slot was free for.
 --@inline
 local function look_at_limits()
   local limiter, held_until = nil, 0

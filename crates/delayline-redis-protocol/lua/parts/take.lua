@@ -1,6 +1,6 @@
 -- For take: a message that this call leases.
--- Reads id, member, record, entry, sequence, form, limits, whole and due; sets results, delivered and what is to be
--- written.
+-- Reads id, member, record, entry, sequence, form, limits, whole and due; sets results, delivered
+-- and what is to be written.
 --@inline
 local function deliver()
   local its_details, due_at, answer = nil, due[i], due[i]

@@ -1,5 +1,6 @@
--- State::take_over: puts a follower in the place of a message that ends as `status`, and counts that. `update` is
--- what stands in `updates`, `lease` and `settled` are kept to recognise the settlement when it is repeated.
+-- State::take_over: puts a follower in the place of a message that ends as `status`, and counts
+-- that. `update` is what stands in `updates`, `lease` and `settled` are kept to recognise the
+-- settlement when it is repeated.
 -- Sets what is to be written. Answers when the follower is due.
 local function take_over(id, member, status, lease, settled, update)
   local counter = status == ACKED and 'acked' or status == CANCELLED and 'cancelled' or 'replaced'
@@ -21,8 +22,8 @@ local function take_over(id, member, status, lease, settled, update)
   return due
 end
 
--- Whether what stands in `updates` has a follower that can be read, and that follows the message with this
--- sequence number. A torn file may keep one that has taken its message's place.
+-- Whether what stands in `updates` has a follower that can be read, and that follows the message
+-- with this sequence number. A torn file may keep one that has taken its message's place.
 local function has_follower(update, sequence)
   return update and #update >= FOLLOWED_BYTES and sub(update, UPDATES_FOLLOWS) == sequence
     and byte(update, UPDATES_LEVEL) <= LAST_LEVEL

@@ -1,5 +1,6 @@
--- For the scripts that do what `totals` counts. DECIDE notes what happens; write.lua adds all of it to the key in one
--- command. Enqueued, acked, cancelled, purged and expired messages are counted in the control record.
+-- For the scripts that do what `totals` counts. DECIDE notes what happens; write.lua adds all of it
+-- to the key in one command. Enqueued, acked, cancelled, purged and expired messages are counted in
+-- the control record.
 
 -- How often to add one, by the number of the counter; false if nothing is to be counted.
 local counted = false
@@ -34,9 +35,9 @@ local function bury(reason)
   return dead_score()
 end
 
--- For write: the first command that changes something, except in a relay. So neither its permission nor the type of
--- its key needs a check: nothing has been done yet if it fails. A file that is torn after it has counted changes that
--- were not made.
+-- For write: the first command that changes something, except in a relay. So neither its permission
+-- nor the type of its key needs a check: nothing has been done yet if it fails. A file that is torn
+-- after it has counted changes that were not made.
 --@inline
 local function add_to_totals()
   local increments = {}

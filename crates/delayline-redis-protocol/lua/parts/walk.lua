@@ -13,8 +13,8 @@ local function sequence_of(member)
   return struct.unpack(HALVES, sub(member .. NO_SEQUENCE, MEMBER_SEQUENCE))
 end
 
--- The position that a page goes on from: `index`, `instant` and the halves of the sequence number in
--- ARGV from `first` on, or nothing.
+-- The position that a page goes on from: `index`, `instant` and the halves of the sequence number
+-- in ARGV from `first` on, or nothing.
 local function position_from(first)
   if not ARGV[first] then
     return nil
@@ -25,8 +25,8 @@ local function position_from(first)
   }
 end
 
--- The rank of the first entry after a position, by binary search among equal scores: a million messages may be
--- due in one millisecond.
+-- The rank of the first entry after a position, by binary search among equal scores: a million
+-- messages may be due in one millisecond.
 local function rank_after(position)
   local score = position.index * BAND + position.instant
   local first, last = count('-inf', format('(%.0f', score)), count('-inf', score)
@@ -42,8 +42,8 @@ local function rank_after(position)
   return first
 end
 
--- State::walk: up to `limit` entries of a band with instants of `from` to `to`, after the position if that is in
--- the band; none if it is in a later one.
+-- State::walk: up to `limit` entries of a band with instants of `from` to `to`, after the position
+-- if that is in the band; none if it is in a later one.
 local function walk(band, from, to, position, limit)
   if limit <= 0 or position and position.index > band then
     return {}

@@ -1,4 +1,5 @@
--- Throttled ids. A window begins when a message with `throttle` is created, and nothing but time ends it.
+-- Throttled ids. A window begins when a message with `throttle` is created, and nothing but time
+-- ends it.
 
 -- State::throttle. The result of a message that is refused for it.
 local function throttle(id)

@@ -1,7 +1,7 @@
 -- How every script ends that changes messages: look_at_minute, ask, begin_writes, write, commit.
 --
--- What is to be written stands in lists, flat as the commands take them. A script declares those that it
--- needs:
+-- What is to be written stands in lists, flat as the commands take them. A script declares those
+-- that it needs:
 --   new_finished                    id, value     remembered as finished
 --   new_details, new_records, new_contents, new_updates   id, value
 --   carried                         id, details   of messages that take the place of others
@@ -18,7 +18,8 @@
 --@include point.lua
 --@include minute.lua
 
--- Fails before the first write if one of them could fail. `totals` are written first, except by a relay.
+-- Fails before the first write if one of them could fail. `totals` are written first, except by a
+-- relay.
 --@inline
 local function ask()
   --@ask SET control
@@ -118,8 +119,8 @@ local function begin_writes()
   redis.call('HDEL', key.records, '')
 end
 
--- For scripts that enqueue. Messages of a level, contents and updates are looked for only if the control record
--- says that there are some: so the first is announced before it is there.
+-- For scripts that enqueue. Messages of a level, contents and updates are looked for only if the
+-- control record says that there are some: so the first is announced before it is there.
 --@inline
 local function keep_uses()
   if control.stored and control.uses ~= control.known_uses then
@@ -129,11 +130,12 @@ local function keep_uses()
   end
 end
 
--- State::insert and State::remove, for all messages at once. Wherever a script is stopped, each message is
--- somewhere: one ZADD moves it. Its details are written before, and all of it is removed after. The record of
--- a new message comes after its entry and its content, so that a torn send can be sent again. A message that takes
--- the place of another gets its entry, then its record, then the details that it keeps, and last the other's entry
--- goes: an entry without a record is removed by the next operation that meets it.
+-- State::insert and State::remove, for all messages at once. Wherever a script is stopped, each
+-- message is somewhere: one ZADD moves it. Its details are written before, and all of it is removed
+-- after. The record of a new message comes after its entry and its content, so that a torn send can
+-- be sent again. A message that takes the place of another gets its entry, then its record, then
+-- the details that it keeps, and last the other's entry goes: an entry without a record is removed
+-- by the next operation that meets it.
 --@inline
 local function write()
   --@with counted
@@ -224,9 +226,10 @@ local function remove_gone()
   end
   --@with gone
   if #gone > 0 then
-    -- Records first: a later claim that knew nothing of this, if it was torn, may have given the message a place
-    -- again. An entry without a record goes by itself; a record without its content would be a dead letter. Details
-    -- last: an audit looks through them, and removes with them what is left.
+    -- Records first: a later claim that knew nothing of this, if it was torn, may have given the
+    -- message a place again. An entry without a record goes by itself; a record without its content
+    -- would be a dead letter. Details last: an audit looks through them, and removes with them what
+    -- is left.
     redis.call('HDEL', key.records, unpack(gone))
     if bit.band(control.uses, USES_CONTENTS) ~= 0 then
       redis.call('HDEL', key.contents, unpack(gone))

@@ -165,6 +165,11 @@ async fn a_settlement_that_ends_nothing_holds_nothing(queue: &Queue) {
         queue.settle(2, vec![stale.hold(after(1_000))]).await;
         assert_eq!(limits(queue, 2).await, Limits::default());
     }
+    // Nor does it beside one that ends a lease, so that the call writes something.
+    let real = queue.leased_as(2, 3, message("b"), 50).await;
+    let stale = Settlement::new(id("gone"), real, Outcome::Release).hold(after(1_000));
+    queue.settle(4, vec![stale, Settlement::new(id("b"), real, Outcome::Ack)]).await;
+    assert_eq!(limits(queue, 4).await, Limits::default());
 }
 
 async fn of_holds_that_overlap_the_latest_end_counts(queue: &Queue) {

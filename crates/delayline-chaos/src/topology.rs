@@ -17,8 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use delayline_core::{At, Check, Found, MessageId, Op, Reply, limits};
+use anyhow::{Context as _, Result, anyhow, bail};
+use delayline_core::{At, Check, Found, MessageId, Op, Rate, Reply, SetLimits, limits};
 use delayline_redis_protocol::{ConnectOptions, HostPort};
 use delayline_test_server::proxy::Proxy;
 use delayline_test_server::{Network, StartError};
@@ -26,7 +26,9 @@ use delayline_test_server::{Network, StartError};
 pub use self::fault::Fault;
 use self::ground::Ground;
 pub use self::judge::Seen;
-use self::judge::{Loss, Read, has_result, judge, judge_relays, judge_updates, kept, sent};
+use self::judge::{
+    Loss, Read, has_result, judge, judge_limits, judge_relays, judge_updates, kept, sent, story,
+};
 pub use self::tally::Tally;
 use crate::load::{self, Queue, Relaying, Working};
 use crate::log::{Entry, Setting};
@@ -152,6 +154,13 @@ impl Stage {
             if chance.bool() { ["", "?protocol=resp3"] } else { ["?protocol=resp3", ""] };
         let [redis, fred] = [0, 1].map(|process| options((protocols[process], &proxies[process])));
         let queues = load::open([redis?, fred?], &setting, &names).await?;
+        for (number, queue) in queues.iter().enumerate() {
+            if let Some(limits) = Role::of(number).limits() {
+                ask(queue, &Op::SetLimits(limits)).await?;
+            }
+        }
+        // No fault can take the limits away.
+        ground.level().await?;
         let start = |(number, queue): (usize, &Queue)| match Role::of(number) {
             Role::Worked => Working::start(queue, &mut chance).map(Load::Working),
             Role::Relayed => {
@@ -216,7 +225,8 @@ impl Stage {
     pub async fn finish(mut self) -> Result<Seen> {
         let mut seen = Seen::default();
         self.excuse_unasked();
-        for load in std::mem::take(&mut self.loads) {
+        let loads = std::mem::take(&mut self.loads);
+        for load in loads {
             match load {
                 Load::Working(working) => {
                     let handled = working.finish().await?;
@@ -225,6 +235,7 @@ impl Stage {
                 Load::Relaying(relaying) => relaying.finish().await?,
             }
         }
+        seen.unasked += usize::from(self.excuse_unasked());
         for (number, queue) in self.queues.iter().enumerate() {
             audit(queue).await?;
             self.judge(number, &mut seen).await.with_context(|| format!("queue {}", queue.name))?;
@@ -245,7 +256,9 @@ impl Stage {
                         bail!("no answer to {progress:?}")
                     };
                     for (n, (id, bytes)) in kept.iter().enumerate() {
-                        has_result(id, bytes, progress.get(n)).map_err(anyhow::Error::msg)?;
+                        has_result(id, bytes, progress.get(n)).map_err(|reason| {
+                            anyhow!("{reason}\n{}", story(&entries, losses, id))
+                        })?;
                     }
                     seen.results += kept.len();
                 }
@@ -268,7 +281,7 @@ impl Stage {
             }
             Role::Keyed => judge_updates(&entries, losses, seen),
         };
-        judged.map_err(anyhow::Error::msg)
+        judged.and_then(|()| judge_limits(&entries, losses, seen)).map_err(anyhow::Error::msg)
     }
 
     /// Reads the new entries of the streams on a server, as a consumer would.
@@ -316,6 +329,15 @@ impl Role {
             0 => Self::Worked,
             1 => Self::Relayed,
             _ => Self::Keyed,
+        }
+    }
+
+    /// Reached when a fault is over and what has waited is delivered.
+    fn limits(self) -> Option<SetLimits> {
+        match self {
+            Self::Worked => None,
+            Self::Relayed => Some(SetLimits::new().rate(Rate::per_second(400, 4))),
+            Self::Keyed => Some(SetLimits::new().leased(3)),
         }
     }
 }

@@ -240,9 +240,11 @@ impl Stage {
     /// busy machine holds it up for a second.
     pub(super) fn excuse_unasked(&mut self) -> bool {
         let (since, primaries) = self.known.clone();
-        let is_unasked = blocking(|| self.ground.primaries(None)) != primaries;
+        let now = blocking(|| self.ground.primaries(None));
+        let is_unasked = now != primaries;
         if is_unasked {
             self.excuse(since);
+            self.known = (self.setting.elapsed(), now);
         }
         is_unasked
     }

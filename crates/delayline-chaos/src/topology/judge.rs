@@ -1,5 +1,6 @@
 //! The promises about the replies that callers got, in spite of all failovers.
 
+mod limits;
 mod relays;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -12,6 +13,7 @@ use delayline_core::{
     NewMessage, Op, Reply, Settled, Settlement, Status, Timestamp,
 };
 
+pub(super) use self::limits::judge_limits;
 pub(super) use self::relays::{Read, judge_relays};
 use crate::log::{Entry, Outcome};
 
@@ -58,6 +60,12 @@ pub struct Seen {
     pub taken_back: usize,
     /// Messages handed to a handler, none twice under one lease.
     pub handled: usize,
+    /// Deliveries with more than three quarters of the limit of leases in use, none beyond it.
+    pub capped: usize,
+    /// Whether a primary was replaced without a fault while the last messages came to their end.
+    pub unasked: usize,
+    /// Deliveries that used up the burst of a rate, none beyond it.
+    pub slowed: usize,
 }
 
 /// All messages that a caller tried to send.
@@ -263,7 +271,7 @@ fn follows<'a>(
 }
 
 /// All that was said of a message.
-fn story(entries: &[Entry], losses: &[Loss], id: &MessageId) -> String {
+pub(super) fn story(entries: &[Entry], losses: &[Loss], id: &MessageId) -> String {
     // As it stands in calls and answers.
     let named = format!("{id:?}");
     let lines = entries.iter().map(|entry| format!("{entry:?}\n"));

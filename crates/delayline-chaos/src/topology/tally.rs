@@ -75,7 +75,7 @@ impl Seen {
     }
 
     /// Each number, its meaning, and whether it must not be 0.
-    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 15] {
+    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 18] {
         [
             (&mut self.acknowledged, "messages acknowledged to their senders", true),
             (&mut self.lost, "of them lost, all where a primary was replaced", false),
@@ -96,6 +96,9 @@ impl Seen {
             ),
             (&mut self.taken_back, "entries read, and lost where a primary was replaced", false),
             (&mut self.handled, "messages handed to a handler, none twice under one lease", true),
+            (&mut self.capped, "deliveries close to a limit of leases, none beyond it", true),
+            (&mut self.unasked, "rounds with a failover after all faults", false),
+            (&mut self.slowed, "deliveries at the limit of a rate, none beyond it", true),
         ]
     }
 }

@@ -1,0 +1,252 @@
+//! What must hold of a queue whose deliveries are limited.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use delayline_core::{Applied, Change, ClaimId, Lease, MessageId, Op, Rate, Reply, Timestamp};
+
+use super::{Loss, Seen, is_lossy};
+use crate::log::{Entry, Outcome};
+
+/// Judges the calls to one queue by its limits. They are on all of its servers before the first
+/// fault.
+///
+/// Calls that may be lost do not count: a server that never had them cannot count them.
+///
+/// # Errors
+///
+/// More messages were leased or delivered than the limits let through.
+pub(in crate::topology) fn judge_limits(
+    entries: &[Entry],
+    losses: &[Loss],
+    seen: &mut Seen,
+) -> Result<(), String> {
+    let kept: Vec<_> = entries.iter().filter(|entry| !is_lossy(entry, losses)).collect();
+    for entry in entries {
+        let Op::SetLimits(set) = &entry.op else { continue };
+        if let Change::Set(most) = set.leased {
+            check_leased(entries, &kept, most, seen)?;
+        }
+        if let Change::Set(rate) = set.rate {
+            check_rate(&kept, rate, seen)?;
+        }
+    }
+    Ok(())
+}
+
+/// At no time do more than `most` callers hold a lease that certainly has begun and not yet ended.
+fn check_leased(
+    entries: &[Entry],
+    kept: &[&Entry],
+    most: u32,
+    seen: &mut Seen,
+) -> Result<(), String> {
+    let mut changes = BTreeMap::<Duration, i64>::new();
+    for held in certainly_held(entries, kept).into_values() {
+        if held.from < held.to {
+            *changes.entry(held.from).or_default() += 1;
+            *changes.entry(held.to).or_default() -= 1;
+        }
+    }
+    let (mut leased, most) = (0, i64::from(most));
+    for (at, change) in changes {
+        let before = leased;
+        leased += change;
+        if leased > most {
+            return Err(format!("G34: {leased} messages are leased at {at:?}, not {most}"));
+        }
+        seen.capped += usize::from(leased > before && leased * 4 > most * 3);
+    }
+    Ok(())
+}
+
+/// Between these times a message was leased, whatever happened to calls and replies.
+#[derive(Debug)]
+struct Held {
+    from: Duration,
+    to: Duration,
+}
+
+fn certainly_held<'a>(
+    entries: &'a [Entry],
+    kept: &[&'a Entry],
+) -> HashMap<(&'a MessageId, Lease), Held> {
+    // A repeated claim has the leases of the first call.
+    let mut first_called = HashMap::<ClaimId, Duration>::new();
+    for entry in entries {
+        if let Op::Claim(claim) = &entry.op {
+            let called = first_called.entry(claim.claim_id).or_insert(entry.called);
+            *called = entry.called.min(*called);
+        }
+    }
+    let mut held = HashMap::<_, Held>::new();
+    for entry in kept {
+        let (Op::Claim(claim), Outcome::Answered(Applied { reply: Reply::Claim(claimed), .. })) =
+            (&entry.op, &entry.outcome)
+        else {
+            continue;
+        };
+        let Some(from) = entry.returned else { continue };
+        let called = first_called.get(&claim.claim_id).unwrap_or(&entry.called);
+        let to = *called + Duration::from_millis(claim.lease.as_ms());
+        for delivery in &claimed.deliveries {
+            let key = (&delivery.message.info.id, delivery.lease);
+            let held = held.entry(key).or_insert(Held { from, to });
+            held.from = held.from.min(from);
+        }
+    }
+    for entry in entries {
+        let mut end = |id, lease| {
+            if let Some(held) = held.get_mut(&(id, lease)) {
+                held.to = held.to.min(entry.called);
+            }
+        };
+        match &entry.op {
+            Op::Settle(items) => items.iter().for_each(|item| end(&item.id, item.lease)),
+            Op::HandOff(items) => {
+                items.iter().for_each(|item| end(&item.settlement.id, item.settlement.lease));
+            }
+            // It may make the lease shorter.
+            Op::Extend(extend) => extend.leases.iter().for_each(|(id, lease)| end(id, *lease)),
+            _ => {}
+        }
+    }
+    held
+}
+
+/// The generic cell rate algorithm, with the servers' whole milliseconds as its clock.
+fn check_rate(kept: &[&Entry], rate: Rate, seen: &mut Seen) -> Result<(), String> {
+    let per = rate.per().as_nanos() / u128::from(rate.count);
+    let interval = u64::try_from(per).unwrap_or(u64::MAX);
+    let burst = u64::from(rate.burst) * interval;
+    let mut paid_at = 0;
+    for at in delivered_at(kept) {
+        let now = at.as_ms() * NS_PER_MS;
+        paid_at = now.max(paid_at) + interval;
+        // The delivery may be as much as a millisecond later than its instant says.
+        if paid_at > now + burst + NS_PER_MS {
+            let (count, per) = (rate.count, rate.per());
+            return Err(format!("G34: the delivery at {at} exceeds {count} in {per:?}"));
+        }
+        seen.slowed += usize::from(paid_at + interval > now + burst);
+    }
+    Ok(())
+}
+
+/// The instants of deliveries, in order. Those of repeated claims are left out: the first call,
+/// whose answer is not known, has delivered them.
+fn delivered_at(kept: &[&Entry]) -> Vec<Timestamp> {
+    let mut calls = HashMap::<ClaimId, usize>::new();
+    for entry in kept {
+        if let Op::Claim(claim) = &entry.op {
+            *calls.entry(claim.claim_id).or_default() += 1;
+        }
+    }
+    let mut delivered = Vec::new();
+    for entry in kept {
+        let Outcome::Answered(Applied { at, reply, .. }) = &entry.outcome else { continue };
+        let count = match (&entry.op, reply) {
+            (Op::Claim(claim), Reply::Claim(claimed)) if calls[&claim.claim_id] == 1 => {
+                claimed.deliveries.len()
+            }
+            (_, Reply::Relay(relayed)) => relayed.ids.len(),
+            _ => 0,
+        };
+        delivered.extend(std::iter::repeat_n(*at, count));
+    }
+    delivered.sort_unstable();
+    delivered
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use delayline_core::{
+        At, Claim, ConsumerName, Millis, NewMessage, Outcome as Ending, SetLimits, Settlement,
+        State,
+    };
+
+    use super::*;
+
+    /// A server, and the calls that it answered, one every ten milliseconds.
+    #[derive(Default)]
+    struct Server {
+        state: State,
+        entries: Vec<Entry>,
+    }
+
+    impl Server {
+        fn answer(&mut self, op: Op) -> Applied {
+            let ms = 10 * self.entries.len() as u64;
+            let (at, called) = (1_000_000 + ms, Duration::from_millis(ms));
+            let at = Timestamp::from_ms(at).unwrap();
+            let applied = self.state.apply(at, &op);
+            let returned = Some(called + Duration::from_millis(5));
+            let outcome = Outcome::Answered(applied.clone());
+            let entry =
+                Entry { client: "test", era: 0, called, returned, at: At::Server, op, outcome };
+            self.entries.push(entry);
+            applied
+        }
+
+        fn send(&mut self, count: u8) {
+            let message = |n| NewMessage::new(MessageId::new(vec![n]).unwrap(), "x");
+            self.answer(Op::Enqueue((1..=count).map(message).collect()));
+        }
+
+        fn claim(&mut self, token: u8) -> Applied {
+            let consumer = ConsumerName::new("c").unwrap();
+            let id = ClaimId::from_bytes([token; ClaimId::BYTES]);
+            self.answer(Op::Claim(Claim::new(consumer, id, 3, Millis::saturating(60_000))))
+        }
+
+        /// As a server would that forgot the limits, and whose caller did not.
+        fn forget(&mut self, limits: SetLimits) {
+            let none = SetLimits::new().leased(None).rate(None);
+            self.state.apply(Timestamp::MIN, &Op::SetLimits(none));
+            assert_eq!(self.entries[0].op, Op::SetLimits(limits));
+        }
+
+        fn verdict(&self) -> Result<Seen, String> {
+            let mut seen = Seen::default();
+            judge_limits(&self.entries, &[], &mut seen).map(|()| seen)
+        }
+    }
+
+    #[test]
+    fn leases_beyond_the_limit_are_seen_until_they_may_have_ended() {
+        let limits = SetLimits::new().leased(3);
+        let mut server = Server::default();
+        server.answer(Op::SetLimits(limits));
+        server.send(6);
+        let Reply::Claim(claimed) = server.claim(1).reply else { panic!("no claim") };
+        assert_eq!(server.verdict().unwrap().capped, 1);
+        let ack = |held: &delayline_core::Delivery| {
+            Settlement::new(held.message.info.id.clone(), held.lease, Ending::Ack)
+        };
+        server.answer(Op::Settle(claimed.deliveries.iter().map(ack).collect()));
+        server.claim(2);
+        assert_eq!(server.verdict().unwrap().capped, 2);
+        server.forget(limits);
+        server.send(9);
+        server.claim(3);
+        let reason = server.verdict().unwrap_err();
+        assert!(reason.starts_with("G34: 6 messages are leased"), "{reason}");
+    }
+
+    #[test]
+    fn deliveries_beyond_the_rate_are_seen() {
+        let limits = SetLimits::new().rate(Rate::per_minute(60, 3));
+        let mut server = Server::default();
+        server.answer(Op::SetLimits(limits));
+        server.send(9);
+        server.claim(1);
+        server.claim(2);
+        assert_eq!(server.verdict().unwrap().slowed, 1);
+        server.forget(limits);
+        server.claim(3);
+        let reason = server.verdict().unwrap_err();
+        assert!(reason.ends_with("exceeds 60 in 60s"), "{reason}");
+    }
+}

@@ -9,6 +9,7 @@ mod floor;
 mod idle;
 mod instructions;
 mod lateness;
+mod limits;
 mod machine;
 mod many_queues;
 mod memory;
@@ -84,6 +85,8 @@ enum Subject {
     ManyQueues,
     /// Commands a second of a worker without work
     Idle,
+    /// How well five workers keep to a rate together, and how much of it they use
+    Limits,
     /// Processor time and allocations of the client
     Client,
     /// Claims and acks over HTTP beside the library's; lateness over a long poll, and the memory of
@@ -193,6 +196,10 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         Subject::Backlog => backlog::measure(args.messages, args.backlog, progress).await,
         Subject::ManyQueues => many_queues::measure(args.messages / 5, progress).await,
         Subject::Idle => idle::measure(Duration::from_secs(30), progress).await,
+        Subject::Limits => {
+            let time = Duration::from_secs(u64::try_from(args.messages / 5_000)?.max(1));
+            limits::measure(time, progress).await
+        }
         Subject::Client => drivers::of_client(args.messages, progress).await,
         Subject::Instructions => instructions::measure(args.messages / 50, progress).await,
         Subject::Drivers | Subject::Topologies => bail!("it is a page, not a table"),

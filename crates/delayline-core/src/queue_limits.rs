@@ -48,7 +48,7 @@ impl Rate {
         Self::new(count, Duration::from_secs(60), burst)
     }
 
-    /// In which time so many messages are delivered.
+    /// The period in which `count` messages are delivered.
     #[must_use]
     pub fn per(&self) -> Duration {
         self.per.into()

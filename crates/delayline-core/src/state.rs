@@ -15,6 +15,7 @@ mod ready;
 mod relay;
 mod results;
 mod ring;
+mod settling;
 #[cfg(feature = "serde")]
 mod stored;
 mod updates;
@@ -37,7 +38,7 @@ use crate::limits::{
 use crate::{
     Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
     DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Known, Lease, MessageId,
-    NewMessage, Op, Outcome, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled,
+    NewMessage, Op, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled,
     Resolution, Settled, Settlement, Status, Timestamp, Totals,
 };
 
@@ -315,7 +316,7 @@ impl State {
 
     fn settle(&mut self, now: Timestamp, item: &Settlement, changes: &mut Changes) -> Settled {
         let Some(entry) = self.entries.get(&item.id) else {
-            return self.settle_without_entry(now, item);
+            return self.settle_without_details(now, item);
         };
         if !entry.was_leased_as(item.lease) {
             return Settled::Stale;
@@ -337,79 +338,6 @@ impl State {
             self.limiter.hold(until.instant(now));
         }
         Settled::Done { status: self.end_lease(now, entry, cancel_requested, item, changes) }
-    }
-
-    /// For a message that ended, or that never was.
-    fn settle_without_entry(&self, now: Timestamp, item: &Settlement) -> Settled {
-        let acks = item.outcome == Outcome::Ack;
-        match self.finished.get(now, &item.id) {
-            Some(past)
-                if past.lease == Some(item.lease) && acks == (past.status == Status::Acked) =>
-            {
-                Settled::AlreadyDone { ended: Some(past.status) }
-            }
-            _ => Settled::Missing,
-        }
-    }
-
-    /// Ends the lease of a message, which is in no index, and returns the message's status.
-    fn end_lease(
-        &mut self,
-        now: Timestamp,
-        entry: Entry,
-        cancel_requested: bool,
-        item: &Settlement,
-        changes: &mut Changes,
-    ) -> Status {
-        let kind = item.outcome.kind();
-        let status = match kind {
-            OutcomeKind::Ack => Status::Acked,
-            _ if cancel_requested => Status::Cancelled,
-            _ if entry.follower.is_some() => Status::Replaced,
-            _ => return self.give_back(now, entry, &item.outcome),
-        };
-        match (status, kind) {
-            (Status::Replaced, OutcomeKind::Retry | OutcomeKind::Undecodable) => {
-                self.totals.failed += 1;
-            }
-            (Status::Replaced, OutcomeKind::Snooze) => self.totals.snoozed += 1,
-            (Status::Replaced, OutcomeKind::Release) => self.totals.released += 1,
-            _ => {}
-        }
-        self.finish(now, entry, status, Some((item.lease, kind)), changes);
-        status
-    }
-
-    /// Puts a message back into the queue, or buries it, and returns its status.
-    fn give_back(&mut self, now: Timestamp, mut entry: Entry, outcome: &Outcome) -> Status {
-        entry.settled = Some((outcome.kind(), None));
-        entry.place = Place::Waiting;
-        match outcome {
-            // An ack ends its message: see `end_lease`.
-            Outcome::Ack => {}
-            Outcome::Release => self.totals.released += 1,
-            Outcome::Snooze { schedule } => {
-                self.totals.snoozed += 1;
-                entry.due = schedule.instant(now);
-            }
-            Outcome::Retry { schedule, error } | Outcome::Undecodable { schedule, error } => {
-                self.totals.failed += 1;
-                entry.failures += 1;
-                entry.note_error(error);
-                if entry.failures >= entry.max_failures {
-                    entry.place = self.bury(now, outcome.last_failure());
-                } else {
-                    entry.due = schedule.instant(now);
-                }
-            }
-            Outcome::Reject { error } => {
-                entry.note_error(error);
-                entry.place = self.bury(now, DeathReason::Rejected);
-            }
-        }
-        let status = entry.state(now).status();
-        self.insert(entry);
-        status
     }
 
     fn extend(&mut self, now: Timestamp, extend: &Extend, changes: &mut Changes) -> Vec<Extended> {

@@ -28,8 +28,8 @@ const IN_LUA_ONLY: [(&str, &str); 2] =
     [("repair", "the model has nothing to mend"), ("ring", "the hint of `Wakeup::ring`")];
 
 /// The files with functions of `State`, in an order that the scripts have, too.
-const STATE: [&str; 6] =
-    ["ready.rs", "updates.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"];
+const STATE: [&str; 7] =
+    ["ready.rs", "settling.rs", "updates.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"];
 
 /// Audits that only tests run, and a queue as other backends store it.
 const NOT_PORTED: [&str; 2] = ["invariants.rs", "stored.rs"];

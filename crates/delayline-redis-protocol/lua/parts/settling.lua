@@ -9,7 +9,7 @@ local function read_leases()
     and redis.call('HMGET', key.updates, unpack(ARGV, 2, 1 + count))
 end
 
--- For an id without details: it was never claimed, or it is gone.
+-- State::settle_without_details: the id was never claimed, or its message is gone.
 local function settle_without_details(i, lease, kind)
   if redis.call('HEXISTS', key.records, ARGV[1 + i]) == 1 then
     return SETTLE_STALE
@@ -22,7 +22,7 @@ local function settle_without_details(i, lease, kind)
   return SETTLE_MISSING
 end
 
--- Gives a message back, or buries it. Answers its status.
+-- State::give_back: gives a message back, or buries it. Returns its status.
 local function give_back(id, entry, item, kind)
   local d = read_details(entry)
   d.settled, d.state, d.reason = kind, LEASE_CLOSED, 0
@@ -55,8 +55,8 @@ local function give_back(id, entry, item, kind)
   return d.due > now and SCHEDULED or READY
 end
 
--- Ends a lease. `update` is what stands in `updates`, if anything does. Answers the message's
--- status.
+-- State::end_lease. `update` is the value of the id in `updates`, if there is one. Returns the
+-- message's status.
 local function end_lease(id, entry, item, kind, update)
   local status = kind == ACK and ACKED or byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED
   local lease, member = sub(item, SETTLEMENT_LEASE), sub(entry, DETAILS_SEQUENCE) .. id

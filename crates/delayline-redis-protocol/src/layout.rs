@@ -48,23 +48,23 @@ pub const fn place_of_score(score: u64) -> (u64, u64) {
 }
 
 structure! {
-    /// The control record: what is known of the queue as a whole.
+    /// The control record: the state of the queue as a whole.
     control in "`control`" {
         VERSION: U8, "schema version";
-        REVISION: U64, "how many operations have changed something";
+        REVISION: U64, "number of operations that changed something";
         SEQUENCE: U64, "sequence number of the latest message";
-        ACKED: U64, "how many messages were acked";
-        CANCELLED: U64, "how many were cancelled";
-        PURGED: U64, "how many were purged";
-        RELAYED: U64, "how many messages were moved to a list or stream";
-        EXPIRED: U64, "how many messages became dead letters because they expired";
-        REPLACED: U64, "how many messages gave way to an update";
+        ACKED: U64, "number of acked messages";
+        CANCELLED: U64, "number of cancelled messages";
+        PURGED: U64, "number of purged messages";
+        RELAYED: U64, "number of messages moved to a list or stream";
+        EXPIRED: U64, "number of messages that became dead letters because they expired";
+        REPLACED: U64, "number of messages that an update replaced";
         PAUSED: U8, "1 while the queue is paused";
-        USES: U32, "what the queue has ever used, a bit each; a script refuses a queue with a bit that it does not know";
+        USES: U32, "features that the queue has ever used, a bit each; a script refuses a queue with a bit that it does not know";
         FINISHED_SINCE: Instant, "when the younger generation of `finished` began";
         JOURNAL_SINCE: Instant, "when the younger generation of `journal` began";
-        ARMED: Instant, "until when waiting processes sleep";
-        ARMED_UNTIL: Instant, "when waiting processes wake up by themselves at the latest";
+        ARMED: Instant, "instant at which sleeping processes claim again";
+        ARMED_UNTIL: Instant, "latest instant at which sleeping processes wake up without a hint";
         MINUTE: U32, "minutes from 1970 to that of the latest snapshot in `history`";
         NEEDS: Spare(2), "major and minor version that knows all bits of `uses`; 0 for those below";
     }
@@ -81,7 +81,7 @@ structure! {
         COUNT: U32, "the most that are delivered in each period; 0 for any number";
         PER: U32, "the period, in ms";
         BURST: U32, "the most that are delivered at once";
-        HELD_UNTIL: Instant, "until when nothing is delivered";
+        HELD_UNTIL: Instant, "when deliveries continue";
         PAID_AT: Instant, "the theoretical arrival time of the generic cell rate algorithm";
         PAID_NS: U32, "the nanoseconds behind its milliseconds";
     }
@@ -89,17 +89,18 @@ structure! {
 }
 
 structure! {
-    /// Stands in the place of the control record while the queue is converted to the next layout.
-    /// Versions of all layouts know its first three bytes, and refuse the queue until it is gone.
-    /// If there are no more than these, the conversion begins anew, and the control record is lost.
+    /// Replaces the control record while the queue is converted to the next layout. Versions of
+    /// all layouts know its first three bytes, and refuse the queue until the mark is removed. If
+    /// only these three bytes are left, the conversion starts again, and the control record is
+    /// lost.
     conversion in "`control`, while the queue is converted" {
         MARK: U8, "255, which is no schema version";
-        OLD: U8, "schema version from which it is converted";
-        NEW: U8, "schema version to which it is converted";
-        PHASE: U8, "which of its hashes is being converted, from 1 on";
-        CURSOR: U64, "where `HSCAN` goes on";
-        SERVER: Bytes(super::RUN_ID_BYTES), "`run_id` of the server whose cursor that is";
-        SEEN: U64, "how many entries were looked at";
+        OLD: U8, "schema version before the conversion";
+        NEW: U8, "schema version after the conversion";
+        PHASE: U8, "number of the hash that is being converted, from 1";
+        CURSOR: U64, "cursor for the next `HSCAN`";
+        SERVER: Bytes(super::RUN_ID_BYTES), "`run_id` of the server that returned the cursor";
+        SEEN: U64, "number of entries that were read";
         CONTROL: Rest, "the control record of the old layout";
     }
     groups {
@@ -108,8 +109,8 @@ structure! {
 }
 
 structure! {
-    /// How often each thing has happened that `control` does not count: integers of 8 bytes, each
-    /// at zero until it is counted for the first time. What is missing at the end is zero, too.
+    /// Counters that `control` does not have: integers of 8 bytes, each zero until its first
+    /// event. Counters missing at the end are zero.
     totals in "`totals`" {
         LATENESS: Bytes(8 * super::Totals::LATENESS_BUCKETS), "deliveries that were late by 0-1, 2-3, 4-7 ms and so on: 16 counters, the last for 32,768 ms or more";
         FAILED: U64, "leases that ended in a failure";
@@ -127,11 +128,11 @@ structure! {
 }
 
 structure! {
-    /// What the queue was like at an instant. `history` has one for each minute in which it
+    /// A snapshot of the queue's counts. `history` has a point for each minute in which the queue
     /// changed, in the field `m` and the number of the minute modulo 360, and for each hour in `h`
-    /// and the number of the hour modulo 744: so a new one takes the place of one that is too old.
+    /// and the number of the hour modulo 744. So a new point replaces one that is too old.
     point in "a value of `history`" {
-        AT: Instant, "the beginning of the minute or hour";
+        AT: Instant, "start of the minute or hour";
         SCHEDULED: U64, "messages that were not due";
         READY: U64, "messages that were due";
         LEASED: U64, "messages that were leased";
@@ -152,7 +153,7 @@ structure! {
     /// A member of `index`, which has one for each message. Its score is a band times 2^48 plus an
     /// instant: waiting messages have the band of their priority level and their due instant,
     /// leased ones their deadline, dead ones the instant of their death. Equal scores are ordered
-    /// by member, so the sequence number in front keeps first-in-first-out.
+    /// by member, so the leading sequence number keeps first-in-first-out order.
     member in "a member of `index`" {
         SEQUENCE: U64, "sequence number of the message";
         ID: Rest, "its id";
@@ -161,17 +162,17 @@ structure! {
 }
 
 structure! {
-    /// A record: what was enqueued. What follows `form` is there as the form says, in this order.
+    /// A message as it was enqueued. The form says which of the fields behind it are present.
     record in "a value of `records`" {
-        SEQUENCE: U64, "sequence number, from 1 on";
+        SEQUENCE: U64, "sequence number, from 1";
         ENQUEUED_AT: Instant, "when it was enqueued";
-        DIGEST: U64, "XXH3 of priority, limits, payload, and headers other than `traceparent` and `tracestate`; 0 in place of a lost record";
-        FORM: U8, "the priority level, and a bit for each thing that is not as usual";
+        DIGEST: U64, "XXH3 of priority, limits, payload, and headers other than `traceparent` and `tracestate`; 0 for a lost record";
+        FORM: U8, "the priority level, and a bit for each optional part";
         MAX_FAILURES: U16 if "LIMITED", "failures after which it is dead";
         MAX_CRASHES: U16 if "LIMITED", "crashes after which it is dead";
         EXPIRES_AT: Instant if "EXPIRES", "when it expires";
         HEADERS_LENGTH: U16 if "HEADED", "length of the headers";
-        PAYLOAD_LENGTH: U32 if "LARGE", "length of the payload, which is then in `contents`";
+        PAYLOAD_LENGTH: U32 if "LARGE", "length of the payload, which is in `contents`";
         HEADERS: Rest if "HEADED", "the headers";
         PAYLOAD: Rest, "the payload";
     }
@@ -179,7 +180,7 @@ structure! {
 }
 
 structure! {
-    /// A large content, apart from its record.
+    /// A large content, stored outside its record.
     content in "a value of `contents`" {
         HEADERS_LENGTH: U16, "length of the headers";
         HEADERS: Rest, "the headers";
@@ -200,7 +201,7 @@ structure! {
 }
 
 structure! {
-    /// Details: what has happened to a message since it was enqueued.
+    /// Details: the history of a message since it was enqueued.
     ///
     /// The spare bytes make them longer than 64 bytes. By default Redis keeps a hash of up to 512
     /// values of at most 64 bytes as [a
@@ -208,20 +209,20 @@ structure! {
     /// which it searches from the beginning.
     details in "a value of `details`" {
         STATE: U8, "the state of the latest lease";
-        SETTLED: U8, "how the latest lease was settled: 0 not at all, or the outcome's kind, plus 16 times the status of the message that this one has replaced";
+        SETTLED: U8, "how the latest lease was settled: 0 if it was not, or the outcome's kind, plus 16 times the status of the message that this one has replaced";
         REASON: U8, "why the message is dead; 0 if it is not";
-        EPOCH: U64, "how many leases there were";
+        EPOCH: U64, "number of leases so far";
         CLAIM_ID: Bytes(16), "the latest claim";
         SEQUENCE: Bytes(8), "the record's";
         DIGEST: U64, "the record's";
         LEVEL: U8, "the priority level of the record's form";
-        MAX_FAILURES: U16, "the record's, or the usual one";
-        MAX_CRASHES: U16, "the record's, or the usual one";
+        MAX_FAILURES: U16, "the record's, or the default";
+        MAX_CRASHES: U16, "the record's, or the default";
         DUE: Instant, "the latest due instant";
         FAILURES: U16, "failures so far";
         CRASHES: U16, "expired leases so far";
         FIRST_ERROR_LENGTH: U16, "length of the first error";
-        SPARE: Spare(6), "for later versions; 0";
+        SPARE: Spare(6), "reserved for later versions; 0";
         FIRST_ERROR: Rest, "the text of the first error";
         LAST_ERROR: Rest, "the text of the latest error";
     }
@@ -236,8 +237,8 @@ structure! {
 const _: () = assert!(details::BYTES > 64);
 
 structure! {
-    /// What is remembered of a finished message. The empty id has the instant when the generation
-    /// began.
+    /// A remembered finished message. The field with the empty id has the instant at which the
+    /// generation began.
     finished in "a value of `finished_new` and `finished_old`" {
         STATUS: U8, "how it ended";
         DIGEST: U64, "the record's";
@@ -251,19 +252,18 @@ structure! {
 }
 
 structure! {
-    /// What updates have left with the id of a live message: their tokens and, while the message is
-    /// leased, its follower.
+    /// The updates of a live message: their tokens and, while the message is leased, its follower.
     updates in "a value of `updates`" {
-        TOKENS: Bytes(super::TOKENS_BYTES), "the tokens of the latest updates, the latest last, behind zeros";
+        TOKENS: Bytes(super::TOKENS_BYTES), "the tokens of the latest updates, padded with leading zeros, the latest last";
         FOLLOWS: Bytes(8) if "there is a follower", "sequence number of the leased message";
         DUE: Instant if "there is a follower", "when the follower is due";
         LEVEL: U8 if "there is a follower", "the priority level of the follower";
         MAX_FAILURES: U16 if "there is a follower", "failures after which it is dead";
         MAX_CRASHES: U16 if "there is a follower", "crashes after which it is dead";
-        ENQUEUED_AT: Instant if "there is a follower", "its record, from this field on";
+        ENQUEUED_AT: Instant if "there is a follower", "the follower's record, from this field";
         DIGEST: U64 if "there is a follower", "digest";
         FORM: U8 if "there is a follower", "form";
-        REST: Rest if "there is a follower", "what follows the form in the record";
+        REST: Rest if "there is a follower", "the fields of the record after the form";
     }
     groups {
         LIMITED: LEVEL to MAX_CRASHES;
@@ -274,8 +274,8 @@ structure! {
     /// The result of an ack. The field with the empty name is the number of bytes of all results,
     /// in decimal digits.
     result in "a value of `results`" {
-        UNTIL: Instant, "when it is over";
-        EPOCH: U64, "the lease whose ack had it";
+        UNTIL: Instant, "when it expires";
+        EPOCH: U64, "the lease that was acked with it";
         CLAIM_ID: Bytes(16), "the claim of that lease";
         CONTENT: Rest, "the result";
     }
@@ -288,8 +288,8 @@ structure! {
     /// A consumer's last claim.
     journal in "a value of `journal_new` and `journal_old`" {
         CLAIM_ID: Bytes(16), "the claim";
-        COUNT: U16, "how many messages it has leased";
-        LENGTHS: Rest, "the length of each id, a byte each";
+        COUNT: U16, "number of messages that it leased";
+        LENGTHS: Rest, "the length of each id, one byte each";
         IDS: Rest, "the ids";
     }
     groups {}
@@ -308,7 +308,7 @@ structure! {
 }
 
 structure! {
-    /// What stands in front of the details of a message that is not leased for the first time.
+    /// The prefix of the details of a message that was leased before.
     delivery in "an answer" {
         DEADLINE: Instant, "when the lease ends";
         DETAILS: Rest, "its details";
@@ -319,7 +319,7 @@ structure! {
 structure! {
     /// A lease, as an argument.
     lease in "an argument" {
-        EPOCH: U64, "which of the message's leases";
+        EPOCH: U64, "number of the lease";
         CLAIM_ID: Bytes(16), "the claim";
     }
     groups {}
@@ -328,17 +328,16 @@ structure! {
 structure! {
     /// An instant, as an argument.
     schedule in "an argument" {
-        KIND: U8, "0: since 1970, 1: from now on";
+        KIND: U8, "0: since 1970, 1: from now";
         MS: Instant, "milliseconds";
     }
     groups {}
 }
 
 structure! {
-    /// How messages are scheduled, as an argument: one entry for consecutive messages with the same
-    /// schedule.
+    /// The schedule of messages, as an argument: one entry for consecutive messages that share it.
     run in "an argument" {
-        COUNT: U16, "how many messages";
+        COUNT: U16, "number of messages";
         FLAGS: U8, "1: they may reuse finished ids, 2: they expire, 4: they are updates, 8: they throttle their ids";
         LEVEL: U8, "their priority level";
         DUE: Bytes(super::schedule::BYTES), "their due instant";
@@ -347,43 +346,43 @@ structure! {
 }
 
 structure! {
-    /// A message that does not expire, as an argument: its record from the digest on, and after the
-    /// lengths of a large content the content.
+    /// A message that does not expire, as an argument: its record from the digest. A large content
+    /// follows its lengths.
     new_message in "an argument" {
         DIGEST: U64, "digest";
         FORM: U8, "form";
-        REST: Rest, "what follows the form in the record";
+        REST: Rest, "the fields of the record after the form";
     }
     groups {}
 }
 
 structure! {
-    /// A message that expires, as an argument: the same behind the expiry instant, whose place in
-    /// the record the form tells.
+    /// A message that expires, as an argument: its expiry instant, then the fields of a message that
+    /// does not expire.
     expiring_message in "an argument" {
         EXPIRES: Bytes(super::schedule::BYTES), "its expiry instant";
         DIGEST: U64, "digest";
         FORM: U8, "form";
-        REST: Rest, "what follows the form in the record";
+        REST: Rest, "the fields of the record after the form";
     }
     groups {}
 }
 
 structure! {
-    /// What stands in front of a message that is an update.
+    /// The prefix of a message that is an update.
     update in "an argument" {
         TOKEN: Bytes(8), "its token";
-        CONTENT: U8, "what it does to the content";
-        DUE: U8, "what it does to the due instant";
-        AT_MOST: Instant, "the most ms that a due instant is after the enqueue, if it gets later";
+        CONTENT: U8, "its effect on the content";
+        DUE: U8, "its effect on the due instant";
+        AT_MOST: Instant, "maximum ms from the enqueue to a due instant that is moved";
     }
     groups {}
 }
 
 structure! {
-    /// What stands in front of a message, and of an update, whose id it throttles.
+    /// The prefix of a message, and of an update, that throttles its id.
     window in "an argument" {
-        LENGTH: Instant, "for how many ms";
+        LENGTH: Instant, "length of the window in ms";
     }
     groups {}
 }
@@ -391,7 +390,7 @@ structure! {
 structure! {
     /// A settlement, as an argument. An ack ends after the lease.
     settlement in "an argument" {
-        EPOCH: U64, "which of the message's leases";
+        EPOCH: U64, "number of the lease";
         CLAIM_ID: Bytes(16), "the claim";
         KIND: U8, "the outcome's kind";
         DUE: Bytes(super::schedule::BYTES), "when it is due again";
@@ -403,19 +402,19 @@ structure! {
 }
 
 structure! {
-    /// A hold of the queue that a settlement brings about, as an argument. Holds follow each other.
+    /// A hold of the queue that a settlement sets, as an argument.
     hold in "an argument" {
-        SETTLEMENT: U16, "which settlement, from 1 on";
-        UNTIL: Bytes(super::schedule::BYTES), "until when nothing is delivered";
+        SETTLEMENT: U16, "number of the settlement, from 1";
+        UNTIL: Bytes(super::schedule::BYTES), "when deliveries continue";
     }
     groups {}
 }
 
 structure! {
-    /// What each settlement of a hand-off carries.
+    /// The messages and the result of a settlement.
     hand_off in "an argument" {
-        COUNT: U16, "how many messages";
-        RETENTION: Instant, "how many ms its result is kept, or 0 if it has none";
+        COUNT: U16, "number of messages";
+        RETENTION: Instant, "ms for which the result is kept, or 0 if there is none";
     }
     groups {}
 }

@@ -75,7 +75,7 @@ fn tables() -> String {
     for structure in STRUCTURES {
         text.push_str(&table(structure));
     }
-    text.push_str("\n### Numbers\n\n| what they tell | numbers |\n|---|---|\n");
+    text.push_str("\n### Numbers\n\n| meaning | numbers |\n|---|---|\n");
     for list in CODES {
         let codes: Vec<_> =
             list.codes.iter().map(|code| format!("{} {}", code.value, words(code.name))).collect();

@@ -13,6 +13,9 @@ async fn site() -> (Server, Site) {
     let server = Server::builder().config("maxmemory-policy", "allkeys-lru").start();
     let dashboard = Dashboard::new(Access::everyone(Role::Admin));
     let dashboard = dashboard.server(Connect::new(&server.url()).unwrap());
+    // The longest name that a queue can have.
+    let long = delayline::connect("memory:").await.unwrap().queue(&"q".repeat(128)).await.unwrap();
+    let dashboard = dashboard.queue(long.codec(delayline::codec::Raw));
     let dashboard = samples().await.unwrap().into_iter().fold(dashboard, Dashboard::queue);
     (server, Site::of(dashboard).await.unwrap())
 }

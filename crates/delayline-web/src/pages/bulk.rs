@@ -52,7 +52,7 @@ fn filters(queue: &str, asked: &Asked, offers: bool, deletes: bool) -> Markup {
         }
     };
     html! {
-        form method="get" action="dead" role="search" {
+        form method="get" action="dead" role="search" aria-label="Filter dead letters" {
             input type="hidden" name="queue" value=(queue);
             @if let Some(error) = asked.error_like() {
                 input type="hidden" name="error_like" value=(error);

@@ -49,7 +49,7 @@ impl Frame<'_> {
                     }
                     a href="api/v1/openapi.json" { "API" }
                 }
-                form.line method="get" action="find" role="search" {
+                form.line method="get" action="find" role="search" aria-label="Find an id" {
                     label { span.unseen { "Find an id" }
                         input.time name="id" required maxlength="384" autocomplete="off"
                             placeholder="id, any queue"; }

@@ -145,7 +145,7 @@ pub(super) fn jump(queue: &str, state: &str, window: Option<&Window>) -> Markup 
         }
     };
     html! {
-        form.line method="get" action="messages" role="search" {
+        form.line method="get" action="messages" {
             input type="hidden" name="queue" value=(queue);
             input type="hidden" name="state" value=(state);
             (field("from", if is_due { "Due from" } else { "From" }, window.map(|it| it.from)))

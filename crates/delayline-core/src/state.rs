@@ -6,6 +6,7 @@
 mod changes;
 mod entry;
 mod hand_off;
+mod held;
 mod history;
 mod index;
 mod invariants;
@@ -25,6 +26,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use self::changes::{Changes, Finished};
 use self::entry::{Entry, OutcomeKind, Place};
+pub use self::held::Held;
 use self::index::{Index, up_to};
 use self::limiter::Limiter;
 use self::results::Results;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, DestinationKey, Durability, Element, Error, ErrorKind, Op, QueueName,
-    State, Wakeup,
+    Applied, At, Backend, DestinationKey, Durability, Element, Error, ErrorKind, Held, Op,
+    QueueName, State, Wakeup,
 };
 use tokio::sync::Notify;
 
@@ -107,6 +107,30 @@ impl FileBackend {
         };
         log.durable(last).await?;
         Ok(elements)
+    }
+
+    /// Removes the queue if it holds nothing. Returns whether it was stored, and what it holds.
+    pub(crate) async fn remove_if_empty(&self) -> Result<(bool, Held), Error> {
+        let log = &self.log;
+        let body = record::removed(self.queue.number);
+        let bytes = body.len();
+        let room = log.room(bytes, false).await?;
+        let (existed, held, last) = {
+            let mut live = self.queue.lock();
+            log.check()?;
+            let held = live.state.held(self.clock.now()?);
+            let existed = live.stored;
+            if existed && held.is_empty() {
+                live.last = log.append(body)?;
+                room.used(1, bytes);
+                // The next message stores it again.
+                (live.state, live.stored) = (State::new(), false);
+                live.revision = Contents::revision(&mut live.state);
+            }
+            (existed, held, live.last)
+        };
+        log.durable(last).await?;
+        Ok((existed, held))
     }
 
     /// Executes an operation. Returns the reply, whether a sleeper has to be woken, and the frame

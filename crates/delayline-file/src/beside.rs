@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, QueueName, Wakeup};
+use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Held, Op, QueueName, Wakeup};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 
 use crate::backend::check_durability;
-use crate::wire::{self, Answer, Ask, Hello, SOCKET, VERSION};
+use crate::DirectoryStatus;
+use crate::socket::{Address, SOCKET};
+use crate::wire::{self, Answer, Ask, Hello, VERSION};
 
 /// A connection to the process that has opened a directory and [shares](crate::Directory::share)
 /// it. Clones share the connection; calls use it one after the other.
@@ -62,6 +64,38 @@ impl Beside {
         }
     }
 
+    /// Returns the state of the directory.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`queues`](Self::queues).
+    pub async fn status(&self) -> Result<DirectoryStatus, Error> {
+        match self.call(&Ask::Status).await? {
+            Answer::Status(status) => Ok(*status),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Like [`Directory::delete_if_empty`](crate::Directory::delete_if_empty).
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the queue may have been removed. It is safe to call it again.
+    ///
+    /// # Errors
+    ///
+    /// Like [`queues`](Self::queues), and what the other process meets.
+    pub async fn delete_if_empty(&self, name: &QueueName) -> Result<(bool, Held), Error> {
+        match self.call(&Ask::Delete(name.as_str().to_owned())).await? {
+            Answer::Deleted { existed, held } => Ok((existed, held)),
+            other => Err(unexpected(other)),
+        }
+    }
+
     /// Returns the queue of this name.
     #[must_use]
     pub fn queue(&self, name: QueueName) -> BesideBackend {
@@ -86,7 +120,15 @@ impl Beside {
             wire::read(&mut stream).await
         };
         let failed = |detail: &str| Error::with_detail(ErrorKind::ConnectionLost, detail);
-        match exchange.await {
+        let Ok(exchanged) = tokio::time::timeout(MOST_WAIT, exchange).await else {
+            let detail = format!(
+                "the process that has opened {} has not replied within {} s",
+                self.0.path.display(),
+                MOST_WAIT.as_secs()
+            );
+            return Err(Error::with_detail(ErrorKind::Timeout, detail));
+        };
+        match exchanged {
             Ok(Some(answer)) => {
                 *kept = Some(stream);
                 Ok(answer)
@@ -102,8 +144,16 @@ async fn dial(path: &Path) -> Result<UnixStream, Error> {
         let detail = format!("{}: {error}", path.join(SOCKET).display());
         Error::with_source(ErrorKind::Unreachable, detail, error)
     };
-    let mut stream = UnixStream::connect(path.join(SOCKET)).await.map_err(unreachable)?;
-    let hello: Option<Hello> = wire::read(&mut stream).await.map_err(unreachable)?;
+    let greeted = async {
+        let address = Address::of(path, SOCKET)?;
+        let mut stream = UnixStream::connect(&address.path).await?;
+        let hello: Option<Hello> = wire::read(&mut stream).await?;
+        io::Result::Ok((stream, hello))
+    };
+    let (stream, hello) = match tokio::time::timeout(MOST_GREETING, greeted).await {
+        Ok(greeted) => greeted.map_err(unreachable)?,
+        Err(_) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
+    };
     match hello {
         Some(Hello { version: VERSION }) => Ok(stream),
         Some(Hello { version }) => {
@@ -117,6 +167,12 @@ async fn dial(path: &Path) -> Result<UnixStream, Error> {
         None => Err(unreachable(io::ErrorKind::UnexpectedEof.into())),
     }
 }
+
+/// How long a process may take to reply: longer than any disk that works.
+const MOST_WAIT: Duration = Duration::from_secs(60);
+
+/// How long it may take to greet.
+const MOST_GREETING: Duration = Duration::from_secs(5);
 
 fn unexpected(answer: Answer) -> Error {
     match answer {

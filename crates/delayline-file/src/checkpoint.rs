@@ -23,16 +23,18 @@ pub(crate) struct Checkpoints {
 struct State {
     /// The number of the latest snapshot; 0 if there is none.
     snapshot: u64,
-    /// Its size in bytes.
+    /// The number of the current segment.
+    current: u64,
+    /// The snapshot's size in bytes.
     size: u64,
     /// The bytes of the frames that are not in it.
     logged: u64,
-    /// The segments that are not in it, but for the current one.
+    /// The segments of earlier processes that are not in it.
     segments: u64,
     running: Option<JoinHandle<()>>,
     finished: Option<SystemTime>,
-    /// When the disk last had no room for one.
-    full: Option<Instant>,
+    /// When one last failed, for want of room or something else that passes.
+    refused: Option<Instant>,
 }
 
 impl Checkpoints {
@@ -40,17 +42,19 @@ impl Checkpoints {
         disk: Arc<dyn Disk>,
         least: u64,
         files: &Files,
+        current: u64,
         size: u64,
         logged: u64,
     ) -> Self {
         let state = State {
             snapshot: files.snapshot,
+            current,
             size,
             logged,
             segments: u64::try_from(files.segments.len()).unwrap_or(u64::MAX),
             running: None,
             finished: None,
-            full: None,
+            refused: None,
         };
         Self { disk, least, state: Mutex::new(state) }
     }
@@ -58,6 +62,11 @@ impl Checkpoints {
     /// Counts bytes of the log.
     pub(crate) fn logged(&self, bytes: u64) {
         self.lock().logged += bytes;
+    }
+
+    /// Notes the number of the current segment.
+    pub(crate) fn rotated(&self, current: u64) {
+        self.lock().current = current;
     }
 
     /// Returns an upper bound for the size of the next snapshot in bytes.
@@ -101,12 +110,13 @@ impl Checkpoints {
                 let mut state = self.lock();
                 (state.snapshot, state.size, state.segments) = (to, size, 0);
                 state.logged = state.logged.saturating_sub(logged);
-                (state.finished, state.full) = (Some(SystemTime::now()), None);
+                (state.finished, state.refused) = (Some(SystemTime::now()), None);
             }
-            Err(error) if error.is_disk_full() => {
-                tracing::warn!(%error, "the disk has no room for a checkpoint");
+            // It is made of other files than the log, and the next attempt writes another file.
+            Err(error) if error.is_passing() => {
+                tracing::warn!(%error, "a checkpoint was not made; the next attempt follows");
                 let _ = self.disk.remove(&names::temporary(to));
-                self.lock().full = Some(Instant::now());
+                self.lock().refused = Some(Instant::now());
             }
             Err(error) => log.fail(&format!("a checkpoint failed: {error}")),
         }
@@ -135,17 +145,37 @@ impl Checkpoints {
         }
     }
 
-    /// Returns number and size of the latest snapshot, the bytes of the log since, and when this
-    /// process finished one.
-    pub(crate) fn latest(&self) -> (u64, u64, u64, Option<SystemTime>) {
+    /// Returns what there is beside the current segment.
+    pub(crate) fn latest(&self) -> Latest {
         let state = self.lock();
-        (state.snapshot, state.size, state.logged, state.finished)
+        Latest {
+            snapshot_bytes: state.size,
+            segments: state.current + 1 - state.snapshot.max(1),
+            log_bytes: state.logged,
+            finished: state.finished,
+            is_running: state.is_running(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is locked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The latest snapshot, and what is not in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latest {
+    /// The size of the snapshot in bytes.
+    pub(crate) snapshot_bytes: u64,
+    /// The segments that are not in it, the current one included.
+    pub(crate) segments: u64,
+    /// The bytes of the frames that are not in it.
+    pub(crate) log_bytes: u64,
+    /// When this process finished it.
+    pub(crate) finished: Option<SystemTime>,
+    /// Whether the next one is being made.
+    pub(crate) is_running: bool,
 }
 
 /// Returns an upper bound for the size of the next snapshot in bytes: a message takes at most three
@@ -169,7 +199,7 @@ impl State {
     }
 
     fn failed_lately(&self) -> bool {
-        self.full.is_some_and(|since| since.elapsed() < RETRY)
+        self.refused.is_some_and(|since| since.elapsed() < RETRY)
     }
 }
 
@@ -192,5 +222,5 @@ const OVERHEAD: u64 = 1 << 20;
 /// More segments than these are worth a checkpoint, however small they are: each start adds one.
 const MAX_SEGMENTS: u64 = 16;
 
-/// How long a disk without room for a snapshot is left alone.
+/// How long it waits after a checkpoint that was not made.
 const RETRY: Duration = Duration::from_secs(10);

@@ -47,6 +47,9 @@ impl Contents {
                 let stored = self.queues.get_mut(&queue).ok_or_else(|| unknown(queue))?;
                 stored.state.take_relayed(&key);
             }
+            Record::Removed { queue } => {
+                self.queues.remove(&queue).ok_or_else(|| unknown(queue))?;
+            }
             Record::Op { queue, at, clock, revision, op } => {
                 let stored = self.queues.get_mut(&queue).ok_or_else(|| unknown(queue))?;
                 let found = stored.state.apply(at, &op).revision;

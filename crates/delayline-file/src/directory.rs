@@ -5,21 +5,20 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::SystemTime;
 
-use delayline_core::{Error, QueueName, State, Timestamp, Violation};
+use delayline_core::{Error, ErrorKind, Held, QueueName, State, Timestamp, Violation};
 
 use crate::backend::Queue;
 use crate::checkpoint::{Checkpoints, next_size, remove_obsolete};
 use crate::clock::{Clock, MAX_STEP_BACK_MS, machine_ms};
 use crate::contents::{Contents, Stored};
-use crate::disk::{Disk, RealDisk};
+use crate::disk::{Disk, RealDisk, is_full};
 #[cfg(unix)]
 use crate::endpoint::{Endpoint, Reached};
 use crate::log::Log;
 use crate::replay::{Recovered, recover};
 use crate::writer::{CreateError, Segment, Writer};
-use crate::{FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
+use crate::{DirectoryStatus, FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
 
 /// Queues that are stored in a directory of the local disk. One process uses it at a time. Clones
 /// share it; it is closed when they and all its queues are dropped. That writes a snapshot, and so
@@ -60,7 +59,8 @@ struct Inner {
     /// The sequence number with which it was opened, and whether a snapshot of a closed directory
     /// had all before.
     opened: (u64, bool),
-    writer: Option<JoinHandle<u64>>,
+    /// `None` once it is closed.
+    writer: Mutex<Option<JoinHandle<u64>>>,
     #[cfg(unix)]
     endpoint: Mutex<Option<Endpoint>>,
 }
@@ -70,20 +70,6 @@ struct Queues {
     by_name: BTreeMap<QueueName, Arc<Queue>>,
     /// The number of the next queue.
     next: u32,
-}
-
-/// The size of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Usage {
-    /// Bytes of the log that no snapshot has replaced yet.
-    pub log_bytes: u64,
-    /// Bytes of the latest snapshot; 0 if there is none.
-    pub snapshot_bytes: u64,
-    /// When this process finished its latest checkpoint.
-    pub last_checkpoint: Option<SystemTime>,
-    /// Bytes that files can still take.
-    pub free_bytes: u64,
 }
 
 impl Directory {
@@ -105,7 +91,13 @@ impl Directory {
         path: PathBuf,
         options: Options,
     ) -> Result<Self, OpenError> {
+        let failed = |what| {
+            let path = path.clone();
+            move |source| OpenError::Io { path, what, source }
+        };
         let recovered = recover(&*disk)?;
+        let space = disk.space().map_err(failed("read the size of the disk"))?;
+        let options = options.on_disk_of(space.total);
         let last = recovered.contents.clock;
         let now = machine_ms();
         let is_behind = last.as_ms().saturating_sub(now) > MAX_STEP_BACK_MS;
@@ -114,27 +106,19 @@ impl Directory {
             return Err(OpenError::Clock { now, last });
         }
         let clock = Arc::new(Clock::new(if is_behind { Timestamp::MIN } else { last }));
-        let begun = begin(&*disk, &recovered, options).map_err(|source| OpenError::Io {
-            path: path.clone(),
-            what: "begin a segment of the log",
-            source,
-        })?;
+        let begun = begin(&*disk, &recovered, options).map_err(failed("begin a segment of the log"))?;
         let Recovered { contents, files, logged, snapshot_size, closed, .. } = recovered;
         let next = contents.next;
         let log = Arc::new(Log::new(next, begun.room(), options.reserve));
         let (least, checkpoints) = (options.segment, Arc::clone(&disk));
         let checkpoints =
-            Arc::new(Checkpoints::new(checkpoints, least, &files, snapshot_size, logged));
+            Arc::new(Checkpoints::new(checkpoints, least, &files, begun.number(), snapshot_size, logged));
         let writer = {
             let (disk, log) = (Arc::clone(&disk), Arc::clone(&log));
             Writer::new(disk, log, Arc::clone(&checkpoints), options, begun, next)
         };
         let thread = thread::Builder::new().name("delayline-log".to_owned());
-        let writer = thread.spawn(move || writer.run()).map_err(|source| OpenError::Io {
-            path: path.clone(),
-            what: "start a thread",
-            source,
-        })?;
+        let writer = thread.spawn(move || writer.run()).map_err(failed("start a thread"))?;
         Ok(Self(Arc::new(Inner {
             path,
             disk,
@@ -143,7 +127,7 @@ impl Directory {
             checkpoints,
             queues: Mutex::new(Queues::of(contents)),
             opened: (next, closed && files.segments.is_empty()),
-            writer: Some(writer),
+            writer: Mutex::new(Some(writer)),
             #[cfg(unix)]
             endpoint: Mutex::default(),
         })))
@@ -154,12 +138,15 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Violation::TooLong`] if the directory has [`MAX_QUEUES`] others, those included that were
+    /// [`Violation::TooLong`] if the directory has [`MAX_QUEUES`] others, those included that are
     /// only opened.
     pub fn queue(&self, name: QueueName) -> Result<FileBackend, Error> {
         let mut queues = self.0.queues();
         if let Some(queue) = queues.by_name.get(&name) {
             return Ok(self.backend(queue));
+        }
+        if queues.by_name.len() == MAX_QUEUES {
+            queues.forget_unused();
         }
         if queues.by_name.len() == MAX_QUEUES {
             return Err(Violation::TooLong {
@@ -195,8 +182,8 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If the socket cannot be bound, for example because its path is longer than the system
-    /// allows, about 100 bytes. The directory can be used all the same.
+    /// If the socket cannot be bound: on systems other than Linux, for example, because its path is
+    /// longer than about 100 bytes. The directory can be used all the same.
     #[cfg(unix)]
     pub fn share(&self) -> std::io::Result<()> {
         // Nothing panics while it is locked but the runtime's absence.
@@ -210,6 +197,42 @@ impl Directory {
             *endpoint = Some(Endpoint::bind(&self.0.path, find)?);
         }
         Ok(())
+    }
+
+    /// Removes the queue of this name if it holds nothing, so that it does not count as one of
+    /// [`MAX_QUEUES`]. Returns whether it was stored, and what it holds: if that is
+    /// [empty](Held::is_empty), the queue was removed. Its counters, its history and a pause are
+    /// gone, and so are the ids of messages that finished in the last hour. The next message stores
+    /// it again.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the queue may have been removed. It is safe to call it again.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Backend::apply`](delayline_core::Backend::apply).
+    pub async fn delete_if_empty(&self, name: &QueueName) -> Result<(bool, Held), Error> {
+        let queue = self.0.queues().by_name.get(name).cloned();
+        match queue {
+            Some(queue) => self.backend(&queue).remove_if_empty().await,
+            None => Ok((false, Held::default())),
+        }
+    }
+
+    /// Closes the directory for all clones and queues: waits for what is being written, and leaves
+    /// a snapshot only. Then another process can open it. Further calls fail with
+    /// [`ErrorKind::Storage`](delayline_core::ErrorKind::Storage). Does nothing if it is closed.
+    ///
+    /// This blocks the thread: for seconds with a million messages.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DiskFailed`](delayline_core::ErrorKind::DiskFailed) if the disk has failed, now
+    /// or before. What was acknowledged is in the log all the same, and the directory can be opened
+    /// again.
+    pub fn close(&self) -> Result<(), Error> {
+        self.0.close()
     }
 
     /// Returns the names of all queues that are stored, in order.
@@ -226,12 +249,25 @@ impl Directory {
         &self.0.path
     }
 
-    /// Returns the size of the directory.
+    /// Returns the size of the directory, its room, and how long syncs take.
     #[must_use]
-    pub fn usage(&self) -> Usage {
-        let (_, snapshot_bytes, log_bytes, last_checkpoint) = self.0.checkpoints.latest();
-        let free_bytes = self.0.disk.free().unwrap_or_default();
-        Usage { log_bytes, snapshot_bytes, last_checkpoint, free_bytes }
+    pub fn status(&self) -> DirectoryStatus {
+        let latest = self.0.checkpoints.latest();
+        let log = self.0.log.status();
+        DirectoryStatus {
+            queues: u64::try_from(self.queues().len()).unwrap_or(u64::MAX),
+            segments: latest.segments,
+            log_bytes: latest.log_bytes,
+            snapshot_bytes: latest.snapshot_bytes,
+            last_checkpoint: latest.finished,
+            checkpoint_running: latest.is_running,
+            free_bytes: self.0.disk.space().map_or(0, |space| space.free),
+            room_bytes: log.room,
+            reserve_bytes: log.reserve,
+            full: log.full,
+            failure: log.failure,
+            syncs: log.syncs,
+        }
     }
 }
 
@@ -243,6 +279,10 @@ impl Reached for Directory {
 
     fn find(&self, name: QueueName) -> Result<FileBackend, Error> {
         self.queue(name)
+    }
+
+    fn status(&self) -> DirectoryStatus {
+        Self::status(self)
     }
 }
 
@@ -257,26 +297,60 @@ fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::R
         // Recovered frames may be in the system's cache only.
         last.sync()?;
     }
+    // And so may the name of the snapshot: what it replaces must not go before it is durable.
+    disk.sync_directory()?;
     recovered.files.obsolete.iter().try_for_each(|name| disk.remove(name))?;
     let next = recovered.last.map(|(number, _)| number + 1);
     let number = recovered.torn.or(next).unwrap_or_else(|| recovered.files.snapshot.max(1));
     let wanted = 2 * options.reserve + options.chunk;
     let first = recovered.contents.next;
     let least = LEAST.min(wanted);
-    let mut segment =
-        Segment::create(disk, number, first, wanted, least).map_err(CreateError::into_io)?;
+    let create = || Segment::create(disk, number, first, wanted, least);
+    let mut created = create();
+    if let (Err(CreateError::Before(error)), Some((last, end))) = (&created, &mut last)
+        && is_full(error)
+    {
+        // The last segment gives back the room that it does not need, and keeps its length: until
+        // the next one is there, that length must be what the frames say.
+        last.release(*end)?;
+        last.sync()?;
+        created = create();
+    }
+    let mut segment = created.map_err(CreateError::into_io)?;
+    if recovered.closed && !recovered.files.begun {
+        mark_begun(disk, recovered.files.snapshot.max(1))?;
+    }
     if let Some((mut last, end)) = last {
         // Not before: frames say how long the last segment is.
         last.truncate(end)?;
     }
     // The next snapshot needs room, too.
     let snapshot = next_size(recovered.snapshot_size, recovered.logged);
-    let has_room = disk.free()? >= wanted.saturating_add(snapshot);
+    let has_room = disk.space()?.free >= wanted.saturating_add(snapshot);
     segment.grow_to(if has_room { wanted } else { options.reserve })?;
     Ok(segment)
 }
 
+/// Says that the segment `number`, which is durable, was begun after the queues had been closed.
+fn mark_begun(disk: &dyn Disk, number: u64) -> std::io::Result<()> {
+    match disk.create(&names::begun(number)).map(drop) {
+        // Without room for it, a segment that goes missing later would not be missed.
+        Err(error) if is_full(&error) => {
+            tracing::warn!(%error, "the directory does not say that its log was begun");
+            Ok(())
+        }
+        result => result.and_then(|()| disk.sync_directory()),
+    }
+}
+
 impl Queues {
+    /// Forgets queues that are neither stored nor in use, such as those of misspelt names.
+    fn forget_unused(&mut self) {
+        // Only with this lock does another clone come into being.
+        self.by_name.retain(|_, queue| queue.is_stored() || Arc::strong_count(queue) > 1);
+        self.next = self.by_name.values().map(|queue| queue.number + 1).max().unwrap_or(1);
+    }
+
     fn of(contents: Contents) -> Self {
         let next = contents.queues.keys().next_back().map_or(1, |last| last + 1);
         let queue = |(number, stored): (u32, Stored)| {
@@ -297,6 +371,12 @@ impl Inner {
     fn leave_snapshot(&self, last_segment: u64) -> std::io::Result<()> {
         let next = self.log.next();
         if self.opened == (next, true) {
+            // In this order: without the first, the second would be missed.
+            match self.disk.remove(&names::begun(last_segment)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            self.disk.sync_directory()?;
             return self.disk.remove(&names::segment(last_segment));
         }
         let queues = self.queues();
@@ -316,20 +396,41 @@ impl Inner {
         remove_obsolete(&*self.disk);
         Ok(())
     }
+
+    fn close(&self) -> Result<(), Error> {
+        // One call closes it. Others wait.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = writer.take() else { return Ok(()) };
+        #[cfg(unix)]
+        drop(self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).take());
+        {
+            // No operation may be between its effect and its record.
+            let queues = self.queues();
+            let _states: Vec<_> = queues.by_name.values().map(|queue| queue.lock()).collect();
+            self.log.close();
+        }
+        let last_segment = running.join().ok();
+        self.checkpoints.join();
+        let failed = |reason: &str| Error::with_detail(ErrorKind::DiskFailed, reason);
+        let closed = match last_segment {
+            Some(last_segment) if !self.log.has_failed() => {
+                self.leave_snapshot(last_segment).map_err(|error| {
+                    tracing::warn!(%error, "no snapshot was left; the next start reads the log");
+                    failed(&format!("no snapshot was left: {error}"))
+                })
+            }
+            _ => Err(failed("the disk had failed before")),
+        };
+        self.disk.unlock();
+        closed
+    }
 }
 
 /// Closes the directory: waits for what is being written, and leaves a snapshot only.
 impl Drop for Inner {
     fn drop(&mut self) {
-        #[cfg(unix)]
-        drop(self.endpoint.get_mut().unwrap_or_else(PoisonError::into_inner).take());
-        self.log.close();
-        let last_segment = self.writer.take().and_then(|writer| writer.join().ok());
-        self.checkpoints.join();
-        let (Some(last_segment), Ok(())) = (last_segment, self.log.check()) else { return };
-        if let Err(error) = self.leave_snapshot(last_segment) {
-            tracing::warn!(%error, "no snapshot was left; the next start reads the log");
-        }
+        // It has logged why, and the log has everything.
+        let _ = self.close();
     }
 }
 

@@ -32,8 +32,20 @@ pub(crate) trait Disk: Send + Sync + 'static {
     /// Makes the names of files durable.
     fn sync_directory(&self) -> io::Result<()>;
 
-    /// Returns the number of bytes that files can still take.
-    fn free(&self) -> io::Result<u64>;
+    /// Returns the room on the disk.
+    fn space(&self) -> io::Result<Space>;
+
+    /// Lets other processes open the directory.
+    fn unlock(&self) {}
+}
+
+/// The room on a disk, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Space {
+    /// What files can still take.
+    pub(crate) free: u64,
+    /// The size of the disk.
+    pub(crate) total: u64,
 }
 
 /// A file that is written.
@@ -45,6 +57,10 @@ pub(crate) trait DiskFile: Send {
     /// them.
     fn reserve(&mut self, len: u64) -> io::Result<()>;
 
+    /// Gives the room behind `offset` back to the disk, where zeros are then read. The length stays.
+    /// Does nothing if the file system cannot do so.
+    fn release(&mut self, offset: u64) -> io::Result<()>;
+
     /// Cuts the file off after `len` bytes.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 
@@ -55,4 +71,20 @@ pub(crate) trait DiskFile: Send {
 /// Whether an error says that the disk, or the user's share of it, is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether an error says that the process or the system lacks something that is no fault of the
+/// disk, such as file descriptors.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::io::Errno;
+        let passing = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = error;
+        false
+    }
 }

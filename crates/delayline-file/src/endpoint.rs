@@ -10,8 +10,10 @@ use delayline_core::{At, Backend, Error, ErrorKind, Op, QueueName};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::DirectoryStatus;
 use crate::backend::FileBackend;
-use crate::wire::{self, Answer, Ask, Failure, Hello, SOCKET, VERSION};
+use crate::socket::{Address, SOCKET};
+use crate::wire::{self, Answer, Ask, Failure, Hello, VERSION};
 
 /// The queues that requests reach.
 pub(crate) trait Reached: Send + Sync {
@@ -20,6 +22,9 @@ pub(crate) trait Reached: Send + Sync {
 
     /// The queue of this name.
     fn find(&self, name: QueueName) -> Result<FileBackend, Error>;
+
+    /// The state of the directory.
+    fn status(&self) -> DirectoryStatus;
 }
 
 /// Finds the queues for a request. `None` once their directory is closing.
@@ -45,7 +50,7 @@ impl Endpoint {
                 _ => {}
             }
         }
-        let listener = UnixListener::bind(&unnamed)?;
+        let listener = UnixListener::bind(&Address::of(directory, UNNAMED)?.path)?;
         fs::set_permissions(&unnamed, Permissions::from_mode(0o600))?;
         fs::rename(&unnamed, &socket)?;
         let task = tokio::spawn(accept(listener, find));
@@ -101,8 +106,18 @@ async fn answer(reached: Box<dyn Reached>, ask: Ask) -> Answer {
             let names = reached.names();
             Answer::Queues(names.into_iter().map(|name| name.as_str().to_owned()).collect())
         }
+        Ask::Status => Answer::Status(Box::new(reached.status())),
+        Ask::Delete(queue) => {
+            let queue = find(&*reached, &queue);
+            drop(reached);
+            let removed = async move { queue?.remove_if_empty().await };
+            match removed.await {
+                Ok((existed, held)) => Answer::Deleted { existed, held },
+                Err(error) => Answer::Failed(Failure::from(&error)),
+            }
+        }
         Ask::Apply { queue, op } => {
-            let queue = queue.parse().map_err(Error::from).and_then(|it| reached.find(it));
+            let queue = find(&*reached, &queue);
             drop(reached);
             let applied = async move { apply(&queue?, &op).await };
             match applied.await {
@@ -111,6 +126,10 @@ async fn answer(reached: Box<dyn Reached>, ask: Ask) -> Answer {
             }
         }
     }
+}
+
+fn find(reached: &dyn Reached, name: &str) -> Result<FileBackend, Error> {
+    reached.find(name.parse()?)
 }
 
 /// Workers must be in the process of the queues, which alone wakes them.

@@ -110,6 +110,14 @@ impl OpenError {
     }
 }
 
+impl OpenError {
+    /// Returns whether the next attempt may succeed without a repair.
+    pub(crate) fn is_passing(&self) -> bool {
+        let passes = |error| crate::disk::is_full(error) || crate::disk::is_passing(error);
+        matches!(self, Self::Io { source, .. } if passes(source))
+    }
+}
+
 fn in_use(path: &Path, holder: Option<&str>) -> String {
     let path = path.display();
     match holder {

@@ -18,7 +18,8 @@
 //! `log-N` are segments of the log: the operations that have changed a queue, in order, each with a
 //! checksum. `snapshot-N` has the state before the segment `N`. Once the segments are large, a
 //! background thread makes the next snapshot from the files and removes the files that it replaces.
-//! Closing a directory, which is dropping it, leaves nothing but a snapshot. `delayline.lock` names
+//! Closing a directory, which dropping it does as well, leaves nothing but a snapshot. `begun-N`
+//! says that the segment `N` was begun since, so that its loss is noticed. `delayline.lock` names
 //! the process that has opened it. `delayline.sock` is there while that process
 //! [shares](Directory::share) the queues with commands of the same user.
 //!
@@ -46,6 +47,10 @@ mod replay;
 mod segment;
 mod snapshot;
 #[cfg(unix)]
+mod socket;
+mod status;
+mod syncs;
+#[cfg(unix)]
 mod wire;
 mod writer;
 
@@ -55,11 +60,13 @@ mod tests;
 pub use self::backend::FileBackend;
 #[cfg(unix)]
 pub use self::beside::{Beside, BesideBackend};
-pub use self::directory::{Directory, Usage};
+pub use self::directory::Directory;
 pub use self::error::OpenError;
 pub use self::options::Options;
+pub use self::status::DirectoryStatus;
+pub use self::syncs::Syncs;
 
-/// Most queues of a directory.
+/// Maximum number of queues of a directory.
 pub const MAX_QUEUES: usize = 1_000;
 
 /// Runs the example of the README as a test.

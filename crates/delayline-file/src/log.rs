@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use delayline_core::{Error, ErrorKind};
 use tokio::sync::watch;
 
+use crate::Syncs;
 use crate::segment::FRAME;
 
 /// What the callers and the writer share.
@@ -41,13 +42,30 @@ struct Tail {
     promised: u64,
     /// The room that an operation waits for.
     wanted: u64,
+    /// Whether one of those that wait drains a queue.
+    draining: bool,
     /// When the disk last refused more room.
     full: Option<Instant>,
+    /// When it refused that even to an operation that drains a queue.
+    used_up: Option<Instant>,
     /// Whether a checkpoint is running, which may make room.
     making_room: bool,
+    /// The number of checkpoints that have ended.
+    checkpoints: u64,
     closing: bool,
     /// Why nothing is written any more.
     failure: Option<String>,
+    syncs: Syncs,
+}
+
+/// The room and the syncs of a log.
+#[derive(Clone, Debug)]
+pub(crate) struct LogStatus {
+    pub(crate) room: u64,
+    pub(crate) reserve: u64,
+    pub(crate) full: bool,
+    pub(crate) failure: Option<String>,
+    pub(crate) syncs: Syncs,
 }
 
 /// Room for one operation. Gives it back if nothing is written.
@@ -61,9 +79,18 @@ pub(crate) struct Room<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     pub(crate) bodies: Vec<Vec<u8>>,
-    /// How much room is wanted.
-    pub(crate) grow: Option<u64>,
+    /// How much room is wanted, if any is.
+    pub(crate) grow: Option<Grow>,
     pub(crate) closing: bool,
+}
+
+/// More room for the current segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grow {
+    /// The least that an operation needs, in bytes.
+    pub(crate) least: u64,
+    /// Whether that operation drains a queue and finds the reserve used up.
+    pub(crate) draining: bool,
 }
 
 impl Log {
@@ -77,10 +104,14 @@ impl Log {
                 left,
                 promised: 0,
                 wanted: 0,
+                draining: false,
                 full: None,
+                used_up: None,
                 making_room: false,
+                checkpoints: 0,
                 closing: false,
                 failure: None,
+                syncs: Syncs::default(),
             }),
             work: Condvar::new(),
             progress: watch::Sender::new(progress),
@@ -108,7 +139,8 @@ impl Log {
                     tail.promised += bytes;
                     return Ok(Room { log: self, bytes });
                 }
-                let is_full = tail.full.is_some_and(|since| since.elapsed() < RETRY_FULL);
+                let refused = if grows { tail.full } else { tail.used_up };
+                let is_full = refused.is_some_and(|since| since.elapsed() < RETRY_FULL);
                 if is_full && (grows || !tail.making_room) {
                     let detail = if grows {
                         "messages are taken again when workers have drained the queues, or the disk \
@@ -120,6 +152,7 @@ impl Log {
                 }
                 if !is_full {
                     tail.wanted = tail.wanted.max(bytes);
+                    tail.draining |= !grows;
                     self.work.notify_one();
                 }
             }
@@ -159,7 +192,8 @@ impl Log {
 
     /// # Errors
     ///
-    /// [`ErrorKind::DiskFailed`] if nothing is written any more.
+    /// [`ErrorKind::DiskFailed`] if nothing is written any more, and [`ErrorKind::Storage`] if the
+    /// directory was closed.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.lock().check()
     }
@@ -172,7 +206,8 @@ impl Log {
         let bodies = std::mem::take(&mut tail.pending);
         // Ahead of the callers, so that they need not wait.
         let is_low = tail.left < 2 * self.reserve && tail.full.is_none();
-        let grow = (tail.wanted > 0 || is_low).then_some(tail.wanted);
+        let grow = Grow { least: tail.wanted, draining: tail.draining };
+        let grow = (tail.wanted > 0 || is_low).then_some(grow);
         Work { bodies, grow, closing: tail.closing && tail.pending.is_empty() }
     }
 
@@ -188,15 +223,22 @@ impl Log {
     pub(crate) fn grown(&self, bytes: u64) {
         let mut tail = self.lock();
         tail.left += bytes;
-        (tail.wanted, tail.full) = (0, None);
+        (tail.wanted, tail.draining) = (0, false);
+        (tail.full, tail.used_up) = (None, None);
         drop(tail);
         self.progress.send_modify(|progress| progress.rooms += 1);
     }
 
-    /// Reports that the disk has no more room.
-    pub(crate) fn full(&self) {
+    /// Reports that the disk had no more room when this number of checkpoints had ended.
+    pub(crate) fn full(&self, checkpoints: u64) {
         let mut tail = self.lock();
-        (tail.wanted, tail.full) = (0, Some(Instant::now()));
+        if tail.checkpoints == checkpoints {
+            tail.full = Some(Instant::now());
+            if tail.draining {
+                tail.used_up = tail.full;
+            }
+        }
+        (tail.wanted, tail.draining) = (0, false);
         drop(tail);
         self.progress.send_modify(|progress| progress.rooms += 1);
     }
@@ -214,10 +256,32 @@ impl Log {
         let mut tail = self.lock();
         tail.making_room = making_room;
         if !making_room {
-            tail.full = None;
+            tail.checkpoints += 1;
+            (tail.full, tail.used_up) = (None, None);
         }
         drop(tail);
         self.progress.send_modify(|progress| progress.rooms += 1);
+    }
+
+    /// Counts a sync.
+    pub(crate) fn synced(&self, took: Duration) {
+        self.lock().syncs.add(took);
+    }
+
+    pub(crate) fn status(&self) -> LogStatus {
+        let tail = self.lock();
+        LogStatus {
+            room: tail.left,
+            reserve: self.reserve,
+            full: tail.full.is_some(),
+            failure: tail.failure.clone(),
+            syncs: tail.syncs.clone(),
+        }
+    }
+
+    /// Returns the number of checkpoints that have ended.
+    pub(crate) fn checkpoints(&self) -> u64 {
+        self.lock().checkpoints
     }
 
     /// Returns whether the disk had no room lately.
@@ -225,10 +289,16 @@ impl Log {
         self.lock().full.is_some()
     }
 
-    /// Ends the writer, once everything is written.
+    /// Fails all further calls, and ends the writer once everything is written.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.work.notify_one();
+        self.progress.send_modify(|progress| progress.rooms += 1);
+    }
+
+    /// Returns whether the disk has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lock().failure.is_some()
     }
 
     /// Fails all calls, permanently.
@@ -256,6 +326,10 @@ impl Log {
 impl Tail {
     fn check(&self) -> Result<(), Error> {
         match &self.failure {
+            None if self.closing => {
+                let detail = "the directory was closed: open it again";
+                Err(Error::with_detail(ErrorKind::Storage, detail))
+            }
             None => Ok(()),
             Some(reason) => Err(Error::with_detail(ErrorKind::DiskFailed, reason.as_str())),
         }

@@ -15,11 +15,18 @@ pub(crate) fn temporary(number: u64) -> String {
     format!("{}{TEMPORARY}", snapshot(number))
 }
 
+/// An empty file that says that the segment of this number was begun after the queues had been
+/// closed: without it, that segment could go missing unnoticed.
+pub(crate) fn begun(number: u64) -> String {
+    format!("begun-{number:016}")
+}
+
 /// What a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     Segment(u64),
     Snapshot(u64),
+    Begun(u64),
     Temporary,
 }
 
@@ -31,6 +38,9 @@ pub(crate) fn parse(name: &str) -> Option<Named> {
     };
     if let Some(digits) = name.strip_prefix("log-") {
         return number(digits).map(Named::Segment);
+    }
+    if let Some(digits) = name.strip_prefix("begun-") {
+        return number(digits).map(Named::Begun);
     }
     let digits = name.strip_prefix("snapshot-")?;
     match digits.strip_suffix(TEMPORARY) {
@@ -55,6 +65,7 @@ mod tests {
         assert_eq!(parse(&segment(7)), Some(Named::Segment(7)));
         assert_eq!(parse(&snapshot(u64::from(u32::MAX))), Some(Named::Snapshot(4_294_967_295)));
         assert_eq!(parse(&temporary(7)), Some(Named::Temporary));
+        assert_eq!(parse(&begun(7)), Some(Named::Begun(7)));
         for other in ["log-7", "log-000000000000000x", "snapshot-", "notes", "log-.new"] {
             assert_eq!(parse(other), None, "{other}");
         }

@@ -17,24 +17,27 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sets the size of a segment of the log in bytes: 64 MiB by default. Once the segments
+    /// Sets the size of a segment of the log in bytes: 64 MiB by default, and at most an eighth of
+    /// the disk. Once the segments
     /// together are larger than this and than the latest snapshot, the next snapshot replaces them.
     #[must_use]
     pub const fn segment_bytes(self, bytes: u64) -> Self {
-        Self { segment: bytes, ..self }
+        Self { segment: at_most(bytes, MOST), ..self }
     }
 
     /// Sets how many bytes of the log are kept free for operations that drain a queue when the disk
-    /// is full: 8 MiB by default. Messages are refused before it is touched.
+    /// is full: 8 MiB by default, and at most an eighth of the disk. Messages are refused before it
+    /// is touched.
     #[must_use]
     pub const fn reserve_bytes(self, bytes: u64) -> Self {
-        Self { reserve: bytes, ..self }
+        Self { reserve: at_most(bytes, MOST), ..self }
     }
 
-    /// Sets by how many bytes the log's file grows at a time: 4 MiB by default.
+    /// Sets by how many bytes the log's file grows at a time: 4 MiB by default, and at most an
+    /// eighth of the disk.
     #[must_use]
     pub const fn chunk_bytes(self, bytes: u64) -> Self {
-        Self { chunk: bytes, ..self }
+        Self { chunk: at_most(bytes, MOST), ..self }
     }
 
     /// Opens the directory even if the clock is far behind the time at which it was last used, and
@@ -46,6 +49,26 @@ impl Options {
         Self { accept_clock: accept, ..self }
     }
 }
+
+impl Options {
+    /// Fits these sizes to a disk of `bytes`.
+    pub(crate) const fn on_disk_of(self, bytes: u64) -> Self {
+        let most = bytes / 8;
+        Self {
+            segment: at_most(self.segment, most),
+            reserve: at_most(self.reserve, most),
+            chunk: at_most(self.chunk, most),
+            ..self
+        }
+    }
+}
+
+const fn at_most(bytes: u64, most: u64) -> u64 {
+    if bytes < most { bytes } else { most }
+}
+
+/// Larger than any disk, so that sums of sizes do not overflow.
+const MOST: u64 = 1 << 56;
 
 impl Default for Options {
     fn default() -> Self {

@@ -17,6 +17,8 @@ pub(crate) enum Record {
     Op { queue: u32, at: Timestamp, clock: Clock, revision: u64, op: Op },
     /// A program has taken the relayed messages of a destination.
     Take { queue: u32, key: DestinationKey },
+    /// The queue is no longer there.
+    Removed { queue: u32 },
 }
 
 /// Where an instant comes from.
@@ -32,6 +34,7 @@ const QUEUE: u8 = 1;
 const OP: u8 = 2;
 const OP_OF_TEST: u8 = 3;
 const TAKE: u8 = 4;
+const REMOVED: u8 = 5;
 
 pub(crate) fn queue(queue: u32, name: &QueueName) -> Vec<u8> {
     let mut body = vec![QUEUE];
@@ -44,6 +47,12 @@ pub(crate) fn take(queue: u32, key: &DestinationKey) -> Vec<u8> {
     let mut body = vec![TAKE];
     body.extend(queue.to_le_bytes());
     body.extend(key.as_bytes());
+    body
+}
+
+pub(crate) fn removed(queue: u32) -> Vec<u8> {
+    let mut body = vec![REMOVED];
+    body.extend(queue.to_le_bytes());
     body
 }
 
@@ -80,6 +89,7 @@ impl Record {
                 let key = DestinationKey::new(fields.0.to_vec());
                 Ok(Self::Take { queue, key: key.map_err(|error| error.to_string())? })
             }
+            REMOVED => Ok(Self::Removed { queue }),
             OP | OP_OF_TEST => {
                 let at = Timestamp::from_ms(fields.u64()).map_err(|error| error.to_string())?;
                 let clock = if kind == OP { Clock::Machine } else { Clock::Test };

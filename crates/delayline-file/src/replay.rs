@@ -17,6 +17,8 @@ pub(crate) struct Files {
     pub(crate) snapshot: u64,
     /// The segments that are not in it.
     pub(crate) segments: Vec<u64>,
+    /// Whether the segment behind the snapshot was begun, if the snapshot does not say so.
+    pub(crate) begun: bool,
     /// What may be removed.
     pub(crate) obsolete: Vec<String>,
 }
@@ -35,7 +37,11 @@ impl Files {
             match named {
                 Named::Segment(number) if number >= files.snapshot => files.segments.push(number),
                 Named::Snapshot(number) if number == files.snapshot => {}
-                Named::Segment(_) | Named::Snapshot(_) | Named::Temporary => {
+                // One of a later number comes with a snapshot that did not become durable.
+                Named::Begun(number) if number >= files.snapshot.max(1) => {
+                    files.begun |= number == files.snapshot.max(1);
+                }
+                Named::Segment(_) | Named::Snapshot(_) | Named::Begun(_) | Named::Temporary => {
                     files.obsolete.push(name.clone());
                 }
             }
@@ -58,7 +64,7 @@ pub(crate) struct Recovered {
     pub(crate) logged: u64,
     /// The size of the snapshot in bytes.
     pub(crate) snapshot_size: u64,
-    /// Whether the directory was closed.
+    /// Whether the directory was closed, or new, before the segments.
     pub(crate) closed: bool,
 }
 
@@ -68,7 +74,8 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
     let files = Files::find(disk).map_err(io("the directory".to_owned()))?;
     let missing = |number, reason| OpenError::Missing { file: names::segment(number), reason };
     let (mut contents, closed, snapshot_size) = match files.snapshot {
-        0 => (Contents { next: 1, ..Contents::default() }, files.segments.is_empty(), 0),
+        // A new directory is like a closed one.
+        0 => (Contents { next: 1, ..Contents::default() }, true, 0),
         number => {
             let (head, contents, size) = snapshot::read(disk, number)?;
             (contents, head.closed, size)
@@ -76,7 +83,8 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
     };
     let first = files.snapshot.max(1);
     let (mut last, mut torn, mut logged) = (None, None, 0);
-    if !closed && files.segments.first() != Some(&first) {
+    let must_exist = files.begun || !closed;
+    if must_exist && files.segments.first() != Some(&first) {
         return Err(missing(
             first,
             "the queues were not closed, so their latest changes are in it",
@@ -91,8 +99,8 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
         let Some((name, bytes, header)) = next.take() else { break };
         next = read_segment(disk, &files.segments, index + 1)?;
         let Some(header) = header else {
-            if next.is_some() {
-                let reason = "the header is unreadable, and another segment follows".to_owned();
+            if next.is_some() || must_exist && index == 0 {
+                let reason = "the header, which had been synced, is unreadable".to_owned();
                 return Err(OpenError::Damaged { file: name, offset: 0, reason });
             }
             torn = Some(number);

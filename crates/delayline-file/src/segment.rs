@@ -174,9 +174,19 @@ pub(crate) fn was_synced_beyond(bytes: &[u8], offset: usize, salt: u64) -> bool 
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let at = u64::try_from(offset).unwrap_or(u64::MAX);
     (offset + 1..end)
-        .filter(|place| bytes[*place] == FRAME_MAGIC[0])
-        .filter_map(|place| Frame::read(bytes, place, salt))
-        .any(|frame| frame.synced.offset > at)
+        .filter(|place| claims_sync_beyond(bytes, *place, at))
+        .any(|place| Frame::read(bytes, place, salt).is_some())
+}
+
+/// Returns whether bytes look like a frame that says so. Hashing whatever has the magic number of a
+/// frame would take hours if a payload repeats it.
+fn claims_sync_beyond(bytes: &[u8], place: usize, offset: u64) -> bool {
+    let Some(head) = bytes.get(place..place + HASHED) else { return false };
+    let mut fields = Fields(head);
+    let is_frame = fields.array() == FRAME_MAGIC;
+    let (_len, _sequence) = (fields.u32(), fields.u64());
+    let synced = fields.u64();
+    is_frame && synced > offset && usize::try_from(synced).is_ok_and(|synced| synced <= place)
 }
 
 fn hash(seed: u64, parts: &[&[u8]]) -> u64 {

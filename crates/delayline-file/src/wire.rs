@@ -2,13 +2,12 @@
 
 use std::io;
 
-use delayline_core::{Applied, Error, ErrorKind, Op};
+use delayline_core::{Applied, Error, ErrorKind, Held, Op};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The name of the socket in a directory.
-pub(crate) const SOCKET: &str = "delayline.sock";
+use crate::DirectoryStatus;
 
 /// The version of this protocol. Both sides must have the same.
 pub(crate) const VERSION: u32 = 1;
@@ -25,6 +24,10 @@ pub(crate) struct Hello {
 pub(crate) enum Ask {
     /// The names of all queues.
     Queues,
+    /// The state of the directory.
+    Status,
+    /// The removal of a queue that holds nothing.
+    Delete(String),
     /// An operation on a queue, at the instant that the clock of the directory shows.
     Apply { queue: String, op: Op },
 }
@@ -34,6 +37,12 @@ pub(crate) enum Ask {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     Queues(Vec<String>),
+    Status(Box<DirectoryStatus>),
+    /// Whether the queue was stored, and what it holds. If that is nothing, it was removed.
+    Deleted {
+        existed: bool,
+        held: Held,
+    },
     Applied(Box<Applied>),
     Failed(Failure),
 }

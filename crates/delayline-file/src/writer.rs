@@ -2,12 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Options;
 use crate::checkpoint::Checkpoints;
-use crate::disk::{Disk, DiskFile, is_full};
-use crate::log::Log;
+use crate::disk::{Disk, DiskFile, is_full, is_passing};
+use crate::log::{Grow, Log};
 use crate::names;
 use crate::segment::{FRAME, HEADER, Header, MODEL, Synced, encode_frame};
 
@@ -21,6 +21,8 @@ pub(crate) struct Writer {
     segment: Segment,
     /// The sequence number of the next frame.
     next: u64,
+    /// When the next segment could not be created, for a reason that passes.
+    refused: Option<Instant>,
 }
 
 /// The current segment.
@@ -86,6 +88,11 @@ impl Segment {
         Ok(())
     }
 
+    /// Returns its number.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Returns the room behind what is written.
     pub(crate) const fn room(&self) -> u64 {
         self.allocated - self.written
@@ -124,7 +131,7 @@ impl Writer {
         segment: Segment,
         next: u64,
     ) -> Self {
-        Self { disk, log, checkpoints, options, segment, next }
+        Self { disk, log, checkpoints, options, segment, next, refused: None }
     }
 
     /// Works until the log is closed or fails. Returns the number of the last segment.
@@ -147,18 +154,26 @@ impl Writer {
         self.segment.number
     }
 
-    fn step(&mut self, bodies: Vec<Vec<u8>>, grow: Option<u64>) -> io::Result<()> {
+    fn step(&mut self, bodies: Vec<Vec<u8>>, grow: Option<Grow>) -> io::Result<()> {
         if !bodies.is_empty() {
             self.write(&bodies)?;
         }
-        if let Some(wanted) = grow {
-            self.grow(wanted)?;
-        }
-        let presses = self.log.is_full() && self.checkpoints.would_help(self.segment.written);
-        if self.segment.written >= self.options.segment || presses {
+        let checkpoints = self.log.checkpoints();
+        let lacks_room = match grow {
+            Some(wanted) => !self.grow(wanted)?,
+            None => false,
+        };
+        let is_full = lacks_room || self.log.is_full();
+        let presses = is_full && self.checkpoints.would_help(self.segment.written);
+        let waits = self.refused.is_some_and(|since| since.elapsed() < RETRY);
+        if (self.segment.written >= self.options.segment || presses) && !waits {
             self.rotate()?;
         }
-        self.checkpoints.start_if_due(self.segment.number, self.log.is_full(), &self.log);
+        self.checkpoints.start_if_due(self.segment.number, is_full, &self.log);
+        if lacks_room {
+            // Not before a checkpoint has begun that may make room: callers then wait for it.
+            self.log.full(checkpoints);
+        }
         Ok(())
     }
 
@@ -173,7 +188,9 @@ impl Writer {
             self.next += 1;
         }
         self.segment.file.write_at(self.segment.written, &batch)?;
+        let begun = Instant::now();
         self.segment.file.sync()?;
+        self.log.synced(begun.elapsed());
         self.segment.synced_len = self.segment.allocated;
         let bytes = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         self.segment.written += bytes;
@@ -182,26 +199,28 @@ impl Writer {
         Ok(())
     }
 
-    /// Lets the segment grow, unless the disk then lacks room for the next segment and snapshot.
-    fn grow(&mut self, wanted: u64) -> io::Result<()> {
-        let more = self.options.chunk.max(wanted + self.options.reserve);
-        let segment = 2 * self.options.reserve + self.options.chunk;
+    /// Lets the segment grow, unless the disk then lacks room for the next segment and snapshot. To
+    /// drain a queue, the room for the next snapshot is enough: a small segment can follow.
+    /// Returns whether it has grown.
+    fn grow(&mut self, wanted: Grow) -> io::Result<bool> {
+        let (more, segment) = if wanted.draining {
+            (self.options.chunk.max(wanted.least), 0)
+        } else {
+            let more = self.options.chunk.max(wanted.least + self.options.reserve);
+            (more, 2 * self.options.reserve + self.options.chunk)
+        };
         let needed = more.saturating_add(segment).saturating_add(self.checkpoints.next_size());
-        if self.disk.free()? < needed {
-            self.log.full();
-            return Ok(());
+        if self.disk.space()?.free < needed {
+            return Ok(false);
         }
         let allocated = self.segment.allocated + more;
         match self.segment.file.reserve(allocated) {
             Ok(()) => {
                 self.segment.allocated = allocated;
                 self.log.grown(more);
-                Ok(())
+                Ok(true)
             }
-            Err(error) if is_full(&error) => {
-                self.log.full();
-                Ok(())
-            }
+            Err(error) if is_full(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -210,13 +229,15 @@ impl Writer {
     fn rotate(&mut self) -> io::Result<()> {
         let (number, least) = (self.segment.number + 1, self.segment.room());
         let mut wanted = 2 * self.options.reserve + self.options.chunk;
-        if self.disk.free()? < wanted.saturating_add(self.checkpoints.next_size()) {
+        if self.disk.space()?.free < wanted.saturating_add(self.checkpoints.next_size()) {
             // What is left of this segment is all that there is room for.
             wanted = least;
         }
         match Segment::create(&*self.disk, number, self.next, wanted, least) {
             Ok(segment) => {
+                self.refused = None;
                 self.log.replace_room(segment.room());
+                self.checkpoints.rotated(number);
                 let mut sealed = std::mem::replace(&mut self.segment, segment);
                 // Only gives room back that it does not need any more.
                 if let Err(error) = sealed.file.truncate(sealed.written) {
@@ -225,7 +246,12 @@ impl Writer {
                 Ok(())
             }
             Err(CreateError::Before(error)) if is_full(&error) => {
-                self.log.full();
+                self.log.full(self.log.checkpoints());
+                Ok(())
+            }
+            Err(CreateError::Before(error)) if is_passing(&error) => {
+                tracing::warn!(%error, "the log goes on in a large segment, as none can be created");
+                self.refused = Some(Instant::now());
                 Ok(())
             }
             Err(error) => Err(error.into_io()),
@@ -241,6 +267,9 @@ impl Drop for FailOnDrop {
         self.0.fail("the thread that writes the log has ended");
     }
 }
+
+/// How long the current segment goes on if none could be created.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// How long the writer waits for work before it looks whether a checkpoint is due.
 const IDLE: Duration = Duration::from_secs(5);

@@ -2,8 +2,23 @@
 
 use std::fs;
 
-use delayline_core::{At, Backend, Durability, Error, ErrorClass, ErrorKind, Op, Reply};
-use delayline_file::{Directory, MAX_QUEUES, OpenError, Options};
+use delayline_core::{
+    At, Backend, Durability, Error, ErrorClass, ErrorKind, MessageId, NewMessage, Op, Reply,
+};
+use delayline_file::{Directory, FileBackend, MAX_QUEUES, OpenError, Options};
+
+fn open(path: impl AsRef<std::path::Path>) -> Directory {
+    Directory::open(path, Options::default()).unwrap()
+}
+
+fn queue(directory: &Directory, name: &str) -> FileBackend {
+    directory.queue(name.parse().unwrap()).unwrap()
+}
+
+async fn send(queue: &FileBackend, id: &str) {
+    let message = NewMessage::new(MessageId::try_from(id).unwrap(), "payload");
+    queue.apply(At::Server, &Op::Enqueue(vec![message])).await.unwrap();
+}
 
 #[test]
 fn one_process_opens_a_directory_and_is_named() {
@@ -62,10 +77,171 @@ async fn a_directory_is_durable_and_has_no_replicas_and_a_limit_of_queues() {
     let replicas = Durability::Replicas(1);
     let error = queue.apply_durably(At::Server, &Op::Resume, replicas).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+    let mut used = Vec::new();
     for number in 1..MAX_QUEUES {
-        directory.queue(format!("queue-{number}").parse().unwrap()).unwrap();
+        // One that was only looked up, such as a misspelt name, does not count.
+        drop(directory.queue(format!("misspelt-{number}").parse().unwrap()).unwrap());
+        used.push(directory.queue(format!("queue-{number}").parse().unwrap()).unwrap());
     }
     let error = directory.queue("one-more".parse().unwrap()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
     assert!(error.to_string().contains("1000"), "{error}");
+}
+
+#[test]
+fn a_removed_lock_file_lets_no_second_process_in() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = open(parent.path());
+    fs::remove_file(parent.path().join("delayline.lock")).unwrap();
+    let error = Directory::open(parent.path(), Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    drop(directory);
+    // What a killed process leaves, but for the lock file.
+    fs::remove_file(parent.path().join("delayline.lock")).unwrap();
+    fs::write(parent.path().join("delayline.sock"), "").unwrap();
+    open(parent.path());
+}
+
+#[tokio::test]
+async fn a_queue_that_holds_nothing_is_deleted_for_good() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = open(parent.path());
+    let (orders, name) = (queue(&directory, "orders"), "orders".parse().unwrap());
+    let (existed, held) = directory.delete_if_empty(&"absent".parse().unwrap()).await.unwrap();
+    assert!(!existed && held.is_empty());
+    send(&orders, "order-1").await;
+    let (existed, held) = directory.delete_if_empty(&name).await.unwrap();
+    assert!(existed && !held.is_empty() && held.messages == 1, "{held:?}");
+    let cancel = Op::Cancel(vec![MessageId::try_from("order-1").unwrap()]);
+    orders.apply(At::Server, &cancel).await.unwrap();
+    let (existed, held) = directory.delete_if_empty(&name).await.unwrap();
+    assert!(existed && held.is_empty(), "{held:?}");
+    assert_eq!(directory.queues(), []);
+    // The log says so, too; and the next message stores it again.
+    let copy = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(parent.path()).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    assert_eq!(open(copy.path()).queues(), []);
+    send(&orders, "order-1").await;
+    drop((directory, orders));
+    let directory = open(parent.path());
+    assert_eq!(directory.queues(), [name]);
+    let stats = queue(&directory, "orders").apply(At::Server, &Op::Stats).await.unwrap().reply;
+    let Reply::Stats(stats) = stats else { unreachable!() };
+    assert_eq!((stats.totals.enqueued, stats.ready), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_directory_is_free_while_its_queues_are_still_held() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = open(parent.path());
+    let orders = queue(&directory, "orders");
+    send(&orders, "order-1").await;
+    // Some of these are under way when it closes: each is executed and kept, or refused.
+    let orders = std::sync::Arc::new(orders);
+    let calls: Vec<_> = (2..200)
+        .map(|number| {
+            let orders = std::sync::Arc::clone(&orders);
+            tokio::spawn(async move {
+                let id = MessageId::try_from(format!("order-{number}")).unwrap();
+                let op = Op::Enqueue(vec![NewMessage::new(id, "payload")]);
+                orders.apply(At::Server, &op).await
+            })
+        })
+        .collect();
+    directory.close().unwrap();
+    directory.close().unwrap();
+    let mut taken = 1;
+    for call in calls {
+        match call.await.unwrap() {
+            Ok(_) => taken += 1,
+            Err(error) => {
+                assert_eq!((error.kind(), error.class()), (&ErrorKind::Storage, ErrorClass::Rejected));
+                assert!(error.to_string().contains("was closed"), "{error}");
+            }
+        }
+    }
+    let error = orders.apply(At::Server, &Op::Stats).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Storage);
+    let again = open(parent.path());
+    let stats = queue(&again, "orders").apply(At::Server, &Op::Stats).await.unwrap().reply;
+    let Reply::Stats(stats) = stats else { unreachable!() };
+    assert_eq!(stats.ready, taken);
+}
+
+#[tokio::test]
+async fn the_status_counts_bytes_segments_and_syncs() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = open(parent.path());
+    let orders = queue(&directory, "orders");
+    for number in 0..10 {
+        send(&orders, &format!("order-{number}")).await;
+    }
+    let status = directory.status();
+    assert_eq!((status.queues, status.segments, status.syncs.count()), (1, 1, 10));
+    assert!(status.log_bytes > 1_000 && status.snapshot_bytes == 0, "{status:?}");
+    assert!(status.room_bytes > status.reserve_bytes && status.free_bytes > 0, "{status:?}");
+    assert!(!status.full && status.failure.is_none() && status.last_checkpoint.is_none());
+    assert!(status.syncs.quantile(0.5) <= status.syncs.max());
+    drop((directory, orders));
+    let status = open(parent.path()).status();
+    assert_eq!((status.segments, status.log_bytes), (1, 0));
+    assert!(status.snapshot_bytes > 1_000, "{status:?}");
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::os::unix::fs::PermissionsExt;
+
+    use delayline_file::Beside;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_this_user_reads_the_files() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("new");
+        let directory = open(&path);
+        send(&queue(&directory, "orders"), "order-1").await;
+        let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o700);
+        for file in fs::read_dir(&path).unwrap().map(Result::unwrap) {
+            assert_eq!(mode(&file.path()), 0o600, "{file:?}");
+        }
+        // A directory that was there keeps its mode.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+        drop(directory);
+        drop(open(&path));
+        assert_eq!(mode(&path), 0o750);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_long_path_has_a_socket_all_the_same() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("long/".repeat(60));
+        fs::create_dir_all(&path).unwrap();
+        let directory = open(&path);
+        directory.share().unwrap();
+        send(&queue(&directory, "orders"), "order-1").await;
+        let beside = Beside::connect(&path).await.unwrap();
+        assert_eq!(beside.queues().await.unwrap(), directory.queues());
+        assert_eq!(beside.status().await.unwrap().syncs.count(), 1);
+        let (existed, held) = beside.delete_if_empty(&"orders".parse().unwrap()).await.unwrap();
+        assert!(existed && held.messages == 1);
+        drop(directory);
+        assert!(!path.join("delayline.sock").exists());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_does_not_reply_is_not_waited_for_forever() {
+        let parent = tempfile::tempdir().unwrap();
+        // Accepts by its backlog, and says nothing.
+        let path = parent.path().join("delayline.sock");
+        let silent = std::os::unix::net::UnixListener::bind(path).unwrap();
+        let error = Beside::connect(parent.path()).await.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
+        drop(silent);
+    }
 }

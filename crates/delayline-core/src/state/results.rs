@@ -47,6 +47,11 @@ impl Results {
         self.by_id.get(id).filter(|kept| kept.until > now)
     }
 
+    /// Returns the number of results that are still kept.
+    pub(super) fn kept(&self, now: Timestamp) -> usize {
+        self.by_end.iter().rev().take_while(|(until, _)| *until > now).count()
+    }
+
     pub(super) fn is_kept(&self, now: Timestamp, id: &MessageId, lease: Lease) -> bool {
         self.get(now, id).is_some_and(|kept| kept.lease == lease)
     }

@@ -31,6 +31,11 @@ impl Windows {
         self.by_id.get(id).copied().filter(|end| *end > now)
     }
 
+    /// Returns the number of windows that have not ended.
+    pub(super) fn open(&self, now: Timestamp) -> usize {
+        self.by_end.iter().rev().take_while(|(end, _)| *end > now).count()
+    }
+
     /// Begins a window for an id that has none, and removes the two oldest of those that have
     /// ended: so they go faster than they come. Returns whether there was room for it.
     pub(super) fn begin(&mut self, now: Timestamp, id: &MessageId, length: Millis) -> bool {

@@ -1,15 +1,18 @@
 //! A directory of the file system, locked for one process.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, Space};
 use crate::OpenError;
 use crate::names::is_ours;
 
 /// The name of the lock file. It also marks a directory as ours.
 pub(crate) const LOCK: &str = "delayline.lock";
+
+/// How the names of the sockets of commands begin.
+const SOCKET: &str = "delayline.sock";
 
 /// Each line of the lock file: what it is, and the process that holds it.
 const LOCK_HEAD: &str = "delayline queues, in use by process ";
@@ -18,7 +21,8 @@ const LOCK_HEAD: &str = "delayline queues, in use by process ";
 #[derive(Debug)]
 pub(crate) struct RealDisk {
     path: PathBuf,
-    /// Opened to sync the names. On systems that cannot open a directory, there is nothing to sync.
+    /// Opened to sync the names, and locked as well, in case a user removes the lock file. On systems
+    /// that cannot open a directory, there is nothing to sync.
     directory: Option<File>,
     /// Held as long as the directory is in use.
     lock: File,
@@ -31,23 +35,27 @@ impl RealDisk {
             let path = path.to_owned();
             move |source: io::Error| OpenError::Io { path, what, source }
         };
-        fs::create_dir_all(path).map_err(failed("create the directory"))?;
+        create(path).map_err(failed("create the directory"))?;
         let path = &path.canonicalize().map_err(failed("find the directory"))?;
         refuse_network(path)?;
         refuse_foreign(path)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
+        let mut options = private();
+        options.read(true).create(true).truncate(false);
         let mut lock = options.open(path.join(LOCK)).map_err(failed("open the lock file"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let read = (&lock).take(200).read_to_string(&mut text);
-                let holder = text.trim_end().strip_prefix(LOCK_HEAD).map(str::to_owned);
-                let holder = holder.filter(|_| read.is_ok());
-                return Err(OpenError::InUse { path: path.clone(), holder });
+        let directory = if cfg!(unix) {
+            Some(File::open(path).map_err(failed("open the directory"))?)
+        } else {
+            None
+        };
+        for file in [Some(&lock), directory.as_ref()].into_iter().flatten() {
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let holder = holder(&lock);
+                    return Err(OpenError::InUse { path: path.clone(), holder });
+                }
+                Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
             }
-            Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
         }
         let name = |lock: &mut File| {
             lock.set_len(0)?;
@@ -59,11 +67,6 @@ impl RealDisk {
             Err(error) if super::is_full(&error) => {}
             result => result.map_err(failed("write the lock file"))?,
         }
-        let directory = if cfg!(unix) {
-            Some(File::open(path).map_err(failed("open the directory"))?)
-        } else {
-            None
-        };
         Ok(Self { path: path.clone(), directory, lock })
     }
 }
@@ -72,9 +75,38 @@ impl RealDisk {
 /// it executes its program, it has all open files of this one.
 impl Drop for RealDisk {
     fn drop(&mut self) {
-        // Fails where locks are not supported: then none was taken.
-        let _ = self.lock.unlock();
+        self.unlock();
     }
+}
+
+/// Creates the directory, for this user only: messages may be confidential.
+fn create(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        result => result,
+    }
+}
+
+/// How files are created that only this user may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Returns the process that the lock file names.
+fn holder(lock: &File) -> Option<String> {
+    let mut text = String::new();
+    lock.take(200).read_to_string(&mut text).ok()?;
+    text.trim_end().strip_prefix(LOCK_HEAD).map(str::to_owned)
 }
 
 /// Refuses a directory that has files, but not ours.
@@ -86,7 +118,7 @@ fn refuse_foreign(path: &Path) -> Result<(), OpenError> {
         if name == LOCK {
             return Ok(());
         }
-        if !is_ours(&name) && name != "lost+found" {
+        if !is_ours(&name) && name != "lost+found" && !name.starts_with(SOCKET) {
             foreign = Some(name);
         }
     }
@@ -139,7 +171,8 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(File::create(self.path.join(name))?))
+        let mut options = private();
+        Ok(Box::new(options.create(true).truncate(true).open(self.path.join(name))?))
     }
 
     fn edit(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -158,15 +191,23 @@ impl Disk for RealDisk {
         self.directory.as_ref().map_or(Ok(()), File::sync_all)
     }
 
-    fn free(&self) -> io::Result<u64> {
+    fn space(&self) -> io::Result<Space> {
         #[cfg(unix)]
         {
             let stat = rustix::fs::statvfs(&self.path)?;
-            Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+            let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+            Ok(Space { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
         }
         // Unknown, so that only the disk itself says that it is full.
         #[cfg(not(unix))]
-        Ok(u64::MAX)
+        Ok(Space { free: u64::MAX, total: u64::MAX })
+    }
+
+    fn unlock(&self) {
+        for file in [Some(&self.lock), self.directory.as_ref()].into_iter().flatten() {
+            // Fails where locks are not supported: then none was taken.
+            let _ = file.unlock();
+        }
     }
 }
 
@@ -178,9 +219,14 @@ impl DiskFile for File {
 
     fn reserve(&mut self, len: u64) -> io::Result<()> {
         #[cfg(target_os = "linux")]
-        match rustix::fs::fallocate(&*self, rustix::fs::FallocateFlags::empty(), 0, len) {
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
-            result => return Ok(result?),
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            use rustix::io::{Errno, retry_on_intr};
+            // A signal interrupts it on some file systems.
+            match retry_on_intr(|| fallocate(&*self, FallocateFlags::empty(), 0, len)) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                result => return Ok(result?),
+            }
         }
         let mut end = self.metadata()?.len();
         let zeros = [0; 64 * 1024];
@@ -189,6 +235,25 @@ impl DiskFile for File {
             self.write_at(end, &zeros[..step])?;
             end += u64::try_from(step).unwrap_or(u64::MAX);
         }
+        Ok(())
+    }
+
+    fn release(&mut self, offset: u64) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            use rustix::io::{Errno, retry_on_intr};
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let len = self.metadata()?.len().saturating_sub(offset);
+            if len > 0 {
+                match retry_on_intr(|| fallocate(&*self, flags, offset, len)) {
+                    Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                    result => result?,
+                }
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = offset;
         Ok(())
     }
 

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use fastrand::Rng;
 
-use super::{Disk, DiskFile};
+use super::{Disk, DiskFile, Space};
 
 /// A disk. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct SimulatedDisk(Arc<Mutex<Platter>>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Platter {
     files: Vec<Inode>,
     /// The names, as programs see them and as they are durable.
@@ -38,7 +38,10 @@ struct Inode {
     durable: Vec<u8>,
     /// Writes since the last sync.
     unsynced: Vec<(usize, Vec<u8>)>,
+    /// Bytes of the file that have no room on the disk.
+    released: usize,
 }
+
 
 /// What happens at a call that changes something.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +68,7 @@ pub(crate) enum Keep {
     Any(u64),
     /// All names and sizes, and this many bytes of the writes of each file, in order.
     Bytes(usize),
-    /// All: the program was killed, the machine continues.
+    /// All: the program was killed, the machine continues. What was not synced still is not.
     Everything,
 }
 
@@ -84,6 +87,12 @@ impl SimulatedDisk {
         self.platter().capacity = Some(bytes);
     }
 
+    /// Takes all the room that is left, as another program may.
+    pub(crate) fn fill_up(&self) {
+        let mut platter = self.platter();
+        platter.capacity = Some(u64::try_from(platter.used()).unwrap());
+    }
+
     /// Returns the number of calls that change something.
     pub(crate) fn calls(&self) -> usize {
         self.platter().calls
@@ -93,6 +102,10 @@ impl SimulatedDisk {
     pub(crate) fn crash(&self, keep: Keep) -> Self {
         let mut platter = self.platter();
         platter.dead = true;
+        if let Keep::Everything = keep {
+            let killed = Platter { calls: 0, fault: None, dead: false, ..platter.clone() };
+            return Self(Arc::new(Mutex::new(killed)));
+        }
         let mut rng = Rng::with_seed(match keep {
             Keep::Any(seed) => seed,
             Keep::Bytes(_) | Keep::Everything => 0,
@@ -142,14 +155,19 @@ impl SimulatedDisk {
 }
 
 impl Inode {
+    /// Returns the bytes that it takes of the disk.
+    const fn room(&self) -> usize {
+        self.cached.len().saturating_sub(self.released)
+    }
+
     fn synced(bytes: Vec<u8>) -> Self {
-        Self { cached: bytes.clone(), durable: bytes, unsynced: Vec::new() }
+        Self { cached: bytes.clone(), durable: bytes, ..Self::default() }
     }
 
     fn after(&self, keep: Keep, rng: &mut Rng) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         match keep {
-            Keep::Everything => return self.cached.clone(),
+            Keep::Everything => bytes.clone_from(&self.cached),
             Keep::Bytes(mut left) => {
                 bytes.resize(self.cached.len(), 0);
                 for (offset, written) in &self.unsynced {
@@ -217,13 +235,17 @@ impl Platter {
     }
 
     fn room(&self, more: usize) -> io::Result<()> {
-        let used: usize = self.names.values().map(|file| self.files[*file].cached.len()).sum();
+        let used = self.used();
         match self.capacity {
             Some(most) if u64::try_from(used + more).unwrap() > most => {
                 Err(io::ErrorKind::StorageFull.into())
             }
             _ => Ok(()),
         }
+    }
+
+    fn used(&self) -> usize {
+        self.names.values().map(|file| self.files[*file].room()).sum()
     }
 
     fn name(&mut self, name: &str, meaning: Option<usize>) {
@@ -291,13 +313,11 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
-    fn free(&self) -> io::Result<u64> {
+    fn space(&self) -> io::Result<Space> {
         let platter = self.platter();
-        let used: usize =
-            platter.names.values().map(|file| platter.files[*file].cached.len()).sum();
-        Ok(platter
-            .capacity
-            .map_or(u64::MAX, |most| most.saturating_sub(u64::try_from(used).unwrap())))
+        let used = u64::try_from(platter.used()).unwrap();
+        let total = platter.capacity.unwrap_or(u64::MAX);
+        Ok(Space { free: total.saturating_sub(used), total })
     }
 }
 
@@ -333,10 +353,23 @@ impl DiskFile for SimulatedFile {
         Ok(())
     }
 
+    fn release(&mut self, offset: u64) -> io::Result<()> {
+        let mut platter = self.disk.platter();
+        platter.call()?;
+        let file = &mut platter.files[self.file];
+        let offset = usize::try_from(offset).unwrap();
+        let zeros = vec![0; file.cached.len().saturating_sub(offset)];
+        file.released = zeros.len();
+        file.write(offset, &zeros);
+        Ok(())
+    }
+
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         let mut platter = self.disk.platter();
         platter.call()?;
-        platter.files[self.file].cached.truncate(usize::try_from(len).unwrap());
+        let file = &mut platter.files[self.file];
+        file.cached.truncate(usize::try_from(len).unwrap());
+        file.released = 0;
         Ok(())
     }
 

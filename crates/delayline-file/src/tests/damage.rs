@@ -63,7 +63,6 @@ fn a_file_that_was_cut_off_is_refused() {
         match recover(&disk) {
             Err(OpenError::Damaged { .. }) => {}
             Err(error) => panic!("{len} bytes: {error}"),
-            Ok(_) if len < 56 => {}
             Ok(_) => panic!("{len} of {} bytes are taken for all", intact.len()),
         }
     }
@@ -108,6 +107,37 @@ fn a_missing_file_is_named() {
             Err(error) => panic!("without {name}: {error}"),
         }
         disk.put(name, bytes);
+    }
+}
+
+/// Neither the first log may go missing nor the one after a clean close.
+#[test]
+fn a_log_that_is_gone_or_empty_is_missed() {
+    let pause = |disk: &SimulatedDisk, op: Op| {
+        let directory = open(disk, large()).unwrap();
+        let queue = directory.queue("orders".parse().unwrap()).unwrap();
+        runtime().block_on(queue.apply(At::Server, &op)).unwrap();
+        directory
+    };
+    for was_closed in [false, true] {
+        let disk = SimulatedDisk::default();
+        if was_closed {
+            drop(pause(&disk, Op::Pause));
+        }
+        let directory = pause(&disk, Op::Resume);
+        let killed = disk.crash(Keep::Everything);
+        drop(directory);
+        let files = killed.list().unwrap();
+        assert_eq!(was_closed, files.iter().any(|it| it.starts_with("snapshot-")), "{files:?}");
+        let log = files.into_iter().find(|it| it.starts_with("log-")).unwrap();
+        for len in [0, 10, 55] {
+            killed.put(&log, vec![0; len]);
+            let error = recover(&killed).unwrap_err();
+            assert!(matches!(&error, OpenError::Damaged { file, .. } if *file == log), "{error}");
+        }
+        killed.remove(&log).unwrap();
+        let error = recover(&killed).unwrap_err();
+        assert!(matches!(&error, OpenError::Missing { file, .. } if *file == log), "{error}");
     }
 }
 

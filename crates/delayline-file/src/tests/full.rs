@@ -6,9 +6,9 @@ use delayline_core::{
 };
 
 use super::story::{SMALL, open, runtime};
-use crate::FileBackend;
 use crate::disk::Disk;
 use crate::disk::simulated::{Keep, SimulatedDisk};
+use crate::{FileBackend, Options};
 
 /// Sends until the disk is full. Returns how many messages were taken.
 async fn fill(queue: &FileBackend, first: usize) -> usize {
@@ -55,6 +55,7 @@ fn a_full_disk_refuses_messages_and_lets_queues_drain() {
     let queue = directory.queue("orders".parse().unwrap()).unwrap();
     let sent = runtime.block_on(fill(&queue, 0));
     assert!(sent > 100, "{sent}");
+    assert!(directory.status().full);
     // A process that starts on the full disk drains, too.
     let killed = disk.crash(Keep::Everything);
     drop((queue, directory));
@@ -68,4 +69,38 @@ fn a_full_disk_refuses_messages_and_lets_queues_drain() {
     let queue = directory.queue("orders".parse().unwrap()).unwrap();
     let more = runtime.block_on(fill(&queue, sent)) - sent;
     assert!(more > 100, "the drained disk takes {more} messages");
+}
+
+/// The room that the killed process had reserved is enough.
+#[test]
+fn a_disk_that_other_files_have_filled_lets_queues_drain_after_a_kill() {
+    let disk = SimulatedDisk::default();
+    disk.set_capacity(64 << 20);
+    let options = SMALL().segment_bytes(100_000).reserve_bytes(400_000).chunk_bytes(50_000);
+    let runtime = runtime();
+    let directory = open(&disk, options).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    for number in 0..50 {
+        let id = MessageId::try_from(format!("message-{number}")).unwrap();
+        let op = Op::Enqueue(vec![NewMessage::new(id, vec![7; 200])]);
+        runtime.block_on(queue.apply(At::Server, &op)).unwrap();
+    }
+    let killed = disk.crash(Keep::Everything);
+    drop((queue, directory));
+    killed.fill_up();
+    let directory = open(&killed, options).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    assert_eq!(runtime.block_on(drain(&queue)), 50);
+}
+
+#[test]
+fn a_small_disk_takes_messages() {
+    let disk = SimulatedDisk::default();
+    disk.set_capacity(6 << 20);
+    let runtime = runtime();
+    let directory = open(&disk, Options::default()).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    let sent = runtime.block_on(fill(&queue, 0));
+    assert!(sent > 500, "{sent}");
+    assert_eq!(runtime.block_on(drain(&queue)), sent);
 }

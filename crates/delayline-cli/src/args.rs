@@ -29,7 +29,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::admin::QueueName;
 use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
-use delayline::{Bytes, Connect, Durability, Error, ErrorKind, Queue};
+use delayline::{Bytes, Connect, Connection, Durability, Error, ErrorKind, Queue};
 use delayline_json::harmless_line;
 
 pub(crate) use self::cancel::Cancel;
@@ -129,6 +129,11 @@ pub(crate) struct Target {
     /// Use the server even if it may evict messages when its memory is full
     #[arg(long, global = true)]
     pub(crate) allow_eviction: bool,
+
+    /// Open a directory (file:DIR) although the clock is far behind its last use, and continue from
+    /// that clock
+    #[arg(long, global = true)]
+    pub(crate) accept_clock: bool,
 }
 
 /// A Redis client.
@@ -350,6 +355,9 @@ impl Target {
             // Commands work beside one that takes long.
             connect = connect.share(true);
         }
+        if self.accept_clock && url == self.url {
+            connect = connect.accept_clock(true);
+        }
         if url == self.url
             && let Some(pem) = self.ca_pem()?
         {
@@ -413,6 +421,15 @@ impl Target {
         let place = if self.is_directory() { "directory" } else { "server" };
         Failure::input(format!("the {place} has no queue {name}"))
             .hint("`delayline queues` lists them; the first message creates a queue")
+    }
+
+    /// The queue over a connection.
+    pub(crate) async fn open_in(
+        &self,
+        connection: &Connection,
+    ) -> Result<Queue<Bytes, Raw>, Failure> {
+        let opened = connection.queue(self.queue()?).await;
+        Ok(opened.map_err(|error| self.not_opened(&error))?.codec(Raw))
     }
 
     /// A queue at another place.

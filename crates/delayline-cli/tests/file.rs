@@ -95,13 +95,7 @@ fn every_verb_works_on_a_directory() {
     operate(path);
     // Each command has closed it.
     assert!(!path.join("delayline.sock").exists());
-    for verb in [
-        &["doctor"][..],
-        &["delete-queue"],
-        &["upgrade"],
-        &["relay", "--to-list", "due"],
-        &["send"],
-    ] {
+    for verb in [&["upgrade"][..], &["relay", "--to-list", "due"], &["send"]] {
         let all = if verb[0] == "send" {
             &["send", "--payload", "1", "--durability", "replicas=1"]
         } else {
@@ -110,6 +104,47 @@ fn every_verb_works_on_a_directory() {
         let refused = at(path, all).code(2);
         assert!(!refused.stderr.contains("hint: is a Redis"), "{}", refused.stderr);
     }
+}
+
+/// Every check of `doctor --json`, with its verdict.
+#[track_caller]
+fn examined(path: &Path, args: &[&str]) -> Vec<(String, String)> {
+    let lines = at(path, &[args, &["doctor", "--json"]].concat()).code(0).lines();
+    let text = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap().to_owned();
+    lines.iter().map(|line| (text(line, "check"), text(line, "verdict"))).collect()
+}
+
+#[test]
+fn a_directory_is_examined_and_its_empty_queues_are_deleted() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    at(&path.join("absent"), &["doctor"]).code(1);
+    prepare(path);
+    let names = |found: Vec<(String, String)>| found.into_iter().map(|it| it.0).collect::<Vec<_>>();
+    let found = names(examined(path, &[]));
+    for check in ["disk", "files", "last checkpoint", "syncs", "room", "free", "queue", "clock"] {
+        assert!(found.iter().any(|it| it == check), "{check}: {found:?}");
+    }
+    at(path, &["--queue", "misspelt", "doctor"]).code(1);
+    let check = at(path, &["check"]).code(0);
+    assert!(check.stderr.contains("directory: 1 queue; a log of"), "{}", check.stderr);
+    let lines = at(path, &["check", "--json"]).code(0).lines();
+    assert_eq!(lines.last().unwrap()["directory"]["queues"], 1);
+
+    let held = at(path, &["delete-queue"]).code(1);
+    assert!(held.stderr.contains("2 messages"), "{}", held.stderr);
+    at(path, &["cancel", "--yes", "later", "bad"]).code(0);
+    assert!(at(path, &["delete-queue"]).code(0).stdout.contains("deleted"));
+    assert_eq!(at(path, &["queues"]).code(0).stdout, "");
+    at(path, &["delete-queue"]).code(1);
+}
+
+#[test]
+fn accept_clock_is_for_directories() {
+    let parent = tempfile::tempdir().unwrap();
+    at(parent.path(), &["--accept-clock", "send", "--payload", "1"]).code(0);
+    let refused = run(bare(&["--accept-clock", "--queue", "q", "stats"])).code(2);
+    assert!(refused.stderr.contains("only a file: URL names a directory"), "{}", refused.stderr);
 }
 
 #[test]
@@ -123,10 +158,17 @@ fn commands_work_beside_a_running_serve() {
     at(path, &["send", "--id", "order-1", "--payload", "7"]).code(0);
     let page = http(&address, "GET /metrics", "");
     assert!(page.contains("delayline_messages{queue=\"orders\",state=\"ready\"} 1"), "{page}");
+    for metric in ["delayline_directory_segments 1", "delayline_directory_sync_seconds_bucket"] {
+        assert!(page.contains(metric), "{page}");
+    }
     let sent =
         http(&address, "POST /api/v1/queues/orders/messages", r#"{"id": "order-2", "payload": 7}"#);
     assert!(sent.starts_with("HTTP/1.1 201"), "{sent}");
     assert_eq!(count(path, "ready"), 2);
+    let syncs = at(path, &["check", "--json"]).code(0).lines().pop().unwrap();
+    assert!(syncs["directory"]["syncs"]["count"].as_u64().unwrap() > 2, "{syncs}");
+    assert!(at(path, &["doctor"]).code(0).stdout.contains("p99"));
+    at(path, &["delete-queue"]).code(1);
 
     // Work is for the process that has it.
     for args in [

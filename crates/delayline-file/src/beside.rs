@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Held, Op, QueueName, Wakeup};
+use delayline_core::{
+    Applied, At, Backend, Durability, Error, ErrorKind, Held, Op, QueueName, Wakeup,
+};
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 
-use crate::backend::check_durability;
 use crate::DirectoryStatus;
+use crate::backend::check_durability;
 use crate::socket::{Address, SOCKET};
 use crate::wire::{self, Answer, Ask, Hello, VERSION};
 

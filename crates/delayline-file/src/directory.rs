@@ -106,13 +106,20 @@ impl Directory {
             return Err(OpenError::Clock { now, last });
         }
         let clock = Arc::new(Clock::new(if is_behind { Timestamp::MIN } else { last }));
-        let begun = begin(&*disk, &recovered, options).map_err(failed("begin a segment of the log"))?;
+        let begun =
+            begin(&*disk, &recovered, options).map_err(failed("begin a segment of the log"))?;
         let Recovered { contents, files, logged, snapshot_size, closed, .. } = recovered;
         let next = contents.next;
         let log = Arc::new(Log::new(next, begun.room(), options.reserve));
         let (least, checkpoints) = (options.segment, Arc::clone(&disk));
-        let checkpoints =
-            Arc::new(Checkpoints::new(checkpoints, least, &files, begun.number(), snapshot_size, logged));
+        let checkpoints = Arc::new(Checkpoints::new(
+            checkpoints,
+            least,
+            &files,
+            begun.number(),
+            snapshot_size,
+            logged,
+        ));
         let writer = {
             let (disk, log) = (Arc::clone(&disk), Arc::clone(&log));
             Writer::new(disk, log, Arc::clone(&checkpoints), options, begun, next)
@@ -200,7 +207,7 @@ impl Directory {
     }
 
     /// Removes the queue of this name if it holds nothing, so that it does not count as one of
-    /// [`MAX_QUEUES`]. Returns whether it was stored, and what it holds: if that is
+    /// [`MAX_QUEUES`]. Returns whether it was stored, and its contents: if they are
     /// [empty](Held::is_empty), the queue was removed. Its counters, its history and a pause are
     /// gone, and so are the ids of messages that finished in the last hour. The next message stores
     /// it again.
@@ -220,7 +227,7 @@ impl Directory {
         }
     }
 
-    /// Closes the directory for all clones and queues: waits for what is being written, and leaves
+    /// Closes the directory for all clones and queues: waits for writes under way, and leaves
     /// a snapshot only. Then another process can open it. Further calls fail with
     /// [`ErrorKind::Storage`](delayline_core::ErrorKind::Storage). Does nothing if it is closed.
     ///
@@ -229,7 +236,7 @@ impl Directory {
     /// # Errors
     ///
     /// [`ErrorKind::DiskFailed`](delayline_core::ErrorKind::DiskFailed) if the disk has failed, now
-    /// or before. What was acknowledged is in the log all the same, and the directory can be opened
+    /// or before. All acknowledged calls are in the log all the same, and the directory can be opened
     /// again.
     pub fn close(&self) -> Result<(), Error> {
         self.0.close()
@@ -310,8 +317,8 @@ fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::R
     if let (Err(CreateError::Before(error)), Some((last, end))) = (&created, &mut last)
         && is_full(error)
     {
-        // The last segment gives back the room that it does not need, and keeps its length: until
-        // the next one is there, that length must be what the frames say.
+        // The last segment releases the room that it does not need, and keeps its length: until
+        // the next segment exists, the frames state that length.
         last.release(*end)?;
         last.sync()?;
         created = create();
@@ -426,7 +433,7 @@ impl Inner {
     }
 }
 
-/// Closes the directory: waits for what is being written, and leaves a snapshot only.
+/// Closes the directory: waits for writes under way, and leaves a snapshot only.
 impl Drop for Inner {
     fn drop(&mut self) {
         // It has logged why, and the log has everything.

@@ -91,7 +91,8 @@ pub enum OpenError {
     /// The clock is far behind the time at which the directory was last used.
     #[error(
         "the clock shows {}, and the queues were last used at {}, in ms since 1970: correct the \
-         clock, or, if that time was wrong, open once with `Options::accept_clock`",
+         clock, or, if that time was wrong, open once with `accept_clock` (in the command: \
+         --accept-clock)",
         now.as_ms(), last.as_ms()
     )]
     Clock {

@@ -268,7 +268,7 @@ impl Drop for FailOnDrop {
     }
 }
 
-/// How long the current segment goes on if none could be created.
+/// How long the current segment continues if none could be created.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// How long the writer waits for work before it looks whether a checkpoint is due.

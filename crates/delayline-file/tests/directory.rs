@@ -157,7 +157,10 @@ async fn a_closed_directory_is_free_while_its_queues_are_still_held() {
         match call.await.unwrap() {
             Ok(_) => taken += 1,
             Err(error) => {
-                assert_eq!((error.kind(), error.class()), (&ErrorKind::Storage, ErrorClass::Rejected));
+                assert_eq!(
+                    (error.kind(), error.class()),
+                    (&ErrorKind::Storage, ErrorClass::Rejected)
+                );
                 assert!(error.to_string().contains("was closed"), "{error}");
             }
         }
@@ -204,7 +207,8 @@ mod unix {
         let path = parent.path().join("new");
         let directory = open(&path);
         send(&queue(&directory, "orders"), "order-1").await;
-        let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let mode =
+            |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&path), 0o700);
         for file in fs::read_dir(&path).unwrap().map(Result::unwrap) {
             assert_eq!(mode(&file.path()), 0o600, "{file:?}");

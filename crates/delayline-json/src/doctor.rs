@@ -1,6 +1,7 @@
-//! Are the servers suitable, and what could a crash or a failover lose? What `delayline doctor` and
-//! the dashboard's page of the server find.
+//! Are the servers, or the directory, suitable, and what could a crash or a failover lose? What
+//! `delayline doctor` and the dashboard's page of the server find.
 
+mod directory;
 mod findings;
 mod load;
 mod servers;
@@ -14,6 +15,7 @@ use delayline::backend::{At, Op, QueueBackend};
 use delayline::{Connect, Error};
 use serde_json::Value;
 
+pub use self::directory::{directory, directory_line, examine_directory};
 pub use self::findings::{Finding, Verdict};
 use self::findings::{Findings, good_unless};
 pub use self::tables::Table;

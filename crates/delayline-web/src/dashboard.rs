@@ -29,6 +29,7 @@ pub struct Dashboard {
     queues: Vec<Queue<Bytes, Raw>>,
     discover: Option<Connection>,
     server: Option<Connect>,
+    storage: Option<Connection>,
     contents_for: Role,
     redact: Option<Arc<Redact>>,
     claim_secret: Option<Secret>,
@@ -43,6 +44,7 @@ impl Dashboard {
             queues: Vec::new(),
             discover: None,
             server: None,
+            storage: None,
             contents_for: Role::Operator,
             redact: None,
             claim_secret: None,
@@ -109,6 +111,14 @@ impl Dashboard {
         self
     }
 
+    /// Adds the directory of a `file:` connection to `/metrics`: its files, its room, and how long
+    /// syncs take. Visitors who may see only some queues do not get these. Has no effect if the
+    /// queues are elsewhere.
+    pub fn storage(mut self, connection: Connection) -> Self {
+        self.storage = Some(connection);
+        self
+    }
+
     /// Lowest role that sees payloads and header values (default: [`Role::Operator`]). The API
     /// leaves them out for lower roles.
     pub const fn contents_for(mut self, role: Role) -> Self {
@@ -162,8 +172,8 @@ impl Dashboard {
     ///
     /// [`BuildError`] if a queue's backend has no name, or if two queues have the same one.
     pub fn router(self) -> Result<Router, BuildError> {
-        let Self { access, queues, discover, server, contents_for, redact, claim_secret, stop } =
-            self;
+        let Self { access, queues, discover, server, storage, .. } = self;
+        let Self { contents_for, redact, claim_secret, stop, .. } = self;
         let secret = claim_secret.as_ref().map(|Secret(secret)| &secret[..]);
         let claim_ids = ClaimIds::new(secret).ok_or(BuildError::NoRandomness)?;
         let mut named = BTreeMap::new();
@@ -181,6 +191,7 @@ impl Dashboard {
             access,
             directory,
             examiner,
+            storage,
             bodies,
             brake,
             contents_for,

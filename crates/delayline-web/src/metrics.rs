@@ -1,5 +1,7 @@
 //! `/metrics` for Prometheus and `/health`, from the counts of each queue.
 
+mod storage;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +63,12 @@ pub(crate) async fn metrics(context: Context) -> Response {
     let mut out = exposition(&samples);
     if let Some(search) = &context.known.search {
         discovery(&mut out, search);
+    }
+    let storage = context.shared.storage.as_ref();
+    if let Some(connection) = storage.filter(|_| context.visitor.queues.is_none())
+        && let Ok(Some(status)) = connection.directory_status().await
+    {
+        storage::exposition(&mut out, &status);
     }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], out).into_response()
 }

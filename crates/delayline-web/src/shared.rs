@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use delayline::Bytes;
 use delayline::message::{Message, MessageInfo};
+use delayline::{Bytes, Connection};
 use tokio_util::sync::CancellationToken;
 
 use crate::body::Bodies;
@@ -21,6 +21,7 @@ pub(crate) struct Shared {
     pub(crate) access: Access,
     pub(crate) directory: Directory,
     pub(crate) examiner: Option<Examiner>,
+    pub(crate) storage: Option<Connection>,
     pub(crate) bodies: Bodies,
     pub(crate) brake: Brake,
     pub(crate) contents_for: Role,

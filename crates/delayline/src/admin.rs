@@ -7,7 +7,8 @@
 //! messages; [`set_limits`](crate::Queue::set_limits) limits deliveries;
 //! [`check`](crate::Queue::check) and [`repair`](crate::Queue::repair) examine it.
 //! [`Connection::queues_within`](crate::Connection::queues_within) finds queues, and
-//! `Connect::survey` and `Connection::inspect` examine servers.
+//! `Connect::survey` and `Connection::inspect` examine servers, and
+//! [`Connection::directory_status`](crate::Connection::directory_status) a directory.
 
 pub use delayline_core::{
     Finding, Forecast, History, HistoryPoint, Limits, Position, Purged, QueueName, Rate, Redriven,
@@ -18,5 +19,6 @@ pub use delayline_redis_protocol::{
     TopologyKind, Upgrade,
 };
 
+pub use crate::directory_status::{DirectoryStatus, SyncTimes};
 pub use crate::queue::{Audit, DeadLetterFilter, Explanation, Listed, Listing, folded_error};
 pub use crate::store::FoundQueues;

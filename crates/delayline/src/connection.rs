@@ -10,6 +10,7 @@ use delayline_redis_protocol::{
 
 use crate::cancels::Cancels;
 use crate::codec::Json;
+use crate::directory_status::DirectoryStatus;
 use crate::store::{FoundQueues, Store};
 use crate::{Error, Queue};
 
@@ -24,9 +25,9 @@ use crate::{Error, Queue};
 /// clones of the connection are dropped: the same name always opens the same queue. Its messages
 /// are gone when the process ends.
 ///
-/// A `file:` connection keeps its directory locked until all clones, queues and workers are
-/// dropped. The last drop blocks its thread until a snapshot is written: seconds with a million
-/// messages. A program that does not stop then moves it to `tokio::task::spawn_blocking`.
+/// A `file:` connection keeps its directory locked until it is [closed](Self::close), or all clones,
+/// queues and workers are dropped. The last drop blocks its thread until a snapshot is written:
+/// seconds with a million messages.
 ///
 /// ```
 /// # use delayline::Queue;
@@ -156,13 +157,60 @@ impl Connection {
         self.0.inspect(QueueName::new(name)?).await
     }
 
-    /// Removes the queue `name` from the server in one atomic step if it holds no message, no
+    /// Returns the state of the directory of a `file:` URL: its files, its room, and how long syncs
+    /// take. `None` for queues elsewhere. Changes nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the process that has opened the directory has ended or closed it; see
+    /// [`Connect::beside`](crate::Connect::beside). It can be retried over another connection.
+    pub async fn directory_status(&self) -> Result<Option<DirectoryStatus>, Error> {
+        self.0.directory_status().await
+    }
+
+    /// Closes the directory of a `file:` URL in another thread: waits until all calls that are
+    /// under way are on disk, and leaves a snapshot. Then another process can open the directory.
+    /// Calls of clones, queues and workers fail with
+    /// [`ErrorKind::Storage`](crate::ErrorKind::Storage) from then on, so stop workers first.
+    ///
+    /// Dropping the connection and everything that it has opened does the same, but blocks the
+    /// thread that drops the last of them. For queues elsewhere, and beside another process,
+    /// this does nothing: dropping closes their connections.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the directory is closed all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DiskFailed`](crate::ErrorKind::DiskFailed) if the disk has failed, or has no
+    /// room for the snapshot. All acknowledged calls are on disk, and the directory can be opened
+    /// again, which then takes longer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let connection = delayline::connect("memory:").await?;
+    /// connection.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn close(&self) -> Result<(), Error> {
+        self.0.close().await
+    }
+
+    /// Removes the queue `name` from the server or the directory in one atomic step if it holds no message, no
     /// result that is kept, and no throttled id. Otherwise it changes nothing and returns the
     /// counts.
     ///
     /// Counters, history and a pause are removed, and so are the ids of messages that finished in
     /// the last hour: a repeated send of such an id is delivered again. The next send creates the
-    /// queue again. The user needs `UNLINK` on all keys of the queue.
+    /// queue again. The user of a server needs `UNLINK` on all keys of the queue. In a directory,
+    /// what a relay has moved and no program has taken counts as messages.
     ///
     /// # Cancel safety
     ///
@@ -171,7 +219,7 @@ impl Connection {
     /// # Errors
     ///
     /// Like [`queue`](Self::queue). [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for
-    /// `memory:` and `file:`.
+    /// `memory:`.
     pub async fn delete_queue(&self, name: &str) -> Result<Removal, Error> {
         self.0.delete_if_empty(QueueName::new(name)?).await
     }

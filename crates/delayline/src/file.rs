@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use delayline_core::{QueueBackend, QueueName};
+use delayline_core::{Held, QueueBackend, QueueName};
 use delayline_file::{Directory, OpenError, Options};
+use delayline_redis_protocol::Removal;
 
 use crate::Error;
+use crate::directory_status::{DirectoryStatus, SyncTimes};
 use crate::store::{FoundQueues, Opening, Store};
 
 /// Opens the directory in a thread that may block, as it reads everything that is stored.
@@ -46,6 +48,40 @@ fn refused(error: OpenError) -> Error {
     delayline_core::Error::from(error).into()
 }
 
+fn removal((existed, held): (bool, Held)) -> Removal {
+    let mut removal = Removal::default();
+    removal.existed = existed;
+    removal.messages = held.messages + held.relayed;
+    (removal.results, removal.throttled) = (held.results, held.throttled);
+    removal
+}
+
+fn status(status: delayline_file::DirectoryStatus) -> DirectoryStatus {
+    let syncs = &status.syncs;
+    let syncs = SyncTimes {
+        count: syncs.count(),
+        sum: syncs.sum(),
+        p50: syncs.quantile(0.5),
+        p99: syncs.quantile(0.99),
+        max: syncs.max(),
+        buckets: syncs.buckets().collect(),
+    };
+    DirectoryStatus {
+        queues: status.queues,
+        segments: status.segments,
+        log_bytes: status.log_bytes,
+        snapshot_bytes: status.snapshot_bytes,
+        last_checkpoint: status.last_checkpoint,
+        checkpoint_running: status.checkpoint_running,
+        free_bytes: status.free_bytes,
+        room_bytes: status.room_bytes,
+        reserve_bytes: status.reserve_bytes,
+        full: status.full,
+        failure: status.failure,
+        syncs,
+    }
+}
+
 /// An open directory.
 struct Files(Directory);
 
@@ -57,6 +93,23 @@ impl Store for Files {
 
     async fn queues(&self, _most_keys: u64) -> Result<FoundQueues, Error> {
         Ok(FoundQueues { names: self.0.queues(), complete: true, failure: None })
+    }
+
+    async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, Error> {
+        Ok(removal(self.0.delete_if_empty(&name).await?))
+    }
+
+    async fn directory_status(&self) -> Result<Option<DirectoryStatus>, Error> {
+        Ok(Some(status(self.0.status())))
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        let directory = self.0.clone();
+        match tokio::task::spawn_blocking(move || directory.close()).await {
+            Ok(closed) => Ok(closed?),
+            // It panicked, or the runtime has ended.
+            Err(_) => Err(Error::sender_gone()),
+        }
     }
 }
 
@@ -79,6 +132,14 @@ impl Store for Beside {
 
     async fn queues(&self, _most_keys: u64) -> Result<FoundQueues, Error> {
         Ok(FoundQueues { names: self.0.queues().await?, complete: true, failure: None })
+    }
+
+    async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, Error> {
+        Ok(removal(self.0.delete_if_empty(&name).await?))
+    }
+
+    async fn directory_status(&self) -> Result<Option<DirectoryStatus>, Error> {
+        Ok(Some(status(self.0.status().await?)))
     }
 }
 

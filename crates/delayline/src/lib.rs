@@ -154,6 +154,7 @@ mod client;
 pub mod codec;
 mod connect;
 mod connection;
+mod directory_status;
 mod driver;
 mod error;
 pub mod events;

@@ -8,6 +8,7 @@ use delayline_core::{QueueBackend, QueueName};
 use delayline_redis_protocol::{Inspection, Removal, ScriptBackend, Transport};
 
 use crate::Error;
+use crate::directory_status::DirectoryStatus;
 
 /// A place with queues, which opens them by name. Connections share one.
 #[async_trait]
@@ -26,6 +27,16 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Removes the queue if it is empty.
     async fn delete_if_empty(&self, _name: QueueName) -> Result<Removal, Error> {
         Err(Error::unsupported("deleting a queue that is not on a server"))
+    }
+
+    /// Returns the state of the directory, if the queues are in one.
+    async fn directory_status(&self) -> Result<Option<DirectoryStatus>, Error> {
+        Ok(None)
+    }
+
+    /// Closes a directory for all that use it.
+    async fn close(&self) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Opens a queue for its upgrade, whatever layout it has.

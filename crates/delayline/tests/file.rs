@@ -131,12 +131,45 @@ async fn a_call_is_on_disk_and_never_on_replicas() {
     assert!(error.to_string().contains("a directory is on one disk"), "{error}");
     for error in [
         connection.inspect("orders").await.unwrap_err(),
-        connection.delete_queue("orders").await.unwrap_err(),
         connection.upgrade_status("orders").await.unwrap_err(),
         Connect::new(&url(parent.path())).unwrap().survey().await.unwrap_err(),
     ] {
         assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_closes_its_directory_while_queues_are_held() {
+    let parent = tempfile::tempdir().unwrap();
+    let connection = open(parent.path()).await;
+    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+    assert!(orders.message(&1).id("order-1").send().await.unwrap().is_accepted());
+    let status = connection.directory_status().await.unwrap().unwrap();
+    assert_eq!((status.queues, status.segments, status.syncs.count), (1, 1, 1));
+    connection.close().await.unwrap();
+    let names: Vec<_> =
+        fs::read_dir(parent.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "a lock and a snapshot: {names:?}");
+    let error = orders.send(&2).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Storage, "{error}");
+    let again = open(parent.path()).await;
+    assert_eq!(payload(&again.queue("orders").await.unwrap(), "order-1").await, 1);
+    let memory = delayline::connect("memory:").await.unwrap();
+    assert!(memory.directory_status().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_empty_queue_is_deleted() {
+    let parent = tempfile::tempdir().unwrap();
+    let connection = open(parent.path()).await;
+    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+    assert!(!connection.delete_queue("orders").await.unwrap().existed);
+    assert!(orders.message(&1).id("order-1").send().await.unwrap().is_accepted());
+    let removal = connection.delete_queue("orders").await.unwrap();
+    assert!(removal.existed && !removal.is_removed() && removal.messages == 1, "{removal:?}");
+    orders.cancel("order-1").await.unwrap();
+    assert!(connection.delete_queue("orders").await.unwrap().is_removed());
+    assert_eq!(connection.queues().await.unwrap(), []);
 }
 
 /// A process that is killed right after an acknowledgement.
@@ -281,5 +314,61 @@ mod beside {
         let beside = connect(parent.path()).beside(true).connect().await.unwrap();
         assert_eq!(beside.queues().await.unwrap(), []);
         drop(owner);
+    }
+}
+
+/// What sits on top of a queue works on a directory, and goes on after it was opened again.
+#[cfg(feature = "schedules")]
+mod on_top {
+    use delayline::events::EventKind;
+    use delayline::schedules::{Put, Schedules, Spec};
+    use delayline::{Jobs, Kind, Workers, with_state};
+    use serde::{Deserialize, Serialize};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[derive(Deserialize, Serialize)]
+    struct Close(u64);
+
+    impl Kind for Close {
+        const KIND: &'static str = "close";
+    }
+
+    async fn close(handled: mpsc::UnboundedSender<u64>, job: Job<Close>) -> Result<(), io::Error> {
+        handled.send(job.payload().0).map_err(io::Error::other)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn schedules_jobs_and_events_go_on() {
+        let parent = tempfile::tempdir().unwrap();
+        let spec = Spec::every(Duration::from_secs(1), "orders").unwrap().job(&Close(7)).unwrap();
+        let connection = open(parent.path()).await;
+        let schedules = Schedules::open(&connection).await.unwrap();
+        assert_eq!(schedules.put("close", &spec).await.unwrap(), Put::Created);
+        drop((schedules, connection));
+
+        let connection = open(parent.path()).await;
+        let schedules = Schedules::open(&connection).await.unwrap();
+        assert_eq!(schedules.put("close", &spec).await.unwrap(), Put::Unchanged);
+        let orders = connection.queue("orders").await.unwrap();
+        let mut events = orders.events();
+        let (handled, mut received) = mpsc::unbounded_channel();
+        let jobs = Jobs::new(orders).on(with_state(handled, close));
+        let workers = Workers::sharing(8)
+            .unwrap()
+            .add(1, jobs.worker(), jobs.handler().unwrap())
+            .unwrap()
+            .add(1, schedules.worker(), schedules.handler())
+            .unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let working = tokio::spawn(workers.run_until(async move {
+            let _ = stopped.await;
+        }));
+        assert_eq!(received.recv().await, Some(7));
+        while events.next().await.unwrap().kind != EventKind::Acked {}
+        stop.send(()).unwrap();
+        working.await.unwrap();
+        connection.close().await.unwrap();
     }
 }

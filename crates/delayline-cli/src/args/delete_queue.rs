@@ -12,7 +12,7 @@ Examples:
   delayline delete-queue --queue misspelt
   delayline dead purge --all --queue old && delayline delete-queue --queue old
 
-The user needs UNLINK on all keys of the queue (delayline:{NAME}:*), which the rules of `delayline acl`
+On a server, the user needs UNLINK on all keys of the queue (delayline:{NAME}:*), which the rules of `delayline acl`
 do not include. A worker may go on; the first message creates the queue anew. If the queue holds
 something, the exit code is 1. For other exit codes, see `delayline --help`.")]
 pub(crate) struct DeleteQueue {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use delayline::admin::Audit;
+use delayline_json::doctor::{directory, directory_line};
 use delayline_json::{finding as finding_of, harmless_line};
 use serde_json::json;
 
@@ -13,7 +14,8 @@ use crate::print::{json_line, write};
 
 /// Audit the queue, and repair it with --repair
 ///
-/// Checks all stored data of the queue, page by page, while workers run.
+/// Checks all stored data of the queue, page by page, while workers run. Of a directory (file:DIR),
+/// it also shows the size of the files, the room and the sync times.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +40,10 @@ pub(crate) struct Check {
 }
 
 pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failure> {
-    let queue = target.open().await?;
+    target.queue()?;
+    let connection = target.connect()?.connect().await;
+    let connection = connection.map_err(|error| target.not_opened(&error))?;
+    let queue = target.open_in(&connection).await?;
     let mut audit = queue.check().await?;
     // A queue that has lost its control record may have messages to be repaired.
     if audit.examined == 0 && audit.findings.is_empty() && !target.is_known(&queue).await? {
@@ -54,6 +59,13 @@ pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failur
         audit = queue.check().await?;
     }
     report(&audit, repaired, args.json)?;
+    if let Some(status) = connection.directory_status().await? {
+        if args.json {
+            write(&json_line(&json!({ "directory": directory(&status) })))?;
+        } else {
+            eprintln!("directory: {}", harmless_line(&directory_line(&status)));
+        }
+    }
     Ok(if audit.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
 }
 

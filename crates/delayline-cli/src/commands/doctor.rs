@@ -2,22 +2,27 @@
 
 use std::process::ExitCode;
 
-use delayline_json::doctor::{Examination, Finding, Verdict, examine, examine_load, examine_queue};
+use delayline_json::doctor::{
+    Examination, Finding, Verdict, examine, examine_directory, examine_load, examine_queue,
+};
 
 use crate::args::Target;
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{columns, json_line, write};
 
-/// Check whether the servers are suitable, and suggest fixes
+/// Check whether the servers or the directory are suitable, and suggest fixes
 ///
 /// Asks every server of the URL, of the cluster or behind the sentinels, replicas included, and
 /// reports what a crash or a failover could lose. From the load of the queue, it reports when the memory
-/// will be full, whether deliveries are later than an hour ago, and whether leases expire. Changes
-/// nothing.
+/// will be full, whether deliveries are later than an hour ago, and whether leases expire. Of a
+/// directory (file:DIR), it reports the files, the room, and how long syncs take. Changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   delayline doctor --queue orders
+  delayline --url file:/var/lib/orders doctor
+
+A directory needs no --queue. While `delayline serve` has it open, the command asks that process.
 
 A user who may also run CONFIG GET and CLUSTER NODES gets more details. Servers that cannot be
 reached, or that refuse to answer, are reported.
@@ -30,6 +35,9 @@ pub(crate) struct Doctor {
 }
 
 pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failure> {
+    if target.is_directory() {
+        return of_directory(target, args.json).await;
+    }
     if !target.has_server() {
         return Err(Failure::usage("there is no server to check: the queue is in this process"));
     }
@@ -46,8 +54,31 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
     }
     let text = if args.json { in_json(&found) } else { in_tables(&found) };
     write(&text)?;
-    let bad = found.findings.iter().any(|finding| finding.verdict == Verdict::Bad);
-    Ok(if bad { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS })
+    Ok(exit_code(&found.findings))
+}
+
+async fn of_directory(target: &Target, as_json: bool) -> Result<ExitCode, Failure> {
+    let name = target.queue.is_some().then(|| target.queue()).transpose()?;
+    let connect = target.connect()?;
+    target.refuse_new(&connect)?;
+    let connection = connect.connect().await.map_err(|error| target.not_opened(&error))?;
+    if let Some(name) = name
+        && !connection.queues().await?.iter().any(|queue| queue.as_str() == name)
+    {
+        return Err(target.unknown());
+    }
+    let findings = examine_directory(&connection, name).await?;
+    write(&if as_json {
+        findings.iter().map(|finding| json_line(&finding.json())).collect()
+    } else {
+        table(&findings)
+    })?;
+    Ok(exit_code(&findings))
+}
+
+fn exit_code(findings: &[Finding]) -> ExitCode {
+    let bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
+    if bad { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS }
 }
 
 fn in_json(found: &Examination) -> String {
@@ -59,9 +90,13 @@ fn in_tables(found: &Examination) -> String {
     let tables = found.tables().into_iter();
     let tables: String =
         tables.map(|table| columns(table.heads, table.rows.into_iter()) + "\n").collect();
+    tables + &table(&found.findings)
+}
+
+fn table(findings: &[Finding]) -> String {
     let row = |finding: &Finding| {
         let Finding { check, verdict, advice, .. } = finding;
         [check, verdict.name(), &finding.line(), advice].map(str::to_owned).to_vec()
     };
-    tables + &columns(&["CHECK", "VERDICT", "DETAIL", "ADVICE"], found.findings.iter().map(row))
+    columns(&["CHECK", "VERDICT", "DETAIL", "ADVICE"], findings.iter().map(row))
 }

@@ -61,6 +61,9 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     if target.has_server() {
         dashboard = dashboard.server(connect);
     }
+    if target.is_directory() {
+        dashboard = dashboard.storage(connection.clone());
+    }
     if args.all || names.is_empty() {
         // Server problems are reported before the first request is served.
         let found = connection.queues_within(1).await.map_err(|error| target.not_opened(&error))?;

@@ -42,7 +42,6 @@ struct Inode {
     released: usize,
 }
 
-
 /// What happens at a call that changes something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {

@@ -1,0 +1,136 @@
+//! A directory of queues: its files, its room and its syncs.
+
+use std::time::{Duration, SystemTime};
+
+use delayline::admin::DirectoryStatus;
+use delayline::{Connection, Error};
+use serde_json::{Value, json};
+
+use super::findings::{Finding, Findings, Verdict, good_if, good_unless};
+use super::queue;
+
+/// Examines the directory of a connection, and the named queue in it. Changes nothing.
+///
+/// # Cancel safety
+///
+/// This call changes nothing; its future can be dropped.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`](delayline::ErrorKind::Unsupported) if the queues are in no directory,
+/// and whatever the calls on the queue meet.
+pub async fn examine_directory(
+    connection: &Connection,
+    name: Option<&str>,
+) -> Result<Vec<Finding>, Error> {
+    let mut findings = Findings::default();
+    match connection.directory_status().await? {
+        Some(status) => check(&status, &mut findings),
+        None => return connection.inspect(name.unwrap_or("queue")).await.map(|_| Vec::new()),
+    }
+    if let Some(name) = name {
+        queue(&*connection.backend(name).await?, &mut findings).await?;
+    }
+    Ok(findings.0)
+}
+
+fn check(status: &DirectoryStatus, findings: &mut Findings) {
+    let failure = status.failure.as_deref();
+    let advice = "examine the disk, then restart the process: it opens the directory again";
+    let works = failure.unwrap_or("it takes writes");
+    findings.add("disk", good_if(failure.is_none()), works, advice);
+    findings.add("files", Verdict::Good, files(status), "");
+    findings.add("last checkpoint", Verdict::Good, checkpoint(status), "");
+    let advice = "every send waits for a sync: use a faster disk, or send in batches";
+    findings.add("syncs", good_unless(status.syncs.p99 > SLOW), syncs(status), advice);
+    let advice = "messages are refused: make room on the disk, or let workers drain the queues";
+    findings.add("room", good_if(!status.full), room(status), advice);
+    // A checkpoint writes a snapshot of everything beside the old one.
+    let next = status.snapshot_bytes.saturating_add(status.log_bytes);
+    let advice = "the next snapshot may not fit: make room on the disk";
+    let detail = format!("{} free on the disk", bytes(status.free_bytes));
+    findings.add("free", good_unless(status.free_bytes < 2 * next), detail, advice);
+}
+
+/// The directory in one line.
+#[must_use]
+pub fn directory_line(status: &DirectoryStatus) -> String {
+    let failure = status.failure.iter().map(|it| format!("; the disk has failed: {it}"));
+    let failure: String = failure.collect();
+    format!("{}; syncs: {}; room: {}{failure}", files(status), syncs(status), room(status))
+}
+
+/// The directory as a JSON object: sizes in bytes, durations in seconds.
+#[must_use]
+pub fn directory(status: &DirectoryStatus) -> Value {
+    let since = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "queues": status.queues,
+        "segments": status.segments,
+        "log_bytes": status.log_bytes,
+        "snapshot_bytes": status.snapshot_bytes,
+        "last_checkpoint_ms": status.last_checkpoint.map(|at| {
+            u64::try_from(since(at).as_millis()).unwrap_or(u64::MAX)
+        }),
+        "checkpoint_running": status.checkpoint_running,
+        "free_bytes": status.free_bytes,
+        "room_bytes": status.room_bytes,
+        "reserve_bytes": status.reserve_bytes,
+        "full": status.full,
+        "failure": status.failure,
+        "syncs": {
+            "count": status.syncs.count,
+            "p50_seconds": status.syncs.p50.as_secs_f64(),
+            "p99_seconds": status.syncs.p99.as_secs_f64(),
+            "max_seconds": status.syncs.max.as_secs_f64(),
+        },
+    })
+}
+
+fn files(status: &DirectoryStatus) -> String {
+    let count = |count: u64, one: &str| {
+        if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+    };
+    format!(
+        "{}; a log of {} in {}; a snapshot of {}",
+        count(status.queues, "queue"),
+        bytes(status.log_bytes),
+        count(status.segments, "segment"),
+        bytes(status.snapshot_bytes)
+    )
+}
+
+fn checkpoint(status: &DirectoryStatus) -> String {
+    let running = if status.checkpoint_running { "; the next one is being made" } else { "" };
+    let last = status.last_checkpoint.map_or_else(
+        || "none since the directory was opened".to_owned(),
+        |at| format!("{:.0?} ago", SystemTime::now().duration_since(at).unwrap_or_default()),
+    );
+    last + running
+}
+
+fn syncs(status: &DirectoryStatus) -> String {
+    let syncs = &status.syncs;
+    if syncs.count == 0 {
+        return "none yet".to_owned();
+    }
+    format!(
+        "{}, p50 up to {:.1?}, p99 up to {:.1?}, max {:.1?}",
+        syncs.count, syncs.p50, syncs.p99, syncs.max
+    )
+}
+
+fn room(status: &DirectoryStatus) -> String {
+    let full = if status.full { "full: " } else { "" };
+    let (room, reserve) = (bytes(status.room_bytes), bytes(status.reserve_bytes));
+    format!("{full}{room} in the log, {reserve} of them in reserve")
+}
+
+fn bytes(count: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
+    let mib = count as f64 / f64::from(1 << 20);
+    if count < 10_240 { format!("{count} bytes") } else { format!("{mib:.1} MiB") }
+}
+
+/// A p99 of syncs that users notice.
+const SLOW: Duration = Duration::from_millis(50);

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod connect_url;
+mod directory;
 mod error_line;
 mod headers;
 mod json_lines;
@@ -19,6 +20,7 @@ mod web;
 
 pub use arguments::arguments;
 pub use connect_url::connect_url;
+pub use directory::directory;
 pub use error_line::error_line;
 pub use headers::headers;
 pub use json_lines::json_lines;
@@ -36,9 +38,10 @@ pub use web::web;
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is also the name of the folder in `seeds`.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("arguments", arguments),
     ("connect_url", connect_url),
+    ("directory", directory),
     ("error_line", error_line),
     ("headers", headers),
     ("json_lines", json_lines),

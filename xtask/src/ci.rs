@@ -83,7 +83,9 @@ fn lints_apart(shell: &Shell) -> Result<()> {
     let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
     let programs = ["--features", "programs", "--all-targets"];
     cmd!(shell, "cargo clippy --locked {fuzz...} {programs...} -- -D warnings").run()?;
-    for manifest in ["benches/peers/Cargo.toml", "examples/outbox/Cargo.toml"] {
+    for manifest in
+        ["benches/embedded/Cargo.toml", "benches/peers/Cargo.toml", "examples/outbox/Cargo.toml"]
+    {
         let programs = ["--manifest-path", manifest, "--all-targets"];
         cmd!(shell, "cargo clippy --locked {programs...} -- -D warnings").run()?;
     }

@@ -74,7 +74,9 @@ fn run() -> Result<()> {
         "lua" => lua::run(&shell, args),
         "redis" => redis::run(args),
         "bench" => match args.split_first() {
-            Some((first, args)) if first == "peers" => peers::run(&shell, args),
+            Some((first, args)) if first == "peers" || first == "embedded" => {
+                peers::run(&shell, first, args)
+            }
             _ => bench::run(&shell, args),
         },
         "prove" | "release" | "web" => in_group(&shell, command, args),
@@ -214,6 +216,9 @@ cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
 
 cargo xtask bench peers [QUEUE ...] [--messages N] [--save DIRECTORY]
     Measure Delayline beside other queues on Redis; see --help. One of them needs node and npm.
+
+cargo xtask bench embedded [SUBJECT ...] [--messages N] [--seconds N] [--on DIRECTORY]
+    Measure queues in a directory beside SQLite with the same group commit, and beside Redis.
 
 The dashboard:
 

@@ -1,17 +1,19 @@
-//! `cargo xtask bench peers`.
+//! `cargo xtask bench peers` and `cargo xtask bench embedded`.
 
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
 use crate::redis_server;
 
-/// Measures Delayline and other queues on private servers.
+/// Measures Delayline beside other queues on private servers (`benches/peers`), or in a directory
+/// beside SQLite and Redis (`benches/embedded`).
 ///
-/// In a separate workspace, because nothing else needs the other queues.
-pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
+/// In separate workspaces, because nothing else needs what they compile.
+pub(crate) fn run(shell: &Shell, workspace: &str, args: &[String]) -> Result<()> {
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
-    let peers = ["--release", "--locked", "--quiet", "--manifest-path", "benches/peers/Cargo.toml"];
-    cmd!(shell, "cargo run {peers...} -- {args...}").run()?;
+    let manifest = format!("benches/{workspace}/Cargo.toml");
+    let release = ["--release", "--locked", "--quiet", "--manifest-path", &manifest];
+    cmd!(shell, "cargo run {release...} -- {args...}").run()?;
     Ok(())
 }

@@ -37,9 +37,10 @@ pub(crate) struct Package {
 
 /// The workspace, and the ones that stand apart because daily builds do not need their
 /// dependencies.
-pub(crate) const MANIFESTS: [&str; 5] = [
+pub(crate) const MANIFESTS: [&str; 6] = [
     "Cargo.toml",
     "fuzz/Cargo.toml",
+    "benches/embedded/Cargo.toml",
     "benches/peers/Cargo.toml",
     "browser/Cargo.toml",
     "examples/outbox/Cargo.toml",

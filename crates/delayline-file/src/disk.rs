@@ -6,7 +6,7 @@ pub(crate) mod simulated;
 
 use std::io::{self, Read};
 
-pub(crate) use self::real::RealDisk;
+pub(crate) use self::real::{RealDisk, holder_in};
 
 /// One directory. Nothing in it is durable before it is synced: the bytes of a file by
 /// [`DiskFile::sync`], its name by [`sync_directory`](Self::sync_directory).

@@ -42,6 +42,8 @@ mod error;
 mod log;
 mod names;
 mod options;
+#[doc(hidden)]
+pub mod reading;
 mod record;
 mod replay;
 mod segment;

@@ -267,13 +267,12 @@ impl<R: Read> Read for BlockReader<R> {
     }
 }
 
-/// Writes any bytes as a snapshot.
-#[cfg(test)]
-pub(crate) fn write_raw(disk: &dyn Disk, number: u64, bytes: &[u8]) {
-    let mut file = disk.create(&names::snapshot(number)).unwrap();
-    let mut writer = BlockWriter::new(&mut *file, number).unwrap();
-    writer.write_all(bytes).unwrap();
-    writer.finish().unwrap();
+/// Writes any bytes as the blocks of a snapshot.
+pub(crate) fn write_raw(file: &mut dyn DiskFile, number: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut writer = BlockWriter::new(file, number)?;
+    writer.write_all(bytes)?;
+    writer.finish()?;
+    Ok(())
 }
 
 fn hash(number: u64, index: u64, bytes: &[u8]) -> u64 {

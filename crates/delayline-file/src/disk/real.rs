@@ -106,7 +106,15 @@ fn private() -> OpenOptions {
 fn holder(lock: &File) -> Option<String> {
     let mut text = String::new();
     lock.take(200).read_to_string(&mut text).ok()?;
-    text.trim_end().strip_prefix(LOCK_HEAD).map(str::to_owned)
+    holder_in(&text)
+}
+
+/// Returns the process that the text of a lock file names. It is a number: another program's file
+/// may have any text.
+pub(crate) fn holder_in(text: &str) -> Option<String> {
+    let holder = text.trim_end().strip_prefix(LOCK_HEAD)?;
+    let is_number = !holder.is_empty() && holder.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| holder.to_owned())
 }
 
 /// Refuses a directory that has files, but not ours.

@@ -181,7 +181,8 @@ proptest::proptest! {
         disk.put(&names::segment(1), segment);
         drop(recover(&disk));
         let disk = SimulatedDisk::default();
-        snapshot::write_raw(&disk, 1, &bodies.concat());
+        let mut file = disk.create(&names::snapshot(1)).unwrap();
+        snapshot::write_raw(&mut *file, 1, &bodies.concat()).unwrap();
         drop(recover(&disk));
     }
 }

@@ -59,7 +59,7 @@ impl Syncs {
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
         let reached = |below: u64| below as f64 >= share * self.count() as f64;
         let bound = self.buckets().find(|(_, below)| reached(*below)).and_then(|(bound, _)| bound);
-        bound.map_or(self.max(), |bound| bound.min(self.max()))
+        bound.map_or_else(|| self.max(), |bound| bound.min(self.max()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Directories of the file system: whose they are, and who uses them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::fs;
 
 use delayline_core::{

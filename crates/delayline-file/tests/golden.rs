@@ -2,6 +2,8 @@
 //!
 //! `DELAYLINE_WRITE=1` writes those of the current version anew: only before it is released.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

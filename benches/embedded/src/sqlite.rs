@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
-/// A message, and whoever waits for it.
+/// A message, and the task that waits for it.
 type Insert = (String, i64, Vec<u8>, oneshot::Sender<bool>);
 
 /// A table in WAL mode with `synchronous=FULL`: a commit is on disk once it returns.

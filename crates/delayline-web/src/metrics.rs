@@ -1,6 +1,7 @@
 //! `/metrics` for Prometheus and `/health`, from the counts of each queue.
 
 mod storage;
+mod text;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use delayline::admin::{Stats, Totals};
 use delayline::message::DeathReason;
 use tokio::time::timeout;
 
+use self::text::head;
 use crate::context::Context;
 use crate::directory::{Queues, Search};
 use crate::shared::Shared;
@@ -158,11 +160,6 @@ fn lateness(out: &mut String, queue: &str, totals: &Totals) {
         line(out, &format!("{LATENESS}_bucket"), &labels, below);
     }
     line(out, &format!("{LATENESS}_count"), &format!("queue=\"{queue}\""), below);
-}
-
-fn head(out: &mut String, metric: &str, kind: &str, help: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "# HELP {metric} {help}\n# TYPE {metric} {kind}");
 }
 
 fn line(out: &mut String, metric: &str, labels: &str, value: u64) {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use delayline::admin::{DirectoryStatus, SyncTimes};
 
-use super::head;
+use super::text::head;
 
 /// Appends the metrics of a directory.
 pub(super) fn exposition(out: &mut String, status: &DirectoryStatus) {

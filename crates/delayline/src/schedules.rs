@@ -43,6 +43,7 @@
 mod change;
 mod cron;
 mod fire;
+mod read;
 mod spec;
 
 use std::collections::{HashMap, HashSet};
@@ -56,8 +57,8 @@ use delayline_core::{
     Cancelled, ErrorKind, MessageId, MessageState, Priority, QueueName, Rescheduled, Violation,
 };
 
+pub use self::read::{Entry, LastTick};
 pub use self::spec::{Overlap, Spec};
-use crate::admin::Listed;
 use crate::codec::{Json, Raw};
 use crate::message::Sent;
 use crate::worker::WorkerBuilder;
@@ -72,6 +73,8 @@ pub struct Schedules {
     queue: Queue<Spec>,
     /// The queues that have been sent to, by name.
     targets: Arc<Mutex<HashMap<QueueName, Queue<Bytes, Raw>>>>,
+    /// Of calls to the target queues, if it is not that of the connection.
+    patience: Option<Duration>,
 }
 
 /// What [`Schedules::put`] has done.
@@ -100,20 +103,6 @@ pub struct Declared {
     pub removed: usize,
 }
 
-/// A schedule, as [`Schedules::list`] returns it.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Entry {
-    /// Its name: after [`Schedules::declare`] `OWNER/NAME`.
-    pub name: String,
-    /// What it does.
-    pub spec: Spec,
-    /// Whether it is paused.
-    pub is_paused: bool,
-    /// The next instants, at most ten; none if it is paused.
-    pub next: Vec<SystemTime>,
-}
-
 impl Schedules {
     /// Opens the schedules in the queue `schedules`.
     ///
@@ -131,7 +120,15 @@ impl Schedules {
     /// Like [`Connection::queue`].
     pub async fn open_named(connection: &Connection, queue: &str) -> Result<Self, Error> {
         let queue = connection.queue(queue).await?;
-        Ok(Self { connection: connection.clone(), queue, targets: Arc::default() })
+        Ok(Self { connection: connection.clone(), queue, targets: Arc::default(), patience: None })
+    }
+
+    /// Sets for how long a call to the queue of schedules or to a target queue is repeated while
+    /// the server cannot be reached: see [`Queue::patience`].
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        let queue = self.queue.patience(patience);
+        Self { queue, targets: Arc::default(), patience: Some(patience), ..self }
     }
 
     /// The queue of the schedules, to explain, list or watch them.
@@ -215,7 +212,7 @@ impl Schedules {
         }
         let kept: HashSet<_> = named.iter().map(|(name, _)| name.as_str()).collect();
         let prefix = format!("{owner}/");
-        for name in self.names().await? {
+        for name in self.names(usize::MAX).await? {
             if name.starts_with(&prefix) && !kept.contains(name.as_str()) {
                 declared.removed += usize::from(self.remove(&name).await?);
             }
@@ -252,39 +249,6 @@ impl Schedules {
         Ok(removed)
     }
 
-    /// Returns all schedules, with their next ten instants, in the order of their names.
-    ///
-    /// # Cancel safety
-    ///
-    /// This call changes nothing; its future can be dropped.
-    ///
-    /// # Errors
-    ///
-    /// Like [`Queue::list`]. [`ErrorKind::Decode`] if the queue holds something else.
-    pub async fn list(&self) -> Result<Vec<Entry>, Error> {
-        let now = self.now().await?;
-        let names = self.names().await?;
-        let mut entries = Vec::new();
-        for names in names.chunks(LOOK_UP) {
-            let found = self.queue.get_many(names.iter().map(String::as_str)).await?;
-            for (name, found) in names.iter().zip(found) {
-                let (info, spec) = match found {
-                    Found::Live(message) => (message.info, message.payload),
-                    Found::Undecodable { error, .. } => return Err(Error::decode(error)),
-                    // It has been removed meanwhile.
-                    _ => continue,
-                };
-                let is_paused = info.due.as_ms() >= PAUSED_MS;
-                // Ticks that were created ahead are still to come.
-                let upcoming = spec.upcoming(system_time(now)).take(if is_paused { 0 } else { 10 });
-                let next = upcoming.collect();
-                entries.push(Entry { name: name.clone(), spec, is_paused, next });
-            }
-        }
-        entries.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(entries)
-    }
-
     /// Sends the message of a schedule now, without any effect on its ticks. Returns `None` if
     /// there is no schedule of this name.
     ///
@@ -303,7 +267,7 @@ impl Schedules {
         let now = self.now().await?;
         let draft = self.message(name, &spec, now).await?;
         let draft = match spec.overlap_rule() {
-            Overlap::Skip => draft.id(format!("{name}@")).reuse_finished_id(),
+            Overlap::Skip => draft.id(fire::skipping_id(name)).reuse_finished_id(),
             Overlap::Allow => draft.id(format!("{name}@{now}.now")),
         };
         draft.send().await.map(Some)
@@ -410,6 +374,7 @@ impl Schedules {
             return Ok(queue);
         }
         let queue: Queue<Bytes, Raw> = self.connection.queue(name.as_str()).await?.codec(Raw);
+        let queue = self.patience.map_or_else(|| queue.clone(), |limit| queue.patience(limit));
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(targets.entry(name.clone()).or_insert(queue).clone())
     }
@@ -420,22 +385,6 @@ impl Schedules {
             Found::Undecodable { error, .. } => Err(Error::decode(error)),
             _ => Ok(None),
         }
-    }
-
-    /// The names of all schedules. One that is being handled may change its status meanwhile, so
-    /// the statuses are in the order of its life, and the first one is read twice.
-    async fn names(&self) -> Result<Vec<String>, Error> {
-        let order = [Listed::Scheduled, Listed::Ready, Listed::Leased, Listed::Dead];
-        let mut names = Vec::new();
-        let mut seen = HashSet::new();
-        for status in order.into_iter().chain([Listed::Scheduled]) {
-            let mut pages = self.queue.list(status);
-            while let Some(page) = pages.next_page().await? {
-                let page = page.into_iter().filter_map(|info| text(&info.id));
-                names.extend(page.filter(|name| seen.insert(name.clone())));
-            }
-        }
-        Ok(names)
     }
 
     /// Moves a schedule to another due time, also one that a scheduler is about to finish with.
@@ -519,8 +468,6 @@ const PAUSED_MS: u64 = 250_246_540_800_000;
 const MAX_NAME_BYTES: usize = 100;
 /// A changed spec is an update of its message, which has at most 16 KiB.
 const MAX_PAYLOAD_BYTES: usize = 15 * 1024;
-/// How many schedules one call looks up.
-const LOOK_UP: usize = 256;
 const SLOTS: usize = 64;
 /// How long to wait for a scheduler that holds a schedule: a dead one holds it for its lease, which
 /// is 30 s by default.

@@ -113,7 +113,7 @@ impl Schedules {
     ) -> Result<(), Error> {
         let interval = Duration::from_millis(next.unwrap_or(u64::MAX).saturating_sub(tick));
         if spec.overlap_rule() == Overlap::Skip {
-            let draft = self.message(name, spec, tick).await?.id(format!("{name}@"));
+            let draft = self.message(name, spec, tick).await?.id(skipping_id(name));
             let window = (interval / 2).clamp(SHORTEST_WINDOW, LONGEST_WINDOW);
             return throttled(draft.reuse_finished_id(), window).await.map(drop);
         }
@@ -148,6 +148,11 @@ impl Schedules {
 /// nothing else, so the same instant of a later spec has the next revision.
 pub(super) fn tick_id(name: &str, tick: u64, revision: u32) -> String {
     if revision == 0 { format!("{name}@{tick}") } else { format!("{name}@{tick}.{revision}") }
+}
+
+/// The id of all messages of a schedule that skips ticks while the previous message lives.
+pub(super) fn skipping_id(name: &str) -> String {
+    format!("{name}@")
 }
 
 /// Sends a message at most once in a window: a scheduler that was suspended for long must not send

@@ -223,6 +223,17 @@ impl Spec {
             .take_while(move |&tick| tick <= last)
     }
 
+    /// The latest instant up to `now` in the last 31 days, both in milliseconds since 1970.
+    pub(super) fn previous(&self, now: u64) -> Option<u64> {
+        // A line can only be searched forwards, so the search starts earlier and earlier.
+        let earlier = |&back: &u64| (back < SEARCHED_MS).then(|| (back * 2).min(SEARCHED_MS));
+        std::iter::successors(Some(SHORTEST_INTERVAL_MS), earlier).find_map(|back| {
+            let first = self.next(now.saturating_sub(back));
+            let ticks = std::iter::successors(first, |&tick| self.next(tick));
+            ticks.take_while(|&tick| tick <= now).last()
+        })
+    }
+
     /// The first instant after `ms`, both in milliseconds since 1970.
     pub(super) fn next(&self, ms: u64) -> Option<u64> {
         self.when.next(ms)
@@ -347,6 +358,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 const SHORTEST_INTERVAL_MS: u64 = 1_000;
+/// How far back the latest instant is searched.
+const SEARCHED_MS: u64 = 31 * 86_400_000;
 const LONGEST_INTERVAL_MS: u64 = 366 * 86_400_000;
 /// Longer than the default lease, so that ticks exist before a scheduler's death could matter.
 const DEFAULT_LEAD_MS: u64 = 60_000;

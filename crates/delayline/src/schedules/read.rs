@@ -1,0 +1,219 @@
+//! Reading schedules, their next instants and what became of the last ones.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::SystemTime;
+
+use delayline_core::{QueueName, Status, Timestamp};
+
+use super::{Overlap, PAUSED_MS, Schedules, Spec, fire, system_time, text};
+use crate::admin::Listed;
+use crate::{Error, Found};
+
+/// A schedule, as [`Schedules::list`] returns it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Its name: after [`Schedules::declare`] `OWNER/NAME`.
+    pub name: String,
+    /// What it does.
+    pub spec: Spec,
+    /// Whether it is paused.
+    pub is_paused: bool,
+    /// The next instants, at most ten; none if it is paused.
+    pub next: Vec<SystemTime>,
+}
+
+/// The latest instant of a schedule that has passed: for [`Schedules::last_ticks`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastTick {
+    /// The instant.
+    pub instant: SystemTime,
+    /// The id of its message in the target queue.
+    pub id: String,
+    /// The status of its message. Of a schedule that [skips](Overlap::Skip), the status of the
+    /// latest message. `None` if the target queue knows no such message, for example because it
+    /// finished hours ago, or if the target queue cannot be read now.
+    pub status: Option<Status>,
+}
+
+impl Schedules {
+    /// Returns all schedules, with their next ten instants, in the order of their names.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Queue::list`](crate::Queue::list).
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the queue holds something else.
+    pub async fn list(&self) -> Result<Vec<Entry>, Error> {
+        self.list_within(usize::MAX).await
+    }
+
+    /// Returns at most this many schedules, like [`list`](Self::list). If there are more, those
+    /// whose next instants are the nearest are returned.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`list`](Self::list).
+    pub async fn list_within(&self, most: usize) -> Result<Vec<Entry>, Error> {
+        let now = self.now().await?;
+        let names = self.names(most).await?;
+        let mut entries = Vec::new();
+        for names in names.chunks(LOOK_UP) {
+            let found = self.queue.get_many(names.iter().map(String::as_str)).await?;
+            for (name, found) in names.iter().zip(found) {
+                entries.extend(entry(name, found, now)?);
+            }
+        }
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    /// Returns a schedule with its next ten instants, or `None` if there is none of this name.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Queue::get`](crate::Queue::get).
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the message of this id is no schedule.
+    pub async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
+        let now = self.now().await?;
+        entry(name, self.queue.get(name).await?, now)
+    }
+
+    /// Returns the latest instant of each schedule, in order, and what has become of its message.
+    /// `None` for a schedule without an instant in the last 31 days.
+    ///
+    /// Each schedule costs a look-up in its target queue; one operation has up to 16 of them.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Queue::server_time`](crate::Queue::server_time). If a target queue cannot be read,
+    /// the statuses of its messages are `None`.
+    pub async fn last_ticks(&self, entries: &[Entry]) -> Result<Vec<Option<LastTick>>, Error> {
+        let now = self.now().await?;
+        let instants: Vec<_> = entries.iter().map(|entry| entry.spec.previous(now)).collect();
+        let mut by_queue: BTreeMap<&QueueName, Vec<usize>> = BTreeMap::new();
+        for (index, entry) in entries.iter().enumerate() {
+            if instants[index].is_some() {
+                by_queue.entry(entry.spec.queue_name()).or_default().push(index);
+            }
+        }
+        let mut last = Vec::with_capacity(entries.len());
+        for (entry, instant) in entries.iter().zip(instants) {
+            last.push(instant.map(|instant| LastTick {
+                instant: system_time(instant),
+                id: match entry.spec.overlap_rule() {
+                    Overlap::Skip => fire::skipping_id(&entry.name),
+                    Overlap::Allow => fire::tick_id(&entry.name, instant, 0),
+                },
+                status: None,
+            }));
+        }
+        for (queue, wanted) in by_queue {
+            self.find_statuses(queue, entries, &wanted, &mut last).await;
+        }
+        Ok(last)
+    }
+
+    /// Sets the statuses of the wanted ones, whose target is this queue.
+    async fn find_statuses(
+        &self,
+        queue: &QueueName,
+        entries: &[Entry],
+        wanted: &[usize],
+        last: &mut [Option<LastTick>],
+    ) {
+        let ids = wanted.iter().filter_map(|&index| last[index].as_ref()).map(|it| it.id.clone());
+        let Ok(statuses) = self.statuses(queue, ids.collect()).await else { return };
+        for (&index, status) in wanted.iter().zip(statuses) {
+            let Some(last) = &mut last[index] else { continue };
+            last.status = status;
+            let Entry { name, spec, .. } = &entries[index];
+            if status != Some(Status::Cancelled) || spec.overlap_rule() == Overlap::Skip {
+                continue;
+            }
+            // A change of the spec has cancelled it, and a later message may have taken its place.
+            let tick = ms(last.instant);
+            let ids = (1..fire::MOST_REVISIONS).map(|revision| fire::tick_id(name, tick, revision));
+            let ids: Vec<_> = ids.collect();
+            let Ok(later) = self.statuses(queue, ids.clone()).await else { return };
+            let mut later =
+                ids.into_iter().zip(later).filter_map(|(id, status)| Some((id, status?)));
+            if let Some((id, status)) = later.next_back() {
+                (last.id, last.status) = (id, Some(status));
+            }
+        }
+    }
+
+    /// The statuses of messages of a target queue, in order; `None` for an unknown one.
+    async fn statuses(
+        &self,
+        queue: &QueueName,
+        ids: Vec<String>,
+    ) -> Result<Vec<Option<Status>>, Error> {
+        let found = self.target(queue).await?.get_many(ids).await?;
+        let statuses = found.into_iter().map(|found| match found {
+            Found::Live(message) => Some(message.info.state.status()),
+            Found::Finished(status) => Some(status),
+            _ => None,
+        });
+        Ok(statuses.collect())
+    }
+
+    /// The names of the schedules, up to a number. One that is being handled may change its status
+    /// meanwhile, so the statuses are in the order of its life, and the first one is read twice.
+    pub(super) async fn names(&self, most: usize) -> Result<Vec<String>, Error> {
+        let order = [Listed::Scheduled, Listed::Ready, Listed::Leased, Listed::Dead];
+        let mut names = Vec::new();
+        let mut seen = HashSet::new();
+        for status in order.into_iter().chain([Listed::Scheduled]) {
+            let mut pages = self.queue.list(status);
+            while names.len() < most
+                && let Some(page) = pages.next_page().await?
+            {
+                let page = page.into_iter().filter_map(|info| text(&info.id));
+                names.extend(page.filter(|name| seen.insert(name.clone())));
+            }
+        }
+        names.truncate(most);
+        Ok(names)
+    }
+}
+
+/// A schedule as it was found; `None` if it has been removed.
+fn entry(name: &str, found: Found<Spec>, now: u64) -> Result<Option<Entry>, Error> {
+    let (info, spec) = match found {
+        Found::Live(message) => (message.info, message.payload),
+        Found::Undecodable { error, .. } => return Err(Error::decode(error)),
+        _ => return Ok(None),
+    };
+    let is_paused = info.due.as_ms() >= PAUSED_MS;
+    // Ticks that were created ahead are still to come.
+    let upcoming = spec.upcoming(system_time(now)).take(if is_paused { 0 } else { SHOWN });
+    let next = upcoming.collect();
+    Ok(Some(Entry { name: name.to_owned(), spec, is_paused, next }))
+}
+
+fn ms(instant: SystemTime) -> u64 {
+    Timestamp::try_from(instant).map_or(0, Timestamp::as_ms)
+}
+
+/// How many schedules one call looks up.
+const LOOK_UP: usize = 256;
+/// Maximum number of next instants of an entry.
+const SHOWN: usize = 10;

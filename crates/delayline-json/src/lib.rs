@@ -7,6 +7,7 @@
 //! - [`message`], [`info`] and [`stateless`] write what is known of a message. Bytes that are not
 //!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
+//! - [`OwnedSchedules`] and [`schedule_spec`] read schedules, and [`schedule`] writes one.
 //! - [`Cursor`] is the place where a list has ended.
 //! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`]
 //!   is how fast something is done to them. [`LatestLetters`] reads the latest deaths first, and
@@ -27,6 +28,7 @@ mod history;
 mod letters;
 mod message;
 mod moment;
+mod schedule;
 mod stats;
 mod text;
 mod time;
@@ -48,6 +50,7 @@ pub use self::message::{
     text_or_base64,
 };
 pub use self::moment::{Zone, moment};
+pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times};
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,
 };

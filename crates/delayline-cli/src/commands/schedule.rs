@@ -6,12 +6,11 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use delayline::admin::QueueName;
-use delayline::schedules::{Entry, Put, Schedules, Spec};
+use delayline::schedules::{Put, Schedules, Spec};
 use delayline::{Connect, Enqueued, Error, Timestamp};
-use delayline_json::harmless_line;
+use delayline_json::{OwnedSchedules, harmless_line, schedule, schedule_spec, schedule_times};
 use serde_json::{Map, Value, json};
 
-use self::file::{Owned, spec};
 use crate::args::{
     Overlap, Schedule, ScheduleApply, ScheduleList, ScheduleNamed, ScheduleNext, SchedulePut,
     ScheduleRun, ScheduleVerb, Target, When,
@@ -80,7 +79,7 @@ impl Place<'_> {
                 fields.insert(name.to_owned(), value.into());
             }
         }
-        let spec = spec(fields).map_err(Failure::usage)?;
+        let spec = schedule_spec(fields).map_err(Failure::usage)?;
         let put = self.open().await?.put(&args.name, &spec).await?;
         let word = match put {
             Put::Created => "created",
@@ -99,7 +98,7 @@ impl Place<'_> {
     }
 
     async fn apply(&self, args: &ScheduleApply) -> Result<ExitCode, Failure> {
-        let Owned { owner, schedules } = file::read(&args.file)?;
+        let OwnedSchedules { owner, schedules } = file::read(&args.file)?;
         let declared = self.open().await?.declare(&owner, schedules).await?;
         let counts = [
             ("created", declared.created),
@@ -123,7 +122,7 @@ impl Place<'_> {
         let entries = self.open().await?.list().await?;
         if args.json {
             for entry in &entries {
-                write(&json_line(&entry_json(entry)?))?;
+                write(&json_line(&schedule(entry, true)))?;
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -134,7 +133,12 @@ impl Place<'_> {
                 None => String::new(),
             };
             let queue = entry.spec.queue().to_owned();
-            vec![harmless_line(&entry.name), harmless_line(&when(&entry.spec)), queue, next]
+            vec![
+                harmless_line(&entry.name),
+                harmless_line(&schedule_times(&entry.spec)),
+                queue,
+                next,
+            ]
         });
         write(&columns(&["NAME", "WHEN", "QUEUE", "NEXT"], rows))?;
         Ok(ExitCode::SUCCESS)
@@ -142,10 +146,8 @@ impl Place<'_> {
 
     async fn next(&self, args: ScheduleNext) -> Result<ExitCode, Failure> {
         let next = if let Some(name) = args.name {
-            let entries = self.open().await?.list().await?;
-            let Some(entry) = entries.into_iter().find(|entry| entry.name == name) else {
-                return Err(unknown(&name));
-            };
+            let entry = self.open().await?.get(&name).await?;
+            let entry = entry.ok_or_else(|| unknown(&name))?;
             if entry.is_paused {
                 eprintln!(
                     "delayline: the schedule is paused; `delayline schedule resume` resumes it"
@@ -156,7 +158,7 @@ impl Place<'_> {
             let mut fields = fields(&args.when);
             // Any name will do.
             fields.insert("queue".to_owned(), "queue".into());
-            instants(&spec(fields).map_err(Failure::usage)?, 10)
+            instants(&schedule_spec(fields).map_err(Failure::usage)?, 10)
         };
         write(&if args.json {
             json_line(&json!({"next": next}))
@@ -227,24 +229,6 @@ fn fields(when: &When) -> Map<String, Value> {
     let all = [("cron", &when.cron), ("zone", &when.zone), ("every", &when.every)];
     let given = all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
     given.map(|(name, value)| (name.to_owned(), value.into())).collect()
-}
-
-/// The line or interval of a spec.
-fn when(spec: &Spec) -> String {
-    let stored = serde_json::to_value(spec).unwrap_or_default();
-    match (&stored["cron"], &stored["zone"], stored["every_ms"].as_u64()) {
-        (Value::String(line), Value::String(zone), _) => format!("{line}  {zone}"),
-        (_, _, Some(ms)) if ms % 1_000 == 0 => format!("every {} s", ms / 1_000),
-        (_, _, Some(ms)) => format!("every {ms} ms"),
-        _ => String::new(),
-    }
-}
-
-fn entry_json(entry: &Entry) -> Result<Value, Failure> {
-    let spec =
-        serde_json::to_value(&entry.spec).map_err(|error| Failure::other("no JSON", &error))?;
-    let next: Vec<_> = entry.next.iter().map(|&next| shown(next)).collect();
-    Ok(json!({"name": entry.name, "paused": entry.is_paused, "spec": spec, "next": next}))
 }
 
 /// The first instants from now, by this machine's clock.

@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 
 use delayline::Connect;
+use delayline::schedules::{Schedules, Spec};
 use delayline_browser::{Page, Settings, Site, samples, with_browser};
 use delayline_test_server::Server;
 use delayline_web::{Access, Dashboard, Role};
@@ -17,7 +18,18 @@ async fn site() -> (Server, Site) {
     let long = delayline::connect("memory:").await.unwrap().queue(&"q".repeat(128)).await.unwrap();
     let dashboard = dashboard.queue(long.codec(delayline::codec::Raw));
     let dashboard = samples().await.unwrap().into_iter().fold(dashboard, Dashboard::queue);
-    (server, Site::of(dashboard).await.unwrap())
+    (server, Site::of(dashboard.schedules(schedules().await.unwrap())).await.unwrap())
+}
+
+/// Schedules, one of them paused and one with a long name.
+async fn schedules() -> Result<Schedules, delayline::Error> {
+    let schedules = Schedules::open(&delayline::connect("memory:").await?).await?;
+    let report = Spec::cron("30 8 * * mon-fri", "America/Argentina/Buenos_Aires", "reports")?;
+    for name in ["shop/daily-report", "shop/paused", &"x".repeat(100)] {
+        schedules.put(name, &report).await?;
+    }
+    schedules.pause("shop/paused").await?;
+    Ok(schedules)
 }
 
 /// Lets a page of a job have something to show.
@@ -28,7 +40,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 26] = [
+const PAGES: [&str; 27] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -51,6 +63,7 @@ const PAGES: [&str; 26] = [
     "send?queue=orders",
     "edit?queue=orders&id=order-1386",
     "job?queue=orders",
+    "schedules",
     "check",
     "check?queue=orders",
     "server",

@@ -6,5 +6,7 @@ mod dead;
 mod hostile;
 mod live;
 mod looks;
+mod limits;
 mod messages;
+mod schedules;
 mod support;

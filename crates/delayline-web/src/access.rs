@@ -33,7 +33,8 @@ impl Visitor {
         Self { name: name.into(), rights: rights.into(), queues: None }
     }
 
-    /// Limits the visitor to these queues. For this visitor, no other queue exists.
+    /// Limits the visitor to these queues. For this visitor, no other queue exists. The queue of
+    /// [schedules](crate::Dashboard::schedules) brings all schedules with it, whatever their targets.
     #[must_use]
     pub fn only_queues(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { queues: Some(Arc::new(names.into_iter().map(Into::into).collect())), ..self }

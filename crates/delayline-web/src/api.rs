@@ -7,6 +7,7 @@ mod look;
 mod place;
 pub(crate) mod problem;
 mod pull;
+mod schedules;
 mod send;
 mod settle;
 
@@ -55,6 +56,14 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues/{queue}/dead/jobs/{job}", get(bulk::show).delete(bulk::stop)),
         ("/queues/{queue}/dead/redrive", post(change::redrive)),
         ("/queues/{queue}/dead/purge", post(change::purge)),
+        ("/schedules", get(schedules::list).post(schedules::declare)),
+        (
+            "/schedules/{schedule}",
+            get(schedules::get).put(schedules::put).delete(schedules::remove),
+        ),
+        ("/schedules/{schedule}/pause", post(schedules::pause)),
+        ("/schedules/{schedule}/resume", post(schedules::resume)),
+        ("/schedules/{schedule}/run", post(schedules::run)),
     ]
 }
 

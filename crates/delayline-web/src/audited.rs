@@ -124,6 +124,11 @@ impl Audit {
         }
     }
 
+    /// About one message or schedule.
+    pub(crate) fn of_one(self, id: &MessageId) -> Self {
+        Self { id: Some(id.to_string()), ..self }
+    }
+
     /// Sets the number of messages.
     pub(crate) fn of(self, messages: u64) -> Self {
         Self { messages: usize::try_from(messages).unwrap_or(usize::MAX), ..self }

@@ -6,6 +6,7 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
+use delayline::schedules::Schedules;
 use delayline::{Bytes, Found, MessageId, Queue};
 
 use crate::directory::Known;
@@ -114,9 +115,18 @@ impl Context {
         infos.into_iter().map(|info| redacted(queue, info)).collect()
     }
 
-    /// Whether the visitor sees results. They cannot be redacted.
-    pub(crate) fn sees_results(&self) -> bool {
+    /// Whether the visitor sees what cannot be redacted: results, and payloads of schedules.
+    pub(crate) fn sees_unredacted(&self) -> bool {
         self.sees_contents() && !self.shared.redacts()
+    }
+
+    /// The schedules, and the name of their queue.
+    pub(crate) fn schedules(&self) -> Result<(&str, &Schedules), Failure> {
+        let schedules = self.shared.schedules.as_ref().and_then(|schedules| {
+            let name = schedules.queue().backend().queue_name()?.as_str();
+            self.visitor.knows(name).then_some((name, schedules))
+        });
+        schedules.ok_or_else(|| Failure::Unknown("there are no schedules here".to_owned()))
     }
 
     /// The message or end of an id, as the visitor may see it.

@@ -9,6 +9,7 @@ use axum::routing::get;
 use delayline::admin::QueueName;
 use delayline::codec::Raw;
 use delayline::message::Message;
+use delayline::schedules::Schedules;
 use delayline::{Bytes, Connect, Connection, Queue};
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +18,7 @@ use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
 use crate::pull::token::ClaimIds;
-use crate::served::Served;
+use crate::served::{PATIENCE, Served};
 use crate::shared::{Redact, Shared};
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
@@ -30,6 +31,7 @@ pub struct Dashboard {
     discover: Option<Connection>,
     server: Option<Connect>,
     storage: Option<Connection>,
+    schedules: Option<Schedules>,
     contents_for: Role,
     redact: Option<Arc<Redact>>,
     claim_secret: Option<Secret>,
@@ -45,6 +47,7 @@ impl Dashboard {
             discover: None,
             server: None,
             storage: None,
+            schedules: None,
             contents_for: Role::Operator,
             redact: None,
             claim_secret: None,
@@ -119,6 +122,30 @@ impl Dashboard {
         self
     }
 
+    /// Adds a page and API paths for these schedules. Viewers see when they send messages and
+    /// where to. Operators change them, and so can send into every queue of their connection.
+    ///
+    /// For a visitor who is limited to some queues, the schedules exist only if the queue of
+    /// schedules is one of them. If messages are [redacted](Self::redact), the payloads of
+    /// schedules are not shown.
+    ///
+    /// ```
+    /// # use delayline::schedules::Schedules;
+    /// # use delayline_web::{Access, Dashboard, Role};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let connection = delayline::connect("memory:").await?;
+    /// let schedules = Schedules::open(&connection).await?;
+    /// let dashboard = Dashboard::new(Access::everyone(Role::Operator)).schedules(schedules);
+    /// # drop(dashboard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn schedules(mut self, schedules: Schedules) -> Self {
+        self.schedules = Some(schedules.patience(PATIENCE));
+        self
+    }
+
     /// Lowest role that sees payloads and header values (default: [`Role::Operator`]). The API
     /// leaves them out for lower roles.
     pub const fn contents_for(mut self, role: Role) -> Self {
@@ -172,7 +199,7 @@ impl Dashboard {
     ///
     /// [`BuildError`] if a queue's backend has no name, or if two queues have the same one.
     pub fn router(self) -> Result<Router, BuildError> {
-        let Self { access, queues, discover, server, storage, .. } = self;
+        let Self { access, queues, discover, server, storage, schedules, .. } = self;
         let Self { contents_for, redact, claim_secret, stop, .. } = self;
         let secret = claim_secret.as_ref().map(|Secret(secret)| &secret[..]);
         let claim_ids = ClaimIds::new(secret).ok_or(BuildError::NoRandomness)?;
@@ -192,6 +219,7 @@ impl Dashboard {
             directory,
             examiner,
             storage,
+            schedules,
             bodies,
             brake,
             contents_for,
@@ -220,6 +248,7 @@ impl fmt::Debug for Dashboard {
             .field("queues", &self.queues)
             .field("discover", &self.discover)
             .field("server", &self.server.as_ref().map(Connect::to_string))
+            .field("schedules", &self.schedules)
             .field("contents_for", &self.contents_for)
             .finish_non_exhaustive()
     }

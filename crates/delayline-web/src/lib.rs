@@ -92,6 +92,7 @@ mod pages;
 mod params;
 mod pull;
 mod rights;
+mod schedules;
 mod served;
 mod shared;
 mod when;

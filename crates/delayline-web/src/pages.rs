@@ -13,11 +13,13 @@ mod find;
 mod groups;
 mod lateness;
 mod layout;
+mod limits;
 mod message;
 mod messages;
 mod overview;
 mod parts;
 mod queue;
+mod schedules;
 mod server;
 mod window;
 mod zone;
@@ -43,6 +45,9 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/job", get(bulk::page))
         .route("/check", get(check::page))
         .route("/server", get(server::page))
+        .route("/schedules", get(schedules::page))
+        .route("/schedule", post(schedules::change))
+        .route("/limits", post(limits::change))
         .route("/pause", post(buttons::pause))
         .route("/resume", post(buttons::resume))
         .route("/cancel", post(buttons::cancel))

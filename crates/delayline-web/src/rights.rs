@@ -11,7 +11,7 @@ pub enum Role {
     /// [`contents_for`](crate::Dashboard::contents_for) says so.
     Viewer,
     /// What a viewer may do, and: send, cancel, reschedule and redrive messages; count dead letters
-    /// that match; stop jobs; pause and resume queues; check them.
+    /// that match; stop jobs; pause and resume queues, limit and check them; change schedules.
     Operator,
     /// What an operator may do, and: purge dead letters, and repair queues.
     Admin,

@@ -109,7 +109,7 @@ pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timesta
 }
 
 /// How long a request is repeated while the server is unreachable.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 const COUNTS_AGE: Duration = Duration::from_secs(1);
 const FORECAST_AGE: Duration = Duration::from_secs(10);

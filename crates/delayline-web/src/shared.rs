@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use delayline::message::{Message, MessageInfo};
+use delayline::schedules::Schedules;
 use delayline::{Bytes, Connection};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,7 @@ pub(crate) struct Shared {
     pub(crate) directory: Directory,
     pub(crate) examiner: Option<Examiner>,
     pub(crate) storage: Option<Connection>,
+    pub(crate) schedules: Option<Schedules>,
     pub(crate) bodies: Bodies,
     pub(crate) brake: Brake,
     pub(crate) contents_for: Role,

@@ -148,7 +148,7 @@ pub(super) async fn progress(place: Place, context: Context) -> Result<Response,
     };
     let mut progress = context.named(&queue)?.1.wait_for(id.clone(), limit).await?;
     if let Completion::Finished { result, .. } = &mut progress
-        && !context.sees_results()
+        && !context.sees_unredacted()
     {
         *result = None;
     }

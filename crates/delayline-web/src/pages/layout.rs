@@ -43,6 +43,9 @@ impl Frame<'_> {
                 nav aria-label="Main" {
                     a.brand href="queues" { "Delayline" }
                     (link("queues", "overview", "Queues"))
+                    @if context.schedules().is_ok() {
+                        (link("schedules", "schedules", "Schedules"))
+                    }
                     (link("check", "check", "Check"))
                     @if context.shared.examiner.is_some() && context.may(Role::Operator) {
                         (link("server", "server", "Server"))
@@ -129,7 +132,7 @@ fn notice(context: &Context) -> Markup {
 pub(crate) const STATES: [(&str, &str); 3] =
     [("scheduled", "Scheduled"), ("ready", "Ready"), ("leased", "With workers")];
 
-const NOTICES: [(&str, bool, &str); 18] = [
+const NOTICES: [(&str, bool, &str); 25] = [
     ("created", true, "Sent."),
     ("edited", true, "Redriven with the new content."),
     ("duplicate", false, "Nothing was changed: the queue knows this message already."),
@@ -143,6 +146,17 @@ const NOTICES: [(&str, bool, &str); 18] = [
     ("zone", true, "Times are shown and read in this time zone from now on."),
     ("paused", true, "Paused: nothing is delivered until the queue is resumed."),
     ("resumed", true, "Resumed."),
+    ("limited", true, "The limits have been changed."),
+    ("schedule_paused", true, "The schedule is paused: it sends nothing until it is resumed."),
+    ("schedule_resumed", true, "The schedule is resumed. Its next instant is the first from now."),
+    ("schedule_removed", true, "The schedule is removed."),
+    ("schedule_sent", true, "The message of the schedule has been sent."),
+    (
+        "schedule_not_sent",
+        false,
+        "Nothing was sent: the message of an earlier instant is not finished.",
+    ),
+    ("schedule_not_found", false, "Nothing was changed: the schedule no longer exists."),
     ("cancelled", true, "Cancelled."),
     ("rescheduled", true, "Rescheduled."),
     ("redriven", true, "Redriven."),

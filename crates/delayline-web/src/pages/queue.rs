@@ -6,11 +6,9 @@ use delayline::admin::{Forecast, Limits, Stats};
 use delayline_json::{self as json, FORECAST_DELAYS};
 use maud::{Markup, html};
 
-use super::charts;
-use super::lateness;
 use super::layout::Frame;
 use super::parts::{bar, number};
-use super::window;
+use super::{charts, lateness, limits, window};
 use crate::Role;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -61,7 +59,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             @if stats.paused {
                 p { "Paused: nothing is delivered until the queue is resumed." }
             }
-            (limits(&stats, now))
+            (limited(&stats, now))
             @if context.may(Role::Operator) {
                 @let action = if stats.paused { "resume" } else { "pause" };
                 form method="post" action=(format!("{action}?queue={of}")) {
@@ -69,6 +67,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 }
             }
         }
+        @if context.may(Role::Operator) { (limits::forms(name, &stats.limits)) }
         @if let Some(forecast) = &forecast {
             section data-part="forecast" {
                 h2 { "What falls due" }
@@ -133,7 +132,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
 }
 
 /// The limits of a queue in words, and how much of them is used.
-fn limits(stats: &Stats, now: Timestamp) -> Markup {
+fn limited(stats: &Stats, now: Timestamp) -> Markup {
     let Limits { leased, rate, held_until, .. } = stats.limits;
     html! {
         @if let Some(until) = held_until {

@@ -20,9 +20,10 @@ const VIEWED: [&str; 7] = [
 ];
 
 /// Actions, and the role that each needs.
-const ACTIONS: [(&str, Role); 7] = [
+const ACTIONS: [(&str, Role); 8] = [
     ("/pause?queue=orders", Role::Operator),
     ("/resume?queue=orders", Role::Operator),
+    ("/limits?queue=orders", Role::Operator),
     ("/cancel?queue=orders&id=order-1", Role::Operator),
     ("/reschedule?queue=orders&id=order-1", Role::Operator),
     ("/redrive?queue=orders&id=bad-1", Role::Operator),

@@ -20,7 +20,7 @@ pub(crate) const HOSTILE: [&[u8]; 9] = [
 
 /// Elements and attributes that pages are made of.
 const ELEMENTS: &str = "a body button code dd details div dl dt footer form h1 h2 head header html \
-                        input label li link main meta nav option p path pre progress rect script \
+                        input label li link main meta nav ol option p path pre progress rect script \
                         section select span strong summary svg table tbody td textarea th thead time title \
                         tr ul !DOCTYPE";
 

@@ -1,0 +1,109 @@
+//! The forms that change the limits of a queue, each limit on its own.
+
+use axum::extract::Request;
+use axum::response::Response;
+use delayline::admin::Limits;
+use delayline::backend::{Op, Rate, Schedule, SetLimits};
+use delayline_json::duration;
+use maud::{Markup, html};
+
+use super::buttons::{no_time, see, when, when_fields};
+use crate::Role;
+use crate::audited;
+use crate::context::{Context, form};
+use crate::failure::Failure;
+use crate::ids::encoded;
+use crate::params::Params;
+
+/// The forms with the limits of now. They are in no part of the page that changes by itself, so
+/// that nothing that is being typed is lost.
+pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
+    let to = format!("limits?queue={}", encoded(queue.as_bytes()));
+    let one = |limit: &str, verb: &str, is_set: bool, fields: Markup| {
+        html! {
+            form.line method="post" action=(to) {
+                input type="hidden" name="limit" value=(limit);
+                (fields)
+                // The first button is what the Enter key presses.
+                button name="change" value="set" { (verb) }
+                @if is_set {
+                    button name="change" value="clear" formnovalidate
+                        aria-label=(format!("Clear the limit: {limit}")) { "Clear" }
+                }
+            }
+        }
+    };
+    let number = |name: &str, value: Option<u32>, label: &str| {
+        html! {
+            label {
+                (label)
+                input.short type="number" name=(name) value=[value] min="1" max=(MOST) required;
+            }
+        }
+    };
+    let rate = limits.rate;
+    html! {
+        section {
+            h2 { "Limits over all workers" }
+            (one("leased", "Limit leases", limits.leased.is_some(), html! {
+                (number("leased", limits.leased, "Most messages leased at once "))
+            }))
+            (one("rate", "Limit rate", rate.is_some(), html! {
+                (number("count", rate.map(|rate| rate.count), "Most deliveries "))
+                label {
+                    "in "
+                    input.short name="per" value=[rate.map(|rate| format!("{} ms", rate.per().as_millis()))] required
+                        placeholder="1s" maxlength="64" autocomplete="off";
+                }
+                (number("burst", rate.map(|rate| rate.burst), "at once "))
+            }))
+            (one("hold", "Hold", limits.held_until.is_some(), {
+                when_fields("Deliver nothing for, or until")
+            }))
+        }
+    }
+}
+
+/// Sets or clears the limit that a form names.
+pub(super) async fn change(context: Context, request: Request) -> Result<Response, Failure> {
+    context.require(Role::Operator)?;
+    let fields = form(&context, request).await?;
+    let (name, _) = context.queue()?;
+    let set = changed(&context, &fields).await?;
+    Op::SetLimits(set).validate()?;
+    audited::set_limits(&context, name, set).await?;
+    Ok(see(&format!("queue?queue={}&note=limited", encoded(name.as_bytes()))))
+}
+
+async fn changed(context: &Context, fields: &Params) -> Result<SetLimits, Failure> {
+    let set = match fields.text("change") {
+        Some("set") => true,
+        Some("clear") => false,
+        _ => return Err(Failure::Wrong("`change` is `set` or `clear`".to_owned())),
+    };
+    let limits = SetLimits::new();
+    Ok(match fields.text("limit") {
+        Some("leased") if set => limits.leased(number(fields, "leased")?),
+        Some("leased") => limits.leased(None),
+        Some("rate") if set => {
+            let per = duration(fields.text("per").unwrap_or_default()).map_err(Failure::Wrong)?;
+            let (count, burst) = (number(fields, "count")?, number(fields, "burst")?);
+            limits.rate(Rate::new(count, per, burst))
+        }
+        Some("rate") => limits.rate(None),
+        Some("hold") if set => match when(context, fields).await?.ok_or_else(no_time)? {
+            Schedule::In(delay) => limits.hold_for(delay.into()),
+            Schedule::At(until) => limits.hold_until(until.into()),
+        },
+        Some("hold") => limits.end_hold(),
+        _ => return Err(Failure::Wrong("`limit` is leased, rate or hold".to_owned())),
+    })
+}
+
+fn number(fields: &Params, name: &str) -> Result<u32, Failure> {
+    let number = fields.text(name).and_then(|text| text.parse().ok());
+    number.ok_or_else(|| Failure::Wrong(format!("`{name}` must be a whole number of 32 bits")))
+}
+
+/// The highest number of leases or deliveries.
+const MOST: u32 = 1_000_000;

@@ -1,0 +1,198 @@
+//! All schedules, and what can be done with them.
+
+use axum::extract::Request;
+use axum::response::Response;
+use delayline::message::Status;
+use delayline::schedules::{Entry, LastTick};
+use delayline::{Enqueued, MessageId, Timestamp};
+use delayline_json::{harmless_line, schedule_times};
+use maud::{Markup, html};
+
+use super::buttons::see;
+use super::layout::Frame;
+use super::parts::message_link;
+use crate::Role;
+use crate::context::{Context, form};
+use crate::failure::Failure;
+use crate::ids::encoded;
+use crate::schedules::{Act, Acted, act, failure};
+use crate::when::time;
+
+pub(super) async fn page(context: Context) -> Result<Response, Failure> {
+    let (queue, schedules) = context.schedules()?;
+    let now = schedules.queue().server_time().await?;
+    // One more shows that there are more.
+    let mut entries = schedules.list_within(MOST_READ + 1).await.map_err(failure)?;
+    let is_cut = entries.len() > MOST_READ;
+    entries.truncate(MOST_READ);
+    let after = context.params.text("after").unwrap_or_default();
+    entries.retain(|entry| entry.name.as_str() > after);
+    let more = entries.len() > MOST_SHOWN;
+    entries.truncate(MOST_SHOWN);
+    let next_page = entries.last().filter(|_| more).map(|last| encoded(last.name.as_bytes()));
+    let last = schedules.last_ticks(&entries).await.map_err(failure)?;
+    let content = html! {
+        h1 { "Schedules" }
+        @if entries.is_empty() { p { "There are no schedules here." } } @else {
+            table.stack {
+                thead { tr {
+                    @for head in ["Schedule", "When", "Queue", "Next", "Last"] {
+                        th scope="col" { (head) }
+                    }
+                    @if context.may(Role::Operator) { th scope="col" { "Actions" } }
+                } }
+                tbody {
+                    @for (entry, last) in entries.iter().zip(&last) {
+                        (row(&context, now, entry, last.as_ref()))
+                    }
+                }
+            }
+        }
+        @if let Some(after) = next_page {
+            p { a.button href=(format!("schedules?after={after}")) { "More" } }
+        }
+        @if is_cut {
+            p.notice {
+                "There are more schedules. Only the " (MOST_READ)
+                " whose next instants are the nearest are listed."
+            }
+        }
+        p.far {
+            "A scheduler sends the messages. It is a program, or "
+            code { "delayline schedule run" } ". The schedules are messages of the queue "
+            a href=(format!("queue?queue={}", encoded(queue.as_bytes()))) { (queue) } "."
+        }
+    };
+    let frame =
+        Frame { context: &context, title: "Schedules", queue: None, here: "schedules", live: None };
+    Ok(frame.page(&content))
+}
+
+fn row(context: &Context, now: Timestamp, entry: &Entry, last: Option<&LastTick>) -> Markup {
+    let target = entry.spec.queue();
+    html! {
+        tr {
+            th scope="row" {
+                (harmless_line(&entry.name))
+                @if entry.is_paused { " " span.badge.warn { "paused" } }
+            }
+            td data-label="When" { (harmless_line(&schedule_times(&entry.spec))) }
+            td data-label="Queue" {
+                a href=(format!("queue?queue={}", encoded(target.as_bytes()))) { (target) }
+            }
+            td data-label="Next" { (upcoming(now, entry)) }
+            td data-label="Last" {
+                @match last {
+                    Some(last) => (outcome(now, target, last)),
+                    None => span.far { "none in 31 days" },
+                }
+            }
+            @if context.may(Role::Operator) {
+                td data-label="Actions" { (buttons(entry)) }
+            }
+        }
+    }
+}
+
+/// The next instant, and those after it when the reader asks for them.
+fn upcoming(now: Timestamp, entry: &Entry) -> Markup {
+    let mut next = entry.next.iter().filter_map(|&next| Timestamp::try_from(next).ok());
+    html! {
+        @match next.next() {
+            None => span.far { (if entry.is_paused { "paused" } else { "no more instants" }) },
+            Some(first) => details {
+                summary { (time(now, first)) }
+                ol { @for instant in next { li { (time(now, instant)) } } }
+            },
+        }
+    }
+}
+
+/// What has become of the message of the last instant.
+fn outcome(now: Timestamp, queue: &str, last: &LastTick) -> Markup {
+    let word = match last.status {
+        Some(Status::Leased) => "with a worker",
+        Some(Status::Dead) => "dead letter",
+        Some(status) => status.name(),
+        None => "unknown",
+    };
+    let link = MessageId::new(last.id.clone()).ok().filter(|_| last.status.is_some());
+    html! {
+        @match link {
+            Some(id) => a href=(message_link(queue, &id)) {
+                span.badge.dead[last.status == Some(Status::Dead)] { (word) }
+            },
+            None => span.far { (word) },
+        }
+        " "
+        @if let Ok(instant) = Timestamp::try_from(last.instant) { (time(now, instant)) }
+    }
+}
+
+fn buttons(entry: &Entry) -> Markup {
+    let button = |act: &str, danger: bool, text: &str| {
+        html! {
+            button.danger[danger] name="act" value=(act)
+                aria-label=(format!("{text} {}", harmless_line(&entry.name))) { (text) }
+        }
+    };
+    let to = format!("schedule?name={}", encoded(entry.name.as_bytes()));
+    html! {
+        form.line method="post" action=(to) {
+            @if entry.is_paused { (button("resume", false, "Resume")) }
+            @else { (button("pause", false, "Pause")) }
+            (button("run", false, "Run now"))
+            (button("remove", true, "Remove..."))
+        }
+    }
+}
+
+/// Does what a button says with the schedule of the query.
+pub(super) async fn change(context: Context, request: Request) -> Result<Response, Failure> {
+    context.require(Role::Operator)?;
+    let fields = form(&context, request).await?;
+    let missing = || Failure::Wrong("the query names no schedule".to_owned());
+    let name = context.params.text("name").ok_or_else(missing)?;
+    let (what, note) = match fields.text("act") {
+        Some("pause") => (Act::Pause, "schedule_paused"),
+        Some("resume") => (Act::Resume, "schedule_resumed"),
+        Some("run") => (Act::RunNow, "schedule_sent"),
+        Some("remove") => (Act::Remove, "schedule_removed"),
+        _ => return Err(Failure::Wrong("`act` is pause, resume, run or remove".to_owned())),
+    };
+    if what == Act::Remove && fields.text("sure").is_none() {
+        context.schedules()?;
+        return Ok(ask(&context, name));
+    }
+    let note = match act(&context, name, what).await? {
+        Acted::Unknown => "schedule_not_found",
+        Acted::Sent(sent) if !matches!(sent.outcome, Enqueued::Created { .. }) => {
+            "schedule_not_sent"
+        }
+        _ => note,
+    };
+    Ok(see(&format!("schedules?note={note}")))
+}
+
+/// Asks whether to remove a schedule.
+fn ask(context: &Context, name: &str) -> Response {
+    let title = format!("Remove {}?", harmless_line(name));
+    let content = html! {
+        h1 { (title) }
+        p { "The messages that it has created ahead are cancelled. This cannot be undone." }
+        // Without an action it goes to the address of this page.
+        form method="post" {
+            input type="hidden" name="act" value="remove";
+            div.actions {
+                button.danger name="sure" value="yes" { "Remove" }
+                a.button href="schedules" { "Back" }
+            }
+        }
+    };
+    Frame { context, title: &title, queue: None, here: "schedules", live: None }.page(&content)
+}
+
+/// Maximum number of schedules that are read for a page.
+const MOST_READ: usize = 1_000;
+/// Maximum number of schedules on a page.
+const MOST_SHOWN: usize = 100;

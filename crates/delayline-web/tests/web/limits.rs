@@ -1,0 +1,81 @@
+//! The forms that change the limits of a queue.
+
+use delayline::Timestamp;
+use delayline::admin::Limits;
+use delayline_web::{Role, Router};
+
+use crate::hostile::inert;
+use crate::support::{Raws, get, orders, post, site};
+
+/// Sends a form, and checks that it says so.
+async fn change(site: &Router, fields: &str) {
+    let to = post(site, "/limits?queue=orders", fields).await.leads_to();
+    get(site, &to).await.status(200).has("The limits have been changed.");
+}
+
+async fn limits(orders: &Raws) -> Limits {
+    orders.stats().await.unwrap().limits
+}
+
+#[tokio::test]
+async fn each_limit_is_set_and_cleared_on_its_own() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Operator);
+    let page = get(&site, "/queue?queue=orders").await.status(200);
+    inert(&page);
+    page.has("Most messages leased at once").lacks("Clear</button>");
+
+    change(&site, "limit=leased&change=set&leased=3").await;
+    change(&site, "limit=rate&change=set&count=10&per=1m&burst=2").await;
+    change(&site, "limit=hold&change=set&when=30m").await;
+    let set = limits(&orders).await;
+    let rate = set.rate.unwrap();
+    assert_eq!((set.leased, rate.count, rate.per.as_ms(), rate.burst), (Some(3), 10, 60_000, 2));
+    assert!(set.held_until.is_some());
+    let page = get(&site, "/queue?queue=orders").await.status(200);
+    inert(&page);
+    // The forms have what is set now, so that it can be sent as it is.
+    let page = page.has(r#"name="leased" value="3""#).has(r#"name="per" value="60000 ms""#);
+    assert_eq!(page.text().matches("Clear</button>").count(), 3);
+    change(&site, "limit=rate&change=set&count=10&per=60000+ms&burst=2").await;
+
+    let at = Timestamp::try_from(std::time::SystemTime::now()).unwrap();
+    let at = Timestamp::from_ms(at.as_ms() + 86_400_000).unwrap();
+    change(&site, &format!("limit=hold&change=set&when={at}")).await;
+    assert_eq!(limits(&orders).await.held_until, Some(at));
+    change(&site, "limit=hold&change=clear").await;
+    assert_eq!(limits(&orders).await.held_until, None);
+    assert_eq!(limits(&orders).await.leased, Some(3), "the others stay");
+    // What a browser sends with the button, whatever the fields say.
+    change(&site, "limit=leased&change=clear&leased=").await;
+    change(&site, "limit=rate&change=clear&count=x&per=&burst=").await;
+    let none = limits(&orders).await;
+    assert!(none.leased.is_none() && none.rate.is_none());
+}
+
+#[tokio::test]
+async fn senseless_limits_change_nothing() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Operator);
+    for fields in [
+        "",
+        "limit=leased&change=set",
+        "limit=leased&change=set&leased=0",
+        "limit=leased&change=set&leased=-1",
+        "limit=leased&change=set&leased=1000001",
+        "limit=leased&change=set&leased=99999999999",
+        "limit=leased&change=explode&leased=1",
+        "limit=none&change=set",
+        "limit=rate&change=set&count=10&per=1m",
+        "limit=rate&change=set&count=10&per=soon&burst=1",
+        "limit=rate&change=set&count=10&per=1ms&burst=1",
+        "limit=rate&change=set&count=1&per=1s&burst=2",
+        "limit=hold&change=set&when=",
+        "limit=hold&change=set&when=someday",
+    ] {
+        post(&site, "/limits?queue=orders", fields).await.status(400);
+    }
+    post(&site, "/limits?queue=other", "limit=leased&change=set&leased=1").await.status(404);
+    let none = limits(&orders).await;
+    assert!(none.leased.is_none() && none.rate.is_none() && none.held_until.is_none());
+}

@@ -51,6 +51,31 @@ fn http(address: &str, head: &str, body: &str) -> String {
     answer
 }
 
+#[test]
+fn a_directory_has_schedules_if_its_server_runs_a_scheduler() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    let (mut child, address) = serving(path, &["--scheduler"]);
+    // Through its socket.
+    at(path, &["schedule", "put", "tick", "--every", "1s"]).code(0);
+    wait_until("ticks", || count(path, "scheduled") >= 3);
+    let listed = http(&address, "GET /api/v1/schedules/tick", "");
+    assert!(listed.starts_with("HTTP/1.1 200") && listed.contains("\"every_ms\":1000"), "{listed}");
+    let page = http(&address, "GET /schedules", "");
+    assert!(page.contains("every 1 s") && page.contains("Run now"), "{page}");
+    let body = r#"{"owner": "shop", "schedules": {"a": {"every": "1h", "queue": "orders"}}}"#;
+    let declared = http(&address, "POST /api/v1/schedules", body);
+    assert!(declared.contains("\"created\":1"), "{declared}");
+    assert!(at(path, &["schedule", "list"]).code(0).stdout.contains("shop/a"));
+    at(path, &["schedule", "run-now", "shop/a"]).code(0);
+    at(path, &["schedule", "remove", "tick"]).code(0);
+    wait_until("no ticks", || count(path, "scheduled") == 0);
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // Without its server, the schedules are still there.
+    assert!(at(path, &["schedule", "list"]).code(0).stdout.contains("shop/a"));
+}
+
 /// What an operator does, on a queue with the dead letter `bad` and the message `later`.
 fn operate(path: &Path) {
     for (args, expected) in [

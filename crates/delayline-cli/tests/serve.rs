@@ -79,6 +79,25 @@ fn pages_api_metrics_and_health_are_served_until_a_signal() {
 }
 
 #[test]
+fn schedules_are_served_where_all_queues_are_or_if_they_are_asked_for() {
+    let server = Server::start();
+    for (args, status) in [
+        (&["orders"][..], 404),
+        (&["--all"], 200),
+        (&["orders", "--schedules", "schedules"], 200),
+        (&["orders", "--scheduler"], 200),
+    ] {
+        let (mut child, address) = serving(&server, args);
+        let head = format!("GET /api/v1/schedules HTTP/1.1\r\nhost: {address}");
+        assert_eq!(ask(&address, &head, "").0, status, "{args:?}");
+        send_signal(&child, "-TERM");
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    let wrong = ["serve", "--listen", "127.0.0.1:0", "--schedules", "a b"];
+    assert!(run(on(&server, &wrong)).code(2).stderr.contains("queue"));
+}
+
+#[test]
 fn all_queues_are_served_while_a_primary_is_away() {
     let cluster = Cluster::start();
     let [first, second, third] = cluster.nodes() else { panic!("three nodes") };

@@ -52,6 +52,15 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SECRET", env = "DELAYLINE_CLAIM_SECRET", hide_env_values = true)]
     pub(crate) claim_secret: Option<String>,
 
+    /// Queue whose schedules are shown and changed [default: schedules, if all queues are shown or
+    /// with --scheduler]
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) schedules: Option<String>,
+
+    /// Run a scheduler in this process, too: like `delayline schedule run`
+    #[arg(long)]
+    pub(crate) scheduler: bool,
+
     /// Deliver the messages of the named queues to this command: like `delayline work --exec`, but
     /// the shell reads it
     #[arg(long, value_name = "COMMAND", conflicts_with = "post")]
@@ -70,7 +79,7 @@ pub(crate) struct Serve {
 pub(crate) enum Role {
     /// Look
     Viewer,
-    /// Look, send, cancel, reschedule, redrive, pause and resume
+    /// Look, send, cancel, reschedule, redrive, pause, resume and limit; change schedules
     Operator,
     /// What an operator may do; delete dead letters, and repair
     Admin,
@@ -95,6 +104,7 @@ Examples:
   delayline serve orders texts
   delayline serve --listen 0.0.0.0:7380 --users /etc/delayline/users orders
   delayline serve --post https://hooks.example/orders orders
+  delayline --url file:/var/lib/queues serve --all --scheduler
   curl -d '{\"id\":\"order-1\",\"payload\":7,\"delay\":\"30m\"}' -H 'content-type: application/json' \\
     http://127.0.0.1:7380/api/v1/queues/orders/messages
 
@@ -122,6 +132,10 @@ that wait are answered at once, without messages.
 With --post or --exec this process also delivers, as `delayline work` does: with the same requests,
 variables and answers. At the end, deliveries under way have 20 s; a second signal ends them. A client that does not read its answer within 30 s is
 disconnected.
+
+With --scheduler this process also sends the messages of schedules. One process owns a directory
+(file:), so a directory can have schedules only in this way. A user who may operate on the queue of
+schedules may send into every queue by a schedule.
 
 Passwords and tokens travel with each request: on a network, put a proxy with TLS before it. Each
 action of a visitor except sending is logged on stderr, and so are refused ones and failed logins,

@@ -17,8 +17,9 @@ use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use delayline::admin::QueueName;
 use delayline::codec::Raw;
+use delayline::schedules::Schedules;
 use delayline::worker::WorkerHandle;
-use delayline::{Bytes, Error, Queue};
+use delayline::{Bytes, Connection, Error, ErrorClass, Queue};
 use delayline_web::{Access, Dashboard, Rights};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +65,8 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     if target.is_directory() {
         dashboard = dashboard.storage(connection.clone());
     }
-    if args.all || names.is_empty() {
+    let all = args.all || names.is_empty();
+    if all {
         // Server problems are reported before the first request is served.
         let found = connection.queues_within(1).await.map_err(|error| target.not_opened(&error))?;
         if let Some(error) = found.failure {
@@ -81,6 +83,16 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         let own = queue.clone();
         deliverers.extend(Deliverer::new(own, &name, exec, &args.post, args.concurrency)?);
         dashboard = dashboard.queue(queue);
+    }
+    let schedules = schedules(target, &args, &connection, all).await?;
+    let scheduler = match &schedules {
+        Some(schedules) if args.scheduler => {
+            Some((schedules.worker().build()?, schedules.handler()))
+        }
+        _ => None,
+    };
+    if let Some(schedules) = schedules {
+        dashboard = dashboard.schedules(schedules);
     }
     let router = dashboard.router();
     let mut router = router.map_err(|error| Failure::usage(error.to_string()))?;
@@ -99,6 +111,12 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     }
     let limits = listen::Limits::of_this_process(args.connections);
     let mut deliveries = Deliveries::start(deliverers);
+    if let Some((worker, handler)) = scheduler {
+        deliveries.add(worker.handle(), async move {
+            worker.run(handler).await;
+            Ok(())
+        });
+    }
     let end = async {
         let failed = tokio::select! {
             () = signals.next() => None,
@@ -131,6 +149,15 @@ impl Deliveries {
         Self { handles, tasks: deliverers.into_iter().map(Deliverer::run).collect() }
     }
 
+    fn add(
+        &mut self,
+        handle: WorkerHandle,
+        run: impl Future<Output = Result<(), Failure>> + Send + 'static,
+    ) {
+        self.handles.push(handle);
+        self.tasks.spawn(run);
+    }
+
     /// Waits until one cannot deliver any message, and returns why.
     async fn failed(&mut self) -> Failure {
         while let Some(ended) = self.tasks.join_next().await {
@@ -149,6 +176,30 @@ impl Deliveries {
 
     async fn ended(&mut self) {
         while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// The schedules to show and to run, if there are any. Without a flag that asks
+/// for them, they are left out if the user may not read them.
+async fn schedules(
+    target: &Target,
+    args: &Serve,
+    connection: &Connection,
+    all: bool,
+) -> Result<Option<Schedules>, Failure> {
+    let asked = args.schedules.is_some() || args.scheduler;
+    if !asked && !all {
+        return Ok(None);
+    }
+    let name = args.schedules.as_deref().unwrap_or(SCHEDULES);
+    name.parse::<QueueName>().map_err(Error::from)?;
+    match Schedules::open_named(connection, name).await {
+        Ok(schedules) => Ok(Some(schedules)),
+        Err(error) if !asked && error.class() == ErrorClass::Rejected => {
+            Failure::from(error).about("the schedules are not shown").report();
+            Ok(None)
+        }
+        Err(error) => Err(target.not_opened(&error)),
     }
 }
 
@@ -198,6 +249,8 @@ fn in_a_url(address: IpAddr) -> String {
     }
 }
 
+/// The queue of schedules unless another one is named.
+const SCHEDULES: &str = "schedules";
 /// For deliveries under way at the end.
 const GRACE: Duration = Duration::from_secs(20);
 

@@ -127,6 +127,7 @@ fn exposition(samples: &[Sample<'_>]) -> String {
         let held = u64::from(stats.limits.held_until.is_some());
         line(&mut out, HELD, &format!("queue=\"{name}\""), held);
     }
+    limits(&mut out, known());
     for (metric, help, value) in TOTALS {
         head(&mut out, metric, "counter", help);
         for (name, (stats, _)) in known() {
@@ -145,6 +146,32 @@ fn exposition(samples: &[Sample<'_>]) -> String {
         lateness(&mut out, name, &stats.totals);
     }
     out
+}
+
+/// The limits of the queues that have some.
+fn limits<'a>(
+    out: &mut String,
+    known: impl Iterator<Item = (&'a str, (Stats, Timestamp))> + Clone,
+) {
+    head(out, LEASED_LIMIT, "gauge", "Most messages that may be leased at once, if limited");
+    for (name, (stats, _)) in known.clone() {
+        if let Some(most) = stats.limits.leased {
+            line(out, LEASED_LIMIT, &format!("queue=\"{name}\""), most.into());
+        }
+    }
+    head(out, RATE_LIMIT, "gauge", "Most deliveries per second, if limited");
+    for (name, (stats, _)) in known.clone() {
+        if let Some(rate) = stats.limits.rate {
+            let per_second = f64::from(rate.count) / rate.per().as_secs_f64();
+            let _ = writeln!(out, "{RATE_LIMIT}{{queue=\"{name}\"}} {per_second}");
+        }
+    }
+    head(out, BURST_LIMIT, "gauge", "Most deliveries at once within the limit of the rate");
+    for (name, (stats, _)) in known {
+        if let Some(rate) = stats.limits.rate {
+            line(out, BURST_LIMIT, &format!("queue=\"{name}\""), rate.burst.into());
+        }
+    }
 }
 
 /// A histogram without a sum, which the server does not keep.
@@ -177,6 +204,9 @@ const MESSAGES: &str = "delayline_messages";
 const OLDEST: &str = "delayline_oldest_due_age_seconds";
 const PAUSED: &str = "delayline_paused";
 const HELD: &str = "delayline_held";
+const LEASED_LIMIT: &str = "delayline_limit_leased";
+const RATE_LIMIT: &str = "delayline_limit_rate_per_second";
+const BURST_LIMIT: &str = "delayline_limit_burst";
 const DIED: &str = "delayline_queue_died_total";
 const LATENESS: &str = "delayline_queue_lateness_seconds";
 

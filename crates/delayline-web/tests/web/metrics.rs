@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use delayline::admin::{Rate, SetLimits};
 use delayline_web::{Access, Dashboard, Role};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -44,6 +45,30 @@ async fn metrics_have_the_counts_of_every_queue() {
         let kind = format!("# TYPE {name} ");
         assert_eq!(page.text().matches(&kind).count(), 1, "{name}");
     }
+}
+
+#[tokio::test]
+async fn limits_are_gauges_of_the_queues_that_have_them() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Viewer);
+    let lines = |page: &str| {
+        let limits = page.lines().filter(|it| it.starts_with("delayline_limit"));
+        limits.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(lines(get(&site, "/metrics").await.status(200).text()).is_empty());
+    let limits = SetLimits::new().leased(3).rate(Rate::per_minute(90, 5));
+    orders.set_limits(limits.hold_for(Duration::from_secs(60))).await.unwrap();
+    // The counts of the page before are a second old at most.
+    let site = crate::support::site(&orders, Role::Viewer);
+    let page = get(&site, "/metrics").await.status(200).has(r#"delayline_held{queue="orders"} 1"#);
+    assert_eq!(
+        lines(page.text()),
+        [
+            r#"delayline_limit_leased{queue="orders"} 3"#,
+            r#"delayline_limit_rate_per_second{queue="orders"} 1.5"#,
+            r#"delayline_limit_burst{queue="orders"} 5"#,
+        ]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +214,9 @@ fn alert(text: &str) -> (String, Vec<&str>) {
 async fn alerts_and_dashboard_ask_for_metrics_and_labels_that_exist() {
     let connection = delayline::connect("memory:").await.unwrap();
     open(&connection, "texts").await;
-    let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(orders().await);
+    let orders = orders().await;
+    orders.set_limits(SetLimits::new().leased(3).rate(Rate::per_second(10, 2))).await.unwrap();
+    let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(orders);
     let site = dashboard.discover(connection).router().unwrap();
     let page = get(&site, "/metrics").await.status(200);
     let exported = exported(page.text());
@@ -243,7 +270,7 @@ async fn alerts_and_dashboard_ask_for_metrics_and_labels_that_exist() {
 #[test]
 fn every_alert_says_what_is_wrong() {
     let alerts: Vec<&str> = ALERTS.split("- alert: ").skip(1).collect();
-    assert_eq!(alerts.len(), 10);
+    assert_eq!(alerts.len(), 11);
     for alert in alerts {
         for part in ["expr: ", "severity: ", "summary: ", "description: "] {
             assert_eq!(alert.matches(part).count(), 1, "{part} of {alert}");

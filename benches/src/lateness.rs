@@ -16,7 +16,8 @@ use crate::transport::{DRIVERS, Transport};
 
 /// Numbers of other messages, which wait and are not due.
 const WAITING: [usize; 3] = [0, 100_000, 1_000_000];
-const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+pub(crate) const QUANTILES: [(&str, f64); 4] =
+    [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 /// The load: a batch in each interval, each message due within the longest delay.
 const LOAD_BATCH: usize = 50;
 const LOAD_INTERVAL: Duration = Duration::from_millis(10);
@@ -69,7 +70,7 @@ fn table(name: &'static str, title: &'static str, measured: Vec<(String, Late)>)
 }
 
 /// How late each message was, in microseconds.
-type Late = Histogram<u64>;
+pub(crate) type Late = Histogram<u64>;
 
 /// A queue with a worker that reports how late it is.
 struct Bench {
@@ -155,7 +156,7 @@ async fn send(
     Ok(())
 }
 
-fn quantiles(late: &Late) -> Vec<f64> {
+pub(crate) fn quantiles(late: &Late) -> Vec<f64> {
     let ms = |us: u64| f64::from(u32::try_from(us).unwrap_or(u32::MAX)) / 1_000.0;
     QUANTILES.iter().map(|(_, quantile)| ms(late.value_at_quantile(*quantile))).collect()
 }

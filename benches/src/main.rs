@@ -14,6 +14,7 @@ mod machine;
 mod many_queues;
 mod memory;
 mod pull;
+mod schedules;
 mod table;
 mod throughput;
 mod transport;
@@ -87,6 +88,8 @@ enum Subject {
     Idle,
     /// How well five workers keep to a rate together, and how much of it they use
     Limits,
+    /// How late recurring messages are handled, and what schedules cost; not part of everything
+    Schedules,
     /// Processor time and allocations of the client
     Client,
     /// Claims and acks over HTTP beside the library's; lateness over a long poll, and the memory of
@@ -142,7 +145,7 @@ fn run(args: &Args) -> Result<()> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
-    let apart = [Subject::Drivers, Subject::Topologies, Subject::Instructions];
+    let apart = [Subject::Drivers, Subject::Topologies, Subject::Instructions, Subject::Schedules];
     let all = Subject::value_variants().iter().filter(|subject| !apart.contains(subject));
     let all: Vec<_> = all.copied().collect();
     let subjects = if args.what.is_empty() { &all } else { &args.what };
@@ -200,6 +203,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
             let time = Duration::from_secs(u64::try_from(args.messages / 5_000)?.max(1));
             limits::measure(time, progress).await
         }
+        Subject::Schedules => return schedules::measure(args.messages, progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,
         Subject::Instructions => instructions::measure(args.messages / 50, progress).await,
         Subject::Drivers | Subject::Topologies => bail!("it is a page, not a table"),

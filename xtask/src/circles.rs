@@ -20,7 +20,6 @@ const EXEMPT: &[&str] = &[
     "benches",
     "crates/delayline",
     "crates/delayline-chaos",
-    "crates/delayline-cli",
     "crates/delayline-driver-testkit",
     "crates/delayline-test-server",
     "crates/delayline-testkit",

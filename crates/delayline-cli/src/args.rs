@@ -1,9 +1,12 @@
 //! The command line.
 
+mod acl;
 mod cancel;
+mod check;
 mod completions;
 mod dead;
 mod delete_queue;
+mod doctor;
 mod explain;
 mod forecast;
 mod get;
@@ -20,6 +23,7 @@ mod serve;
 mod stats;
 mod switch;
 mod top;
+mod upgrade;
 mod wait;
 mod work;
 
@@ -32,10 +36,13 @@ use delayline::codec::Raw;
 use delayline::{Bytes, Connect, Connection, Durability, Error, ErrorKind, Queue};
 use delayline_json::harmless_line;
 
+pub(crate) use self::acl::{Acl, Role};
 pub(crate) use self::cancel::Cancel;
+pub(crate) use self::check::Check;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::dead::{Dead, DeadGroups, DeadList, DeadVerb, Filter, Selection};
 pub(crate) use self::delete_queue::DeleteQueue;
+pub(crate) use self::doctor::Doctor;
 pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
@@ -55,12 +62,9 @@ pub(crate) use self::serve::Serve;
 pub(crate) use self::stats::Stats;
 pub(crate) use self::switch::{Pause, Resume};
 pub(crate) use self::top::Top;
+pub(crate) use self::upgrade::Upgrade;
 pub(crate) use self::wait::Wait;
 pub(crate) use self::work::{Post, Work};
-use crate::commands::acl::Acl;
-use crate::commands::check::Check;
-use crate::commands::doctor::Doctor;
-use crate::commands::upgrade::Upgrade;
 use crate::failure::Failure;
 
 /// A delay queue for Redis: send messages for later delivery, handle them, and manage them.

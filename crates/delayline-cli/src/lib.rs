@@ -3,6 +3,7 @@
 //! A library for its own program and for the fuzzers only; programs use the crate `delayline`.
 
 mod args;
+mod clock;
 mod commands;
 mod confirm;
 mod failure;
@@ -83,11 +84,6 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Completions(completions) => commands::completions::run(&completions),
         Verb::Man(man) => commands::man::run(&man),
     }
-}
-
-/// This machine's clock, for what is shown only.
-fn now() -> delayline::Timestamp {
-    std::time::SystemTime::now().try_into().unwrap_or_default()
 }
 
 /// Logs go to stderr: from `quietest` on, and more with `-v`. Only our own: what a client library

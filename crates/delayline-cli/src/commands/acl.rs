@@ -2,50 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use delayline::admin::QueueName;
 
-use crate::args::Target;
+use crate::args::{Acl, Role, Target};
 use crate::failure::Failure;
 use crate::print::write;
-
-/// Print the access rules that a producer, a worker, a relay or an admin needs
-///
-/// Prints an `ACL SETUSER` line with exactly the permissions that the role needs on the queue. Does
-/// not connect to a server.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Example:
-  delayline acl worker --queue orders --user billing | redis-cli
-
-The user has no password yet and cannot log in: `ACL SETUSER billing >PASSWORD` sets one. Redis
-distinguishes only commands and keys: a user who may call scripts may call any script, within the
-commands of its role and the keys of the queue.")]
-pub(crate) struct Acl {
-    /// What the user does
-    #[arg(value_enum)]
-    role: Role,
-
-    /// Name of the user
-    #[arg(long, value_name = "NAME")]
-    user: String,
-
-    /// Key of a list or stream that a relay may write to; may be repeated
-    #[arg(long, value_name = "KEY", required_if_eq("role", "relay"))]
-    destination: Vec<String>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Role {
-    /// Sends, cancels, reschedules, looks up by id, counts
-    Producer,
-    /// Handles messages, counts
-    Worker,
-    /// Moves due messages to a list or stream, counts
-    Relay,
-    /// Everything
-    Admin,
-}
 
 pub(crate) fn run(target: &Target, args: &Acl) -> Result<ExitCode, Failure> {
     let name = &args.user;

@@ -7,37 +7,10 @@ use delayline_json::doctor::{directory, directory_line};
 use delayline_json::{finding as finding_of, harmless_line};
 use serde_json::json;
 
-use crate::args::Target;
+use crate::args::{Check, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{json_line, write};
-
-/// Audit the queue, and repair it with --repair
-///
-/// Checks all stored data of the queue, page by page, while workers run. Of a directory (file:DIR),
-/// it also shows the size of the files, the room and the sync times.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  delayline check
-  delayline check --repair --yes
-
-A repair puts each message into the one place where it belongs. A message that cannot be read, or
-whose due time is lost, becomes a dead letter: see `delayline dead list --reason unreadable`. The
-exit code is 1 if something is wrong, or still wrong after a repair.")]
-pub(crate) struct Check {
-    /// Repair the findings
-    #[arg(long)]
-    repair: bool,
-
-    /// Skip confirmation of a repair
-    #[arg(long, requires = "repair")]
-    yes: bool,
-
-    /// Print a JSON object per finding, and one with the counts
-    #[arg(long)]
-    json: bool,
-}
 
 pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failure> {
     target.queue()?;

@@ -6,33 +6,9 @@ use delayline_json::doctor::{
     Examination, Finding, Verdict, examine, examine_directory, examine_load, examine_queue,
 };
 
-use crate::args::Target;
+use crate::args::{Doctor, Target};
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{columns, json_line, write};
-
-/// Check whether the servers or the directory are suitable, and suggest fixes
-///
-/// Asks every server of the URL, of the cluster or behind the sentinels, replicas included, and
-/// reports what a crash or a failover could lose. From the load of the queue, it reports when the memory
-/// will be full, whether deliveries are later than an hour ago, and whether leases expire. Of a
-/// directory (file:DIR), it reports the files, the room, and how long syncs take. Changes nothing.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  delayline doctor --queue orders
-  delayline --url file:/var/lib/orders doctor
-
-A directory needs no --queue. While `delayline serve` has it open, the command asks that process.
-
-A user who may also run CONFIG GET and CLUSTER NODES gets more details. Servers that cannot be
-reached, or that refuse to answer, are reported.
-
-The exit code is 0 if nothing is bad, 1 if something is, and 3 if no server can be reached.")]
-pub(crate) struct Doctor {
-    /// Print a JSON object per check, per server (`server`) and per sentinel (`sentinel`)
-    #[arg(long)]
-    json: bool,
-}
 
 pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failure> {
     if target.is_directory() {

@@ -1,33 +1,31 @@
 //! `delayline import`.
 
+mod counts;
+mod ids;
 mod layout;
 mod live;
 mod source;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::process::ExitCode;
 
 use bytes::Bytes;
 use delayline::backend::{NewMessage, Schedule};
 use delayline::codec::Raw;
-use delayline::{Enqueued, MessageId, Queue, Timestamp};
+use delayline::{Enqueued, MessageId, Queue};
 use delayline_json::harmless_line;
 use indicatif::ProgressBar;
-use ring::digest::{SHA256, digest};
-use serde_json::json;
 
+use self::counts::Counts;
+use self::ids::derived_id;
 use self::layout::{Content, Layout, Place};
 use self::live::Follow;
-use self::source::{Entry, Source};
-use crate::args::{How, Import, OldQueue, Target};
+use self::source::{Entry, PAGE, Source};
+use crate::args::{Import, OldQueue, Target};
 use crate::confirm::{confirm, number};
-use crate::failure::{Failure, SOME_BAD};
-use crate::print::write;
+use crate::failure::Failure;
 use crate::progress;
 use crate::signals::Signals;
-
-/// Messages that are read, sent and removed together: some hundred, since each may have 1 MiB.
-const PAGE: u64 = 100;
 
 pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failure> {
     let how = args.from.how();
@@ -88,28 +86,6 @@ struct Move {
     counts: Counts,
     /// Messages that were created, and whose page has to be read again.
     unremoved: u64,
-}
-
-#[derive(Clone, Default)]
-struct Counts {
-    /// Accepted for the first time; in a dry run, messages that would be sent.
-    created: u64,
-    /// Accepted before, by an import that was interrupted, and delivered or still to be.
-    duplicate: u64,
-    /// Changed a message of the queue, or follow one that is being handled.
-    updated: u64,
-    /// Cancelled, since others have removed them from the old queue in the moment of their move.
-    withdrawn: u64,
-    /// Not imported, and still in the old queue.
-    left: u64,
-    /// Why they were left.
-    reasons: BTreeMap<&'static str, u64>,
-    /// How many of them were named.
-    named: BTreeMap<&'static str, u64>,
-    /// The earliest and the latest due time.
-    due: Option<(Timestamp, Timestamp)>,
-    /// Whether producers still use the old queue, so that there are updates.
-    live: bool,
 }
 
 impl Move {
@@ -241,82 +217,3 @@ const STILL_USED: &str = "messages of the last page are in both queues; stop the
                           consumers, then import again";
 const OTHER_CONTENT: &str = "the queue knows its id with different content";
 const NOT_DELIVERED: &str = "the queue knows its id as dead, cancelled or deleted";
-
-/// The same for the same member of the same key that is due at the same time, so that an import can
-/// be repeated.
-fn derived_id(key: &str, member: &Bytes, due: Timestamp) -> Result<MessageId, &'static str> {
-    hashed_id(&[key.as_bytes(), b"\0", &due.as_ms().to_be_bytes(), member])
-}
-
-/// An id for what these bytes name.
-fn hashed_id(parts: &[&[u8]]) -> Result<MessageId, &'static str> {
-    let hash = digest(&SHA256, &parts.concat());
-    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    MessageId::try_from(hex).map_err(|_| "it has no id")
-}
-
-impl Counts {
-    fn leave(&mut self, member: &Bytes, reason: &'static str, bar: &ProgressBar) {
-        self.left += 1;
-        *self.reasons.entry(reason).or_default() += 1;
-        self.name(member, reason, bar);
-    }
-
-    /// Says that one is left, unless many were named for the same reason.
-    fn name(&mut self, member: &Bytes, reason: &'static str, bar: &ProgressBar) {
-        /// Of each reason that many are named.
-        const NAMED: u64 = 10;
-        let count = self.named.entry(reason).or_default();
-        *count += 1;
-        if *count <= NAMED {
-            let start: String = String::from_utf8_lossy(member).chars().take(64).collect();
-            bar.suspend(|| eprintln!("left {}: {reason}", harmless_line(&start)));
-        }
-    }
-
-    /// Notes when a message is due.
-    fn due_at(&mut self, due: Timestamp) {
-        let (first, last) = self.due.unwrap_or((due, due));
-        self.due = Some((first.min(due), last.max(due)));
-    }
-
-    /// Messages that the queue has, now or before.
-    const fn accepted(&self) -> u64 {
-        self.created + self.updated + self.duplicate
-    }
-
-    fn code(&self) -> ExitCode {
-        if self.left == 0 { ExitCode::SUCCESS } else { SOME_BAD.into() }
-    }
-
-    fn tell(&self, how: &How) -> Result<(), Failure> {
-        let Self { created, duplicate, updated, withdrawn, left, .. } = self;
-        if how.json {
-            let instants = self.due.map(|(first, last)| [first.to_string(), last.to_string()]);
-            let mut counts = json!({
-                "created": created, "duplicate": duplicate, "left": left,
-                "left_because": self.reasons, "due": instants, "dry_run": how.dry_run,
-            });
-            if self.live {
-                counts["updated"] = json!(updated);
-                counts["withdrawn"] = json!(withdrawn);
-            }
-            return write(&format!("{counts}\n"));
-        }
-        if how.dry_run {
-            eprintln!("would import {created}, leave {left}");
-        } else if self.live {
-            eprint!("created {created}, updated {updated}, duplicate {duplicate}, ");
-            eprintln!("withdrawn {withdrawn}, left {left}");
-        } else {
-            eprintln!("created {created}, duplicate {duplicate}, left {left}");
-        }
-        for (reason, count) in &self.reasons {
-            eprintln!("left {count}: {reason}");
-        }
-        if let Some((first, last)) = self.due {
-            eprintln!("due from {first} to {last}");
-        }
-        Ok(())
-    }
-}

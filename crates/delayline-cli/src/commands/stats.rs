@@ -12,8 +12,8 @@ use delayline_json::{self as json, duration, harmless};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{Stats, Target};
+use crate::clock::now;
 use crate::failure::Failure;
-use crate::now;
 use crate::print::{write, write_on};
 use crate::signals::Signals;
 

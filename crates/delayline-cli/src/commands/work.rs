@@ -1,5 +1,6 @@
 //! `delayline work`.
 
+mod delivery;
 mod exec;
 mod group;
 mod line;
@@ -11,19 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use delayline::codec::Raw;
-use delayline::limits::MAX_RESULT_BYTES;
 use delayline::worker::{Summary, WorkerHandle};
-use delayline::{Bytes, Job, Outcome, Queue, Worker};
+use delayline::{Bytes, Outcome, Queue, Worker};
 use delayline_json::duration;
 
+use self::delivery::Delivery;
 use self::exec::Command;
 use self::post::{Post, Rules, Secret};
 use crate::args::{self, Target, Work};
 use crate::failure::Failure;
 use crate::signals::Signals;
-
-/// A delivered message: its bytes, whatever they are.
-type Delivery = Job<Bytes>;
 
 pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure> {
     let duration = |text: &str| duration(text).map_err(Failure::usage);
@@ -58,8 +56,8 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let end = End { handle: worker.handle(), failure };
     stop_on_signals(worker.handle(), grace)?;
     let asked = end.clone();
-    let summary = match Way::of(command, post) {
-        Some(way) => way.run(worker, end).await,
+    let summary = match Handler::of(command, post) {
+        Some(handler) => handler.run(worker, end).await,
         None => worker.run(move |job| print(job, end.clone())).await,
     };
     tracing::info!(?summary, "done");
@@ -72,7 +70,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
 /// Delivers the messages of one queue along with another service, until its handle stops it.
 pub(crate) struct Deliverer {
     worker: Worker<Bytes, Raw>,
-    way: Way,
+    handler: Handler,
 }
 
 impl Deliverer {
@@ -86,9 +84,11 @@ impl Deliverer {
     ) -> Result<Option<Self>, Failure> {
         let words = shell_command.map(|command| ["sh", "-c", command].map(OsString::from).to_vec());
         let command = Command::new(words.unwrap_or_default(), None, Vec::new());
-        let Some(way) = Way::of(command, post(name, post_args, None)?) else { return Ok(None) };
+        let Some(handler) = Handler::of(command, post(name, post_args, None)?) else {
+            return Ok(None);
+        };
         let worker = Worker::builder(queue).concurrency(concurrency).consumer("delayline serve");
-        Ok(Some(Self { worker: worker.build()?, way }))
+        Ok(Some(Self { worker: worker.build()?, handler }))
     }
 
     pub(crate) fn handle(&self) -> WorkerHandle {
@@ -98,19 +98,19 @@ impl Deliverer {
     /// Delivers until the end. Returns why no message can be delivered, if that ended it.
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let end = End { handle: self.handle(), failure: Arc::default() };
-        let summary = self.way.run(self.worker, end.clone()).await;
+        let summary = self.handler.run(self.worker, end.clone()).await;
         tracing::info!(?summary, "deliveries have ended");
         end.take().map_or(Ok(()), Err)
     }
 }
 
-/// How messages are delivered.
-enum Way {
+/// What handles messages.
+enum Handler {
     Command(Arc<Command>),
     Post(Arc<Post>),
 }
 
-impl Way {
+impl Handler {
     fn of(command: Option<Command>, post: Option<Post>) -> Option<Self> {
         let command = command.map(|command| Self::Command(Arc::new(command)));
         command.or_else(|| post.map(|post| Self::Post(Arc::new(post))))
@@ -174,7 +174,7 @@ async fn execute(job: Delivery, command: Arc<Command>, end: End) -> Result<Outco
     }
 }
 
-/// The way for a handler to end the whole work.
+/// Lets a handler end the whole work.
 #[derive(Clone)]
 struct End {
     handle: WorkerHandle,
@@ -218,21 +218,3 @@ fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure>
 }
 
 const POST_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Whether the sender of a message asks for a result.
-fn wants_result(job: &Delivery) -> bool {
-    job.headers().result_retention().is_some()
-}
-
-/// Acks a message with a result, or without one that is too large.
-fn ack_with(job: &Delivery, result: Vec<u8>) -> Outcome {
-    if result.len() > MAX_RESULT_BYTES {
-        let limit = MAX_RESULT_BYTES;
-        tracing::warn!(id = %job.id(), limit, "the result has more bytes than that, and is not kept");
-        return Outcome::Ack;
-    }
-    Outcome::AckWith(result.into())
-}
-
-/// As much of a result as is worth reading: one byte more shows that it is too large.
-const MOST_RESULT_BYTES: usize = MAX_RESULT_BYTES + 1;

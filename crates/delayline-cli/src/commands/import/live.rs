@@ -14,8 +14,9 @@ use delayline_json::duration;
 use delayline_redis_protocol::{ConnectOptions, Topology};
 use indicatif::ProgressBar;
 
-use super::source::{Followed, Looked, Source, Taken};
-use super::{Counts, PAGE, hashed_id};
+use super::counts::Counts;
+use super::ids::hashed_id;
+use super::source::{Followed, Looked, PAGE, Source, Taken};
 use crate::args::{How, Live, OldQueue, Target};
 use crate::confirm::number;
 use crate::failure::Failure;

@@ -18,6 +18,9 @@ use super::layout::{Attempts, Content, Kind, Layout, Place, due, redisson_payloa
 use crate::args::Target;
 use crate::failure::Failure;
 
+/// Messages that are read, sent and removed together: some hundred, since each may have 1 MiB.
+pub(super) const PAGE: u64 = 100;
+
 /// A message of the old queue.
 pub(super) struct Entry {
     /// As it stands in its place.

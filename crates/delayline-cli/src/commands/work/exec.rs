@@ -17,8 +17,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 
+use super::delivery::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use super::group::Group;
-use super::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use crate::failure::Failure;
 
 /// The variables that lead to the server, and must not reach a command unasked.

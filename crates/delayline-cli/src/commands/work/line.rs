@@ -6,7 +6,7 @@ use delayline_json::{self as json, text_or_base64};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Delivery;
+use super::delivery::Delivery;
 
 /// A delivery. Bytes that are not UTF-8 stand under another name, in base64.
 #[derive(Serialize)]

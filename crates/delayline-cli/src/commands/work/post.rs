@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use self::client::Client;
 pub(super) use self::signature::Secret;
-use super::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
+use super::delivery::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use crate::failure::Failure;
 
 /// Where messages go, and what the answers mean.

@@ -18,7 +18,6 @@ mod source;
 /// Packages that still have circles.
 const EXEMPT: &[&str] = &[
     "benches",
-    "crates/delayline",
     "crates/delayline-chaos",
     "crates/delayline-driver-testkit",
     "crates/delayline-test-server",

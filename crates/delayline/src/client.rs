@@ -1,8 +1,7 @@
 //! The one place where the calls of a queue are repeated.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{Applied, At, Backoff, Durability, ErrorClass, Op, QueueBackend, QueueName};
@@ -12,9 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::Error;
 use crate::cancels::Cancels;
 use crate::events::EventSink;
-use crate::merge::Merger;
 use crate::telemetry::{self, Label, Observed, TraceContext};
-use crate::waiters::Waiters;
 
 /// A backend, the options of a queue, and what all of its clones share, whatever their options.
 #[derive(Clone)]
@@ -24,9 +21,6 @@ pub(crate) struct Client {
     patience: Duration,
     durability: Durability,
     trace_source: Option<TraceSource>,
-    /// Of its sends, and those of clones of the same durability: none waits for another one's
-    /// confirmation.
-    merger: Merger,
     shared: Arc<Shared>,
 }
 
@@ -35,12 +29,8 @@ struct Shared {
     label: Label,
     events: EventSink,
     cancels: Cancels,
-    /// By durability, so that a send waits only for sends of the same durability.
-    mergers: Mutex<BTreeMap<Durability, Merger>>,
     /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
-    /// Callers that wait for messages to end.
-    waiters: Waiters,
 }
 
 pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
@@ -52,17 +42,13 @@ impl Client {
         let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
         let events = EventSink::default();
         let observed = Observed::new(backend, label.clone(), events.clone(), cancels.clone());
-        let (merger, durability) = (Merger::default(), Durability::None);
-        let mergers = Mutex::new(BTreeMap::from([(durability, merger.clone())]));
         let looks = watch::Sender::new(Instant::now());
-        let waiters = Waiters::default();
-        let shared = Shared { queue_name, label, events, cancels, mergers, looks, waiters };
+        let shared = Shared { queue_name, label, events, cancels, looks };
         Self {
             backend: Arc::new(observed),
             patience: DEFAULT_PATIENCE,
-            durability,
+            durability: Durability::None,
             trace_source: None,
-            merger,
             shared: Arc::new(shared),
         }
     }
@@ -77,14 +63,9 @@ impl Client {
         Self { trace_source: Some(source), ..self }
     }
 
-    /// The same with another durability. Its sends are grouped separately.
-    pub(crate) fn durable(mut self, durability: Durability) -> Self {
-        // Nothing panics while it is locked.
-        let mut mergers = self.shared.mergers.lock().unwrap_or_else(PoisonError::into_inner);
-        self.merger = mergers.entry(durability).or_default().clone();
-        drop(mergers);
-        self.durability = durability;
-        self
+    /// The same with another durability.
+    pub(crate) fn durable(self, durability: Durability) -> Self {
+        Self { durability, ..self }
     }
 
     pub(crate) fn label(&self) -> &Label {
@@ -105,18 +86,10 @@ impl Client {
         &self.shared.cancels
     }
 
-    pub(crate) const fn merger(&self) -> &Merger {
-        &self.merger
-    }
-
     /// Through this, the workers of one queue's clones tell each other that nothing was due, so
     /// that only one of them polls.
     pub(crate) fn looks(&self) -> &watch::Sender<Instant> {
         &self.shared.looks
-    }
-
-    pub(crate) fn waiters(&self) -> &Waiters {
-        &self.shared.waiters
     }
 
     /// The trace context for a message that is sent now.

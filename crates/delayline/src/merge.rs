@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use delayline_core::{ErrorClass, ErrorKind, NewMessage, Op};
+use delayline_core::{Durability, ErrorClass, ErrorKind, NewMessage, Op};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -24,8 +24,14 @@ use crate::{Error, telemetry};
 /// A task sends the groups and ends after the last one, so that a caller that gives up takes
 /// nothing from the others. Only one group is sent at a time: a second one could overtake the first
 /// when the first has to be repeated.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Merger(Arc<Mutex<Waiting>>);
+///
+/// Sends of different durabilities are in different groups: none waits for another one's
+/// confirmation.
+#[derive(Clone, Debug)]
+pub(crate) struct Merger {
+    waiting: Arc<Mutex<Waiting>>,
+    by_durability: Arc<Mutex<BTreeMap<Durability, Arc<Mutex<Waiting>>>>>,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -73,6 +79,20 @@ struct Place {
 }
 
 impl Merger {
+    /// Groups the sends of this durability.
+    pub(crate) fn of(durability: Durability) -> Self {
+        let waiting = Arc::<Mutex<Waiting>>::default();
+        let by_durability = BTreeMap::from([(durability, Arc::clone(&waiting))]);
+        Self { waiting, by_durability: Arc::new(Mutex::new(by_durability)) }
+    }
+
+    /// Groups the sends of another durability: together with all others of it that stem from the
+    /// same queue.
+    pub(crate) fn durable(mut self, durability: Durability) -> Self {
+        self.waiting = Arc::clone(lock(&self.by_durability).entry(durability).or_default());
+        self
+    }
+
     /// Sends a message together with others.
     ///
     /// # Errors
@@ -101,7 +121,7 @@ impl Merger {
             };
             let (place, leads) = self.enter(client, message, give_up, span)?;
             if leads {
-                let lead = Lead { waiting: Arc::clone(&self.0), over: false };
+                let lead = Lead { waiting: Arc::clone(&self.waiting), over: false };
                 runtime.spawn(lead.send_all());
             }
             match place.verdict().await {
@@ -120,7 +140,7 @@ impl Merger {
         give_up: Instant,
         span: &Span,
     ) -> Result<(Place, bool), Error> {
-        let mut waiting = lock(&self.0);
+        let mut waiting = lock(&self.waiting);
         let bytes = waiting.bytes.saturating_add(message.content_bytes());
         if waiting.entries.len() >= MAX_WAITING || bytes > MAX_WAITING_BYTES {
             let (count, bytes) = (waiting.entries.len(), waiting.bytes);
@@ -135,7 +155,7 @@ impl Merger {
         let caller = Caller { number, give_up, span: span.clone(), reply };
         waiting.put(Entry { message, caller }, client);
         let leads = !std::mem::replace(&mut waiting.sending, true);
-        Ok((Place { verdict, number, waiting: Arc::clone(&self.0) }, leads))
+        Ok((Place { verdict, number, waiting: Arc::clone(&self.waiting) }, leads))
     }
 }
 
@@ -277,9 +297,9 @@ async fn all_gone(callers: &mut [Option<Caller>]) {
     }
 }
 
-fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it is locked.
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn valid(message: NewMessage) -> Result<NewMessage, Error> {

@@ -14,6 +14,7 @@ mod listed;
 mod listing;
 mod read;
 mod sendable;
+mod sent;
 mod update;
 
 use std::fmt;
@@ -29,7 +30,6 @@ use delayline_core::{
 };
 use uuid::Uuid;
 
-pub use self::batch::Sent;
 pub use self::dead_letter_filter::DeadLetterFilter;
 pub use self::draft::Draft;
 pub(crate) use self::enqueue::{Answered, enqueue};
@@ -40,6 +40,7 @@ pub use self::listed::Listed;
 pub use self::listing::{Audit, Listing};
 pub use self::sendable::Sendable;
 pub(crate) use self::sendable::same_queue;
+pub use self::sent::Sent;
 pub use self::update::UpdateDue;
 use crate::Error;
 use crate::cancels::Cancels;
@@ -47,7 +48,9 @@ use crate::client::Client;
 use crate::codec::{CodecError, Decode, Encode, Json};
 use crate::error::message_id;
 use crate::events::Events;
+use crate::merge::Merger;
 use crate::telemetry::TraceContext;
+use crate::waiters::Waiters;
 
 /// A queue whose payloads are values of `T`, encoded by the codec `C`.
 ///
@@ -94,6 +97,8 @@ use crate::telemetry::TraceContext;
 #[doc(alias = "DLQ")]
 pub struct Queue<T: ?Sized, C = Json> {
     client: Client,
+    merger: Merger,
+    waiters: Waiters,
     codec: Arc<C>,
     /// Covariant: a queue of `&'static str` is also one of `&'a str`.
     payload: PhantomData<fn() -> Box<T>>,
@@ -111,8 +116,13 @@ impl<T: ?Sized> Queue<T> {
 impl<T: ?Sized, C> Queue<T, C> {
     /// Creates a queue whose workers learn of the cancels of others through `cancels`.
     pub(crate) fn sharing(backend: Arc<dyn QueueBackend>, codec: C, cancels: Cancels) -> Self {
-        let client = Client::new(backend, cancels);
-        Self { client, codec: Arc::new(codec), payload: PhantomData }
+        Self {
+            client: Client::new(backend, cancels),
+            merger: Merger::of(Durability::None),
+            waiters: Waiters::default(),
+            codec: Arc::new(codec),
+            payload: PhantomData,
+        }
     }
 
     /// Returns the same queue with another patience, for many calls or for one: how long a call
@@ -174,7 +184,9 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// [`MAX_REPLICAS`](crate::limits::MAX_REPLICAS).
     #[must_use = "this queue keeps its durability; the returned one has the new one"]
     pub fn durability(&self, durability: Durability) -> Self {
-        Self { client: self.client.clone().durable(durability), ..self.clone() }
+        let this = self.clone();
+        let (client, merger) = (this.client.durable(durability), this.merger.durable(durability));
+        Self { client, merger, ..this }
     }
 
     /// Returns the same queue with a function that is called at each of its sends and returns the
@@ -224,7 +236,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// ```
     #[must_use = "this queue keeps its codec; the returned one has the new one"]
     pub fn codec<D>(&self, codec: D) -> Queue<T, D> {
-        Queue { client: self.client.clone(), codec: Arc::new(codec), payload: PhantomData }
+        let Self { client, merger, waiters, .. } = self.clone();
+        Queue { client, merger, waiters, codec: Arc::new(codec), payload: PhantomData }
     }
 
     /// Listens to what this queue, its clones and their workers do to messages from now on.
@@ -430,7 +443,7 @@ impl<T: ?Sized, C> Queue<T, C> {
             let id = MessageId::new(Uuid::now_v7().to_string())?;
             Ok(NewMessage::new(id, payload))
         };
-        Draft::new(self.client.clone(), message())
+        Draft::new(self.client.clone(), self.merger.clone(), message())
     }
 
     pub(crate) const fn client(&self) -> &Client {
@@ -509,7 +522,13 @@ impl<T, C: Decode<T>> Queue<T, C> {
 
 impl<T: ?Sized, C> Clone for Queue<T, C> {
     fn clone(&self) -> Self {
-        Self { client: self.client.clone(), codec: Arc::clone(&self.codec), payload: PhantomData }
+        Self {
+            client: self.client.clone(),
+            merger: self.merger.clone(),
+            waiters: self.waiters.clone(),
+            codec: Arc::clone(&self.codec),
+            payload: PhantomData,
+        }
     }
 }
 

@@ -87,6 +87,7 @@
 //! W3C. The guide [`traces`](crate::guides::traces) links the span of a handler to its sender's.
 
 mod context;
+mod conventions;
 mod meters;
 mod observed;
 
@@ -95,6 +96,7 @@ use tokio::time::Instant;
 use tracing::{Span, field};
 
 pub use self::context::TraceContext;
+use self::conventions::{SYSTEM, failure};
 #[cfg(feature = "metrics")]
 pub use self::meters::describe;
 #[cfg(feature = "schedules")]
@@ -147,16 +149,6 @@ pub(crate) fn handled(
     meters::handled(queue, kind, outcome, since);
 }
 
-/// The `error.type` of a handler that failed.
-const fn failure(outcome: &Outcome) -> Option<&'static str> {
-    match outcome {
-        Outcome::Retry { .. } => Some("retry"),
-        Outcome::Undecodable { .. } => Some("undecodable"),
-        Outcome::Reject { .. } => Some("reject"),
-        _ => None,
-    }
-}
-
 /// Messages of several callers that are sent together. Each already has its own span.
 pub(crate) fn group_span<'a>(
     queue: &str,
@@ -205,8 +197,6 @@ fn subject(op: &Op) -> Option<(usize, &MessageId)> {
     let ids = op.ids();
     Some((ids.len(), *ids.first()?))
 }
-
-const SYSTEM: &str = "delayline";
 
 #[cfg(test)]
 mod tests {

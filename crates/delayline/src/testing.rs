@@ -43,8 +43,10 @@
 //!
 //! Failed assertions show ids, headers and payloads: use this module in tests only.
 
+mod assertion;
 mod connection;
 mod drain;
+mod drained;
 mod recorder;
 mod sent;
 mod workers;
@@ -53,10 +55,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use delayline_core::{DestinationKey, Element, MessageId, QueueBackend, RetryPolicy, Timestamp};
+use delayline_core::{DestinationKey, Element, MessageId, QueueBackend, QueueName, RetryPolicy};
 
+use self::assertion::fail;
 pub use self::connection::TestConnection;
-pub use self::drain::{Drained, Handled};
+pub use self::drained::{Drained, Handled};
 use self::recorder::Recorder;
 pub use self::sent::SentMessage;
 pub use self::workers::TestWorkers;
@@ -100,6 +103,24 @@ impl<T: ?Sized> TestQueue<T> {
             recorder,
             retry: Retry::Policy(RetryPolicy::default()),
             max_deliveries: DEFAULT_MAX_DELIVERIES,
+        }
+    }
+}
+
+impl TestConnection {
+    /// The queue of this name, with JSON payloads unless [`TestQueue::codec`] changes that. It is
+    /// created when its name is first used, here or by the code under test; the same name always
+    /// gives the same queue.
+    ///
+    /// # Panics
+    ///
+    /// If the name is malformed.
+    #[must_use]
+    #[track_caller]
+    pub fn queue<T: ?Sized>(&self, name: &str) -> TestQueue<T> {
+        match QueueName::new(name) {
+            Ok(name) => TestQueue::of(self.clone(), self.recorder(name)),
+            Err(violation) => fail(&violation.to_string()),
         }
     }
 }
@@ -290,17 +311,6 @@ where
         Ok(id) => id,
         Err(error) => fail(&error.to_string()),
     }
-}
-
-/// Panics because an assertion failed.
-#[track_caller]
-#[expect(clippy::panic, reason = "a test is to fail")]
-fn fail(text: &str) -> ! {
-    panic!("{text}")
-}
-
-fn timestamp(instant: SystemTime) -> Timestamp {
-    Timestamp::try_from(instant).unwrap_or(Timestamp::MAX)
 }
 
 const DEFAULT_MAX_DELIVERIES: usize = 10_000;

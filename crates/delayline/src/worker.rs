@@ -10,6 +10,7 @@ mod batch;
 mod builder;
 mod cancellation;
 mod complaints;
+mod config;
 mod control;
 mod failure;
 #[cfg(feature = "testing")]

@@ -9,10 +9,12 @@ use delayline_core::{
     UpdateContent, UpdateToken, Violation,
 };
 
-use super::{Sent, UpdateDue};
+use super::sent::Sent;
+use super::update::UpdateDue;
 use crate::Error;
 use crate::client::Client;
 use crate::error::message_id;
+use crate::merge::Merger;
 use crate::telemetry::TraceContext;
 
 /// A message to be sent: made by [`Queue::message`](crate::Queue::message), sent by
@@ -52,14 +54,15 @@ use crate::telemetry::TraceContext;
 #[must_use = "a draft does nothing until it is sent"]
 pub struct Draft {
     pub(super) client: Client,
+    merger: Merger,
     message: Result<NewMessage, Error>,
     /// Whether the caller chose the id.
     named: bool,
 }
 
 impl Draft {
-    pub(super) fn new(client: Client, message: Result<NewMessage, Error>) -> Self {
-        Self { client, message: message.and_then(checked), named: false }
+    pub(super) fn new(client: Client, merger: Merger, message: Result<NewMessage, Error>) -> Self {
+        Self { client, merger, message: message.and_then(checked), named: false }
     }
 
     /// Changes the message, unless an earlier change has failed.
@@ -369,8 +372,8 @@ impl Draft {
     /// or see [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a message
     /// with the same id and content again to be sure; of an update, a clone of this draft.
     pub async fn send(self) -> Result<Sent, Error> {
-        let client = self.client.clone();
-        client.merger().send(&client, self.try_into()?).await
+        let (client, merger) = (self.client.clone(), self.merger.clone());
+        merger.send(&client, self.try_into()?).await
     }
 }
 

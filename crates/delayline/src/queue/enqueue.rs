@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline_core::{ErrorClass, FinishedIds, Known, NewMessage, Op, Reply};
 use tokio::time::Instant;
 
-use super::Sent;
+use super::sent::Sent;
 use crate::Error;
 use crate::client::{Client, Tries};
 

@@ -139,7 +139,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.client.waiters().wait(&self.client, message_id(id)?, limit).await
+        self.waiters.wait(&self.client, message_id(id)?, limit).await
     }
 
     /// Explains why a message is not delivered now, or how it ended.

@@ -81,7 +81,7 @@ meters! {
         let labels = [queue_label, outcome_label];
         metrics::histogram!(HANDLER, labels.iter()).record(took.as_secs_f64());
         #[cfg(feature = "metrics-otel")]
-        otel::process(queue, super::failure(outcome), took);
+        otel::process(queue, super::conventions::failure(outcome), took);
     }
 
     /// An operation is sent again.
@@ -231,7 +231,7 @@ mod otel {
     use std::time::Duration;
 
     use super::Label;
-    use crate::telemetry::SYSTEM;
+    use crate::telemetry::conventions::SYSTEM;
 
     pub(super) const OPERATION: &str = "messaging.client.operation.duration";
     pub(super) const PROCESS: &str = "messaging.process.duration";

@@ -8,7 +8,6 @@ use delayline_core::{Millis, QueueName, Timestamp};
 use delayline_memory::ManualClock;
 
 use super::recorder::Recorder;
-use super::{TestQueue, TestWorkers, fail, timestamp};
 use crate::connection::Connection;
 use crate::local::Local;
 
@@ -76,7 +75,7 @@ impl TestConnection {
     /// end of the year 9999.
     #[must_use]
     pub fn starting_at(start: SystemTime) -> Self {
-        let clock = ManualClock::new(timestamp(start));
+        let clock = ManualClock::new(Timestamp::try_from(start).unwrap_or(Timestamp::MAX));
         let shared = clock.clone();
         let queues = Arc::new(Local::new(move |name| Recorder::new(&shared, name)));
         let connection = Connection::new(queues.clone());
@@ -89,27 +88,6 @@ impl TestConnection {
         &self.0.connection
     }
 
-    /// The queue of this name, with JSON payloads unless [`TestQueue::codec`] changes that. It is
-    /// created when its name is first used, here or by the code under test; the same name always
-    /// gives the same queue.
-    ///
-    /// # Panics
-    ///
-    /// If the name is malformed.
-    #[must_use]
-    #[track_caller]
-    pub fn queue<T: ?Sized>(&self, name: &str) -> TestQueue<T> {
-        match QueueName::new(name) {
-            Ok(name) => TestQueue::of(self.clone(), self.0.queues.queue(name)),
-            Err(violation) => fail(&violation.to_string()),
-        }
-    }
-
-    /// Workers of several queues: [`add`](TestWorkers::add) each with its handler.
-    pub fn workers(&self) -> TestWorkers {
-        TestWorkers::new(self.clone())
-    }
-
     /// The current time of the clock.
     #[must_use]
     pub fn now(&self) -> SystemTime {
@@ -119,6 +97,11 @@ impl TestConnection {
     /// Moves the clock forward: to the millisecond, rounded up, by 100 years at most.
     pub fn advance(&self, by: Duration) {
         self.0.clock.advance(Millis::try_from(by).unwrap_or(Millis::MAX));
+    }
+
+    /// The queue of this name, which records what is sent to it.
+    pub(super) fn recorder(&self, name: QueueName) -> Arc<Recorder> {
+        self.0.queues.queue(name)
     }
 
     pub(super) fn instant(&self) -> Timestamp {

@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use delayline_core::{MessageId, Millis, NewMessage, Priority};
+use delayline_core::{MessageId, Millis, NewMessage, Priority, Timestamp};
 
+use super::assertion::fail;
 use super::recorder::Record;
-use super::{fail, timestamp};
 use crate::codec::{CodecError, Decode, Json};
 
 /// A message as it was sent: from [`TestQueue::assert_sent`](super::TestQueue::assert_sent) or
@@ -78,7 +78,7 @@ impl<T: ?Sized, C> SentMessage<T, C> {
     /// If it was due at another.
     #[track_caller]
     pub fn assert_due(&self, due: SystemTime) -> &Self {
-        let wanted = timestamp(due);
+        let wanted = Timestamp::try_from(due).unwrap_or(Timestamp::MAX);
         self.check(self.record.due == wanted, || {
             let (early, late) = (wanted.since(self.record.due), self.record.due.since(wanted));
             let (by, side) = if early.is_zero() { (late, "after") } else { (early, "before") };

@@ -13,7 +13,10 @@ use delayline_core::{
 use tokio::task::{Id, JoinSet};
 use uuid::Uuid;
 
-use super::{Drained, Handled, TestConnection, TestQueue, fail};
+use super::TestQueue;
+use super::assertion::fail;
+use super::connection::TestConnection;
+use super::drained::{Drained, Handled};
 use crate::codec::Decode;
 use crate::worker::HandlerError;
 use crate::worker::{Alone, Gathering, Retry};
@@ -43,11 +46,14 @@ struct Lane {
     max_deliveries: usize,
 }
 
-impl TestWorkers {
-    pub(super) const fn new(connection: TestConnection) -> Self {
-        Self { connection, lanes: Vec::new() }
+impl TestConnection {
+    /// Workers of several queues: [`add`](TestWorkers::add) each with its handler.
+    pub fn workers(&self) -> TestWorkers {
+        TestWorkers { connection: self.clone(), lanes: Vec::new() }
     }
+}
 
+impl TestWorkers {
     /// Adds a queue with a handler like that of [`Worker::run`](crate::Worker::run). Retries are
     /// those of the queue: [`TestQueue::retry`].
     ///

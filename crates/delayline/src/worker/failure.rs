@@ -98,6 +98,21 @@ impl HandlerError<Chosen> for Outcome {
     }
 }
 
+impl Outcome {
+    /// Failed because of this error; to be retried as the worker's retry policy says. This is what
+    /// an error means that a handler returns: the text has all its causes ([`HandlerError`]).
+    ///
+    /// ```
+    /// # use delayline::Outcome;
+    /// let error = std::io::Error::other("the shop does not reply");
+    /// assert_eq!(Outcome::failed(error), Outcome::retry("the shop does not reply"));
+    /// ```
+    #[must_use]
+    pub fn failed<E: HandlerError<K>, K>(error: E) -> Self {
+        error.into_outcome()
+    }
+}
+
 /// The text of an error and of its causes, not much longer than the stored text.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -5,10 +5,10 @@ use std::future::{Future, pending};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use super::builder::Config;
+use super::config::Config;
 use super::run::{Lane, Run};
 use super::stop::Stop;
-use super::{HandlerError, Job, Outcome, Summary, WorkerBuilder, WorkerHandle, handler};
+use super::{HandlerError, Job, Outcome, Summary, WorkerHandle, handler};
 use crate::Queue;
 use crate::codec::{Decode, Json};
 
@@ -58,12 +58,6 @@ pub struct Worker<T, C = Json> {
 }
 
 impl<T, C> Worker<T, C> {
-    /// Configures a worker of this queue. It settles messages with the durability of the queue
-    /// ([`Queue::durability`]), which may be lower than that of the sends.
-    pub fn builder(queue: Queue<T, C>) -> WorkerBuilder<T, C> {
-        WorkerBuilder::new(queue)
-    }
-
     pub(crate) fn new(queue: Queue<T, C>, config: Config) -> Self {
         Self { queue, config, stop: Stop::default() }
     }

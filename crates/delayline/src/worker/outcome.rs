@@ -13,7 +13,6 @@ use delayline_core::{
 use crate::Error;
 use crate::message::Sendable;
 use crate::queue::same_queue;
-use crate::worker::HandlerError;
 
 /// How the handling of a message ended.
 ///
@@ -119,19 +118,6 @@ impl Outcome {
     #[must_use]
     pub fn retry_at(at: SystemTime, error: impl Into<String>) -> Self {
         Self::RetryAt { at, error: error.into() }
-    }
-
-    /// Failed because of this error; to be retried as the worker's retry policy says. This is what
-    /// an error means that a handler returns: the text has all its causes ([`HandlerError`]).
-    ///
-    /// ```
-    /// # use delayline::Outcome;
-    /// let error = std::io::Error::other("the shop does not reply");
-    /// assert_eq!(Outcome::failed(error), Outcome::retry("the shop does not reply"));
-    /// ```
-    #[must_use]
-    pub fn failed<E: HandlerError<K>, K>(error: E) -> Self {
-        error.into_outcome()
     }
 
     /// Hopeless; to become a dead letter.

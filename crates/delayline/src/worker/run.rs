@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 use uuid::Uuid;
 
-use super::builder::Config;
 use super::complaints::Complaints;
+use super::config::Config;
 use super::control::Control;
 use super::handler::{Start, without_outcome};
 use super::stop::Stop;

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 
 use delayline_core::limits::MAX_BATCH;
 
-use super::builder::out_of_range;
+use super::config::out_of_range;
 use super::run::{Lane, Run};
 use super::stop::Stop;
 use super::{HandlerError, Job, Outcome, Summary, WorkerBuilder, WorkerHandle};

@@ -1,33 +1,13 @@
 //! What a server is to be like.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::launch::Listen;
-use crate::tls::Identity;
+use crate::error::full_text;
+use crate::settings::{Listen, Settings};
+use crate::tls::Certificate;
 use crate::{Network, Server, StartError};
-
-/// The certificate that a TLS server shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Certificate {
-    /// For `localhost` and 127.0.0.1, good for many years.
-    #[default]
-    Valid,
-    /// For the same names, but it ran out in 2020.
-    Expired,
-    /// Good, but made out to another host.
-    WrongHost,
-}
-
-/// What a server is among others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Role {
-    #[default]
-    Alone,
-    ClusterNode,
-    Sentinel,
-}
 
 /// Says what a server is to be like: [`Server::builder`].
 ///
@@ -35,23 +15,31 @@ pub(crate) enum Role {
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `start` or `try_start`"]
 pub struct Builder {
-    pub(crate) listen: Listen,
-    /// Lines of the configuration file.
-    pub(crate) settings: String,
-    pub(crate) directory: Option<PathBuf>,
-    pub(crate) role: Role,
-    /// Where several servers trust one authority.
-    pub(crate) identity: Option<Identity>,
-    pub(crate) own_clock: bool,
-    /// A program that becomes the server, and its arguments; empty if there is none.
-    pub(crate) runner: Vec<OsString>,
-    pub(crate) network: Option<Network>,
+    pub(crate) settings: Settings,
+}
+
+impl Server {
+    /// Starts a server with a unix socket only, no password, nothing kept on disk.
+    ///
+    /// # Panics
+    ///
+    /// The server does not start; the message says why.
+    #[must_use = "dropping a server ends it"]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Says what a server is to be like, then starts it.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Builder {
     /// Listens also on a TCP port of 127.0.0.1, which the kernel chooses.
     pub fn tcp(mut self) -> Self {
-        self.listen = Listen::Tcp;
+        self.settings.listen = Listen::Tcp;
         self
     }
 
@@ -64,7 +52,7 @@ impl Builder {
 
     /// The same with a chosen certificate, for tests of refusal.
     pub fn tls_with(mut self, certificate: Certificate) -> Self {
-        self.listen = Listen::Tls(certificate);
+        self.settings.listen = Listen::Tls(certificate);
         self
     }
 
@@ -97,28 +85,29 @@ impl Builder {
 
     /// Keeps its data files in this existing directory, which is left alone afterwards.
     pub fn dir(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.directory = Some(directory.into());
+        self.settings.directory = Some(directory.into());
         self
     }
 
     /// Gives the server its own wall clock, for [`Server::set_clock_step`]. Needs a C compiler,
     /// `cc`, and a server that is linked with the system's C library. Linux only.
     pub fn own_clock(mut self) -> Self {
-        self.own_clock = true;
+        self.settings.own_clock = true;
         self
     }
 
     /// Starts the server through another program, such as `valgrind`: the program and its own
     /// arguments. It must become the server (`exec`), so that the process id is the same.
     pub fn runner(mut self, program_and_arguments: &[impl AsRef<OsStr>]) -> Self {
-        self.runner = program_and_arguments.iter().map(|part| part.as_ref().to_owned()).collect();
+        self.settings.runner =
+            program_and_arguments.iter().map(|part| part.as_ref().to_owned()).collect();
         self
     }
 
     /// Runs the server in a namespace of this network, with a TCP port on its own address. Only the
     /// other servers of the network reach it.
     pub fn network(mut self, network: &Network) -> Self {
-        self.network = Some(network.clone());
+        self.settings.network = Some(network.clone());
         self.tcp()
     }
 
@@ -132,7 +121,7 @@ impl Builder {
     #[track_caller]
     #[expect(clippy::panic, reason = "documented: a test cannot go on without its server")]
     pub fn start(self) -> Server {
-        self.try_start().unwrap_or_else(|error| panic!("{}", crate::server::full_text(&error)))
+        self.try_start().unwrap_or_else(|error| panic!("{}", full_text(&error)))
     }
 
     /// Starts the server and returns when it answers.
@@ -141,13 +130,13 @@ impl Builder {
     ///
     /// There is no server program, it ended at once (a wrong directive, say), or it stays silent.
     pub fn try_start(self) -> Result<Server, StartError> {
-        Server::launch(&self)
+        Server::launch(&self.settings)
     }
 
     /// Appends one line. A line break would smuggle in a second directive: it becomes a space.
     pub(crate) fn setting(&mut self, name: &str, value: &str) {
         let value = value.replace(['\n', '\r'], " ");
         // Writing to a `String` cannot fail.
-        let _ = writeln!(self.settings, "{name} {value}");
+        let _ = writeln!(self.settings.directives, "{name} {value}");
     }
 }

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::builder::Role;
 use crate::launch::info_field;
+use crate::settings::Role;
 use crate::tls::Identity;
 use crate::{Builder, Certificate, Network, Reply, Server};
 
@@ -71,10 +71,10 @@ impl ClusterBuilder {
     #[expect(clippy::expect_used, reason = "documented: a test cannot go on without its cluster")]
     pub fn start(self) -> Cluster {
         let mut node = self.node.config("cluster-enabled", "yes");
-        node.role = Role::ClusterNode;
+        node.settings.role = Role::ClusterNode;
         if self.is_encrypted {
             let identity = Identity::generate(Certificate::Valid);
-            node.identity = Some(identity.expect("fixed parameters make a certificate"));
+            node.settings.identity = Some(identity.expect("fixed parameters make a certificate"));
             node = node.tls().config("tls-cluster", "yes").config("tls-replication", "yes");
         } else {
             node = node.tcp();

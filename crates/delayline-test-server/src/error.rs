@@ -1,5 +1,6 @@
 //! Why a server did not start.
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -67,3 +68,15 @@ pub(crate) const INSTALL: &str = "Install one, or set REDIS_SERVER_BIN to its pa
   Fedora           sudo dnf install redis        (or valkey)
   Alpine           sudo apk add redis            (or valkey)
   macOS            brew install redis            (or valkey)";
+
+/// An error with all its causes, which `Display` leaves out.
+pub(crate) fn full_text(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -14,24 +14,12 @@ use std::time::{Duration, Instant};
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
 use tempfile::TempDir;
 
-use crate::builder::Role;
 use crate::clock::Clock;
 use crate::network::Place;
 use crate::process::Process;
+use crate::settings::{Listen, Role, Settings};
 use crate::tls::Identity;
-use crate::{Builder, Certificate, Network, StartError, find_server_binary};
-
-/// Where a server listens, besides its unix socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Listen {
-    /// Nowhere.
-    #[default]
-    Unix,
-    /// On a plain port.
-    Tcp,
-    /// On a TLS port.
-    Tls(Certificate),
-}
+use crate::{Network, StartError, find_server_binary};
 
 /// All that stays the same from one start of a server to the next.
 pub(crate) struct Launch {
@@ -43,7 +31,7 @@ pub(crate) struct Launch {
     /// Socket, configuration, log, certificates; data too, unless the builder says where.
     home: TempDir,
     data: PathBuf,
-    settings: String,
+    directives: String,
     pub(crate) listen: Listen,
     role: Role,
     /// The TCP or TLS port, 0 without one.
@@ -55,14 +43,14 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// Makes the directory and what does not change in it.
-    pub(crate) fn prepare(builder: &Builder) -> Result<Self, StartError> {
+    pub(crate) fn prepare(settings: &Settings) -> Result<Self, StartError> {
         let binary = find_server_binary()?;
         let home = home().map_err(StartError::io("make a temporary directory"))?;
-        let data = builder.directory.clone().unwrap_or_else(|| home.path().to_owned());
-        let ca_pem = match builder.listen {
+        let data = settings.directory.clone().unwrap_or_else(|| home.path().to_owned());
+        let ca_pem = match settings.listen {
             Listen::Unix | Listen::Tcp => None,
             Listen::Tls(certificate) => {
-                let identity = match &builder.identity {
+                let identity = match &settings.identity {
                     Some(identity) => identity.clone(),
                     None => Identity::generate(certificate)?,
                 };
@@ -76,20 +64,20 @@ impl Launch {
                 Some(identity.ca)
             }
         };
-        let clock = builder.own_clock.then(|| Clock::make(home.path())).transpose()?;
+        let clock = settings.own_clock.then(|| Clock::make(home.path())).transpose()?;
         // A local test server holds nothing worth guessing 64 random bits for.
         let admin_password = format!("{:016x}", RandomState::new().build_hasher().finish());
-        let place = builder.network.as_ref().map(Network::add).transpose();
+        let place = settings.network.as_ref().map(Network::add).transpose();
         let place = place.map_err(StartError::io("create a network namespace"))?;
         Ok(Self {
             binary,
-            runner: builder.runner.clone(),
+            runner: settings.runner.clone(),
             place,
             home,
             data,
-            settings: builder.settings.clone(),
-            listen: builder.listen,
-            role: builder.role,
+            directives: settings.directives.clone(),
+            listen: settings.listen,
+            role: settings.role,
             port: 0,
             ca_pem,
             clock,
@@ -274,12 +262,12 @@ impl Launch {
         format!(
             "unixsocket {socket}\nunixsocketperm 700\nbind {address}\nprotected-mode no\n{listen}\n\
              daemonize no\nsave \"\"\ndir \"{data}\"\nuser {ADMIN} on >{password} ~* +@all\n\
-             {settings}",
+             {directives}",
             socket = path(SOCKET),
             address = self.address(),
             data = self.data.display(),
             password = self.admin_password,
-            settings = self.settings,
+            directives = self.directives,
         )
     }
 }

@@ -16,6 +16,7 @@
 //! ```
 
 mod connection;
+mod faults;
 mod frame;
 
 use std::io;
@@ -26,44 +27,12 @@ use std::time::Duration;
 use socket2::{SockRef, Socket};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::connection::serve;
+pub use self::faults::{End, Fault};
+use self::faults::{Rules, Shared};
 use crate::Server;
-use connection::serve;
-
-/// What happens to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// It is not forwarded; its connection ends. The server has not executed it.
-    CutBeforeRequest,
-    /// It is forwarded and executed; its connection ends instead of the reply, and replies to
-    /// earlier requests that are still on their way are lost too.
-    CutAfterExecution,
-    /// It is held, and replies too; connections stay open. Held data passes when the fault is
-    /// removed. As a [one-time fault](Proxy::once) it holds that one connection permanently.
-    Blackhole,
-    /// It is held for this long, together with all that arrives behind it.
-    Delay(Duration),
-    /// This many of its bytes are forwarded; then its connection ends. A request with fewer bytes
-    /// passes, and does not count. For one request at a time, like the next.
-    CutRequestAt(usize, End),
-    /// It is forwarded and executed, and this many bytes of its reply are passed on; then its
-    /// connection ends. A shorter reply passes, and does not count. Of use for clients that have
-    /// no other request on its way.
-    CutReplyAt(usize, End),
-}
-
-/// How a connection ends in the middle of a request or reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Both sides receive a FIN.
-    Close,
-    /// The client receives a RST if it is connected over TCP.
-    Reset,
-    /// Neither side is notified: the connection stays open, and no more data arrives.
-    Stall,
-}
 
 /// A proxy in front of a [`Server`], on its own TCP port or unix socket.
 ///
@@ -166,23 +135,6 @@ impl Drop for Proxy {
         // The task owns the connections.
         self.accepting.abort();
     }
-}
-
-/// What the proxy and its connections share.
-#[derive(Clone, Default)]
-struct Shared {
-    rules: watch::Sender<Rules>,
-    faults: watch::Sender<u64>,
-    /// Each change ends the connections that are open.
-    cuts: watch::Sender<u64>,
-}
-
-/// Which requests meet which fault.
-#[derive(Default)]
-struct Rules {
-    always: Option<Fault>,
-    /// Takes precedence.
-    once: Option<(Fault, Vec<u8>)>,
 }
 
 /// Accepts connections until aborted. A TCP connection comes with a second handle of its socket.

@@ -1,7 +1,7 @@
 //! A primary with replicas, and sentinels that watch over them.
 
-use crate::builder::Role;
 use crate::cluster::{has_online, host, until, words};
+use crate::settings::Role;
 use crate::tls::Identity;
 use crate::{Builder, Certificate, Network, Server};
 
@@ -85,7 +85,7 @@ impl SentinelsBuilder {
         });
         let listening = |mut builder: Builder| match &identity {
             Some(identity) => {
-                builder.identity = Some(identity.clone());
+                builder.settings.identity = Some(identity.clone());
                 builder.tls().config("tls-replication", "yes")
             }
             None => builder.tcp(),
@@ -109,7 +109,7 @@ impl SentinelsBuilder {
         if let Some(password) = &self.password {
             sentinel = sentinel.config("sentinel auth-pass", &format!("{SERVICE} {password}"));
         }
-        sentinel.role = Role::Sentinel;
+        sentinel.settings.role = Role::Sentinel;
         let sentinels = (0..COUNT).map(|_| sentinel.clone().start()).collect();
         let all = Sentinels { servers, sentinels, is_encrypted: self.is_encrypted };
         let (others, replicas) = ((COUNT - 1).to_string(), self.replicas.to_string());

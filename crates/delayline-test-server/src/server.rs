@@ -1,6 +1,5 @@
 //! A running server.
 
-use std::error::Error;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,10 +9,12 @@ use rustix::process::Signal;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use crate::launch::{Launch, Listen, info_field};
+use crate::error::full_text;
+use crate::launch::{Launch, info_field};
 use crate::network::Place;
 use crate::process::Process;
-use crate::{Builder, Reply, StartError};
+use crate::settings::{Listen, Settings};
+use crate::{Reply, StartError};
 
 /// A private server process. Dropping it kills the process and removes its directory.
 ///
@@ -25,24 +26,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with a unix socket only, no password, nothing kept on disk.
-    ///
-    /// # Panics
-    ///
-    /// The server does not start; the message says why.
-    #[must_use = "dropping a server ends it"]
-    #[track_caller]
-    pub fn start() -> Self {
-        Self::builder().start()
-    }
-
-    /// Says what a server is to be like, then starts it.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
-    pub(crate) fn launch(builder: &Builder) -> Result<Self, StartError> {
-        let mut launch = Launch::prepare(builder)?;
+    pub(crate) fn launch(settings: &Settings) -> Result<Self, StartError> {
+        let mut launch = Launch::prepare(settings)?;
         let process = Mutex::new(launch.first_start()?);
         Ok(Self { launch, process })
     }
@@ -296,16 +281,4 @@ impl Server {
         // A panicking test leaves the process as it was.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// An error with all its causes, which `Display` leaves out.
-pub(crate) fn full_text(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -2,7 +2,17 @@
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-use crate::Certificate;
+/// The certificate that a TLS server shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certificate {
+    /// For `localhost` and 127.0.0.1, good for many years.
+    #[default]
+    Valid,
+    /// For the same names, but it ran out in 2020.
+    Expired,
+    /// Good, but made out to another host.
+    WrongHost,
+}
 
 /// What a TLS server needs, as PEM text.
 #[derive(Clone)]

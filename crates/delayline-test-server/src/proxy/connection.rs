@@ -12,8 +12,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::sleep;
 
+use super::faults::{End, Fault, Shared};
 use super::frame::request_len;
-use super::{End, Fault, Shared};
 
 /// Passes requests and replies until either side or a fault ends the connection. Returns whether
 /// the client is to find it broken.

@@ -4,15 +4,17 @@
 //! execution, and the model must return the same results in it ([`replay`]). What the results mean
 //! for each message is then checked without the model ([`messages`]).
 
+mod call;
 mod messages;
 mod replay;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use delayline_core::{Applied, At, Check, Error, List, Op, QueueBackend, Reply, Status, Timestamp};
 use tokio::runtime::Runtime;
 
+pub use self::call::Call;
 use crate::limits::{CASES_A_ROUND, HISTORY_CALLS, HISTORY_TASKS};
 use crate::settings::Settings;
 use crate::workload::Improviser;
@@ -25,19 +27,6 @@ use crate::{Fixture, oracle};
 pub struct History {
     /// The calls, in any order.
     pub calls: Vec<Call>,
-}
-
-/// One call.
-#[derive(Clone, Debug)]
-pub struct Call {
-    /// When the client sent the call, by a clock that all clients of a history share.
-    pub called: Duration,
-    /// When it received the result.
-    pub returned: Duration,
-    /// The operation.
-    pub op: Op,
-    /// The result.
-    pub applied: Applied,
 }
 
 impl History {

@@ -73,6 +73,7 @@ mod random;
 mod regressions;
 #[allow(clippy::panic, reason = "a trial fails by a panic, as any test")]
 mod reopen;
+mod reopenable;
 mod runner;
 mod settings;
 mod sited;

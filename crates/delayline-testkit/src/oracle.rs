@@ -6,7 +6,7 @@ use delayline_core::{
 };
 
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
-use crate::reopen::Reopening;
+use crate::reopenable::Reopenable;
 use crate::{Divergence, Step, Trace};
 
 /// Runs a trace on a backend with an empty queue and on the model, and compares the two.
@@ -28,7 +28,7 @@ pub async fn differential(backend: &dyn Backend, trace: &Trace) -> Result<(), Di
 /// Like [`differential`], and opens the queue again before some steps (from 0) and after the last
 /// one: it must have everything that the model has.
 pub(crate) async fn differential_reopening(
-    queue: &Reopening<'_>,
+    queue: &Reopenable<'_>,
     trace: &Trace,
     before: &[usize],
 ) -> Result<(), Divergence> {
@@ -42,7 +42,7 @@ pub(crate) async fn differential_reopening(
 struct Pair<'a> {
     backend: &'a dyn Backend,
     /// What opens the backend again, and before which steps.
-    reopening: Option<(&'a Reopening<'a>, &'a [usize])>,
+    reopening: Option<(&'a Reopenable<'a>, &'a [usize])>,
     trace: &'a Trace,
     model: State,
     /// Every id named in the trace.
@@ -85,7 +85,7 @@ impl<'a> Pair<'a> {
         self.drain().await
     }
 
-    async fn reopen(&mut self, queue: &Reopening<'_>, at: Timestamp) -> Agreement<()> {
+    async fn reopen(&mut self, queue: &Reopenable<'_>, at: Timestamp) -> Agreement<()> {
         if let Err(error) = queue.reopen().await {
             let step = Step { at, op: Op::Stats };
             return Err(self.divergence(&step, format!("the queue cannot be reopened: {error}")));

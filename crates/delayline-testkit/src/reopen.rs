@@ -1,18 +1,13 @@
 //! Queues that are closed and opened again: they must have everything that was acknowledged.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Error, ErrorKind, Op, QueueBackend};
 use proptest::collection::vec;
 use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
 use crate::limits::{CASES_A_REOPENING, MAX_REOPENINGS, REOPEN_EVERY};
 use crate::oracle::differential_reopening;
+use crate::reopenable::Reopenable;
 use crate::settings::Settings;
-use crate::sited::Site;
 use crate::workload::{self, MAX_MOVES};
 use crate::{Fixture, Trace};
 
@@ -62,7 +57,7 @@ fn run(
     trace: &Trace,
     before: &[usize],
 ) -> Result<(), String> {
-    let queue = runtime.block_on(Reopening::fresh(fixture))?;
+    let queue = runtime.block_on(Reopenable::fresh(fixture))?;
     let verdict = runtime.block_on(differential_reopening(&queue, trace, before));
     verdict.map_err(|divergence| {
         let steps: Vec<_> = before.iter().map(|number| number + 1).collect();
@@ -80,56 +75,6 @@ fn probe(runtime: &Runtime, fixture: &dyn Fixture) -> Result<(), StoresNothing> 
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(StoresNothing),
         Err(error) => panic!("an empty queue cannot be reopened: {error}"),
-    }
-}
-
-/// A queue that can be opened again.
-pub(crate) struct Reopening<'a> {
-    fixture: &'a dyn Fixture,
-    /// `None` while it is closed. Calls hold another reference only while they run.
-    queue: Mutex<Option<Arc<dyn QueueBackend>>>,
-}
-
-impl<'a> Reopening<'a> {
-    async fn fresh(fixture: &'a dyn Fixture) -> Result<Self, String> {
-        let queue = fixture.fresh().await.map_err(|error| format!("no queue: {error}"))?;
-        Ok(Self { fixture, queue: Mutex::new(Some(queue)) })
-    }
-
-    /// # Errors
-    ///
-    /// Those of [`Fixture::reopen`], or it does not open the queue again.
-    pub(crate) async fn reopen(&self) -> Result<(), Error> {
-        // The only reference: no call is running.
-        let closing = self.lock().take().ok_or_else(closed)?;
-        *self.lock() = Some(self.fixture.reopen(closing).await?.ok_or_else(closed)?);
-        Ok(())
-    }
-
-    fn site(&self) -> Result<Site, Error> {
-        self.lock().clone().map(Site).ok_or_else(closed)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn QueueBackend>>> {
-        // Nothing panics while it is locked.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn closed() -> Error {
-    Error::with_detail(ErrorKind::Unreachable, "the queue is closed")
-}
-
-impl fmt::Debug for Reopening<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reopening").field("queue", &*self.lock()).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Backend for Reopening<'_> {
-    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        self.site()?.apply(at, op).await
     }
 }
 

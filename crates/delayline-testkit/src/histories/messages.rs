@@ -7,7 +7,7 @@ use delayline_core::{
     Outcome, Purged, Redriven, Reply, Rescheduled, Settled, Settlement, Status, Timestamp,
 };
 
-use super::Call;
+use super::call::Call;
 use crate::oracle;
 
 /// Follows every message through the calls, in execution order.

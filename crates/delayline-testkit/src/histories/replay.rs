@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use delayline_core::{Applied, Op, State, Timestamp};
 
-use super::Call;
+use super::call::Call;
 use crate::divergence::{difference, show};
 use crate::{Step, Trace};
 

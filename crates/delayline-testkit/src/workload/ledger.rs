@@ -8,7 +8,7 @@ use delayline_core::{
     Timestamp,
 };
 
-use super::{Action, Cursor, Ending, LeasePart, LeaseRef, Tick};
+use super::action::{Action, Cursor, Ending, LeasePart, LeaseRef, Tick};
 
 /// The number of operations that can be repeated.
 const REMEMBERED: usize = 6;

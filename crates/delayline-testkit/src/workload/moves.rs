@@ -10,12 +10,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::action::{Action, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
 use super::content::{
     claim_id, consumer, content, delay, every_id, for_ids, id, ids, lease, lease_duration,
     memory_span, message, outcome, position, result, schedule,
 };
 use super::destinations::{list, stream};
-use super::{Action, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
 
 /// Random runs. Shrinking one drops moves first, then simplifies them.
 pub fn moves() -> impl Strategy<Value = Vec<Move>> {

@@ -1,5 +1,6 @@
 //! The load on the queues during faults.
 
+mod handling;
 mod improvised;
 mod keyed;
 mod relaying;

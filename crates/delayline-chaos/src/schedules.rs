@@ -3,6 +3,7 @@
 
 mod fleet;
 mod judge;
+mod kinds;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use delayline::schedules::{Overlap, Schedules, Spec};
 
 use self::fleet::Fleet;
 use self::judge::{Judge, Seen};
+use self::kinds::{INTERVAL, Kind, TARGET, kind_of};
 
 /// Kills and freezes schedulers, deploys changed schedules, and counts ticks
 #[derive(Parser)]
@@ -116,27 +118,7 @@ fn specs(version: u64) -> Result<Vec<(String, Spec)>, Error> {
     Ok(all)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Ticks are created ahead.
-    Ahead,
-    /// Ticks are created when they are due.
-    AtOnce,
-    /// Ticks are left out while an earlier one lives.
-    Skipping,
-}
-
-const fn kind_of(number: u64) -> Kind {
-    match number {
-        20..30 => Kind::AtOnce,
-        30..40 => Kind::Skipping,
-        _ => Kind::Ahead,
-    }
-}
-
 const OWNER: &str = "fleet";
-const TARGET: &str = "ticks";
-const INTERVAL: Duration = Duration::from_secs(1);
 /// Shorter than a freeze, and than the lead.
 const LEASE: Duration = Duration::from_secs(3);
 /// How long a process waits before it tries to connect again.

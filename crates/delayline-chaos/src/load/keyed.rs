@@ -9,7 +9,7 @@ use delayline::{Draft, Job, Outcome};
 use tokio::sync::watch;
 
 use super::Bare;
-use super::working::{Ending, Handled, LEASE, hash, payload};
+use super::handling::{Ending, Handled, LEASE, hash, payload};
 
 /// Says again and again what the message of an id is to be.
 pub(super) async fn update(queue: Bare, mut chance: fastrand::Rng, stop: watch::Receiver<bool>) {

@@ -9,7 +9,7 @@ use delayline_test_server::Server;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
-use super::{Bare, LONGEST_FINISH, Queue, until_empty, working};
+use super::{Bare, LONGEST_FINISH, Queue, handling, until_empty};
 use crate::evidence::{EntryId, entry_id};
 use crate::log::Setting;
 use crate::relayed::Taken;
@@ -93,7 +93,7 @@ async fn produce(
     while *stage.borrow() == Stage::Sending {
         let delay = Duration::from_millis(chance.u64(..200));
         let id = format!("r{number}.{sent}");
-        let draft = queue.message(&working::payload(chance.u64(..))).id(&*id).due_in(delay);
+        let draft = queue.message(&handling::payload(chance.u64(..))).id(&*id).due_in(delay);
         sent += 1;
         // By its id it can be sent again, whatever became of it.
         while draft.clone().send().await.is_err() && *stage.borrow() == Stage::Sending {

@@ -11,7 +11,7 @@ use delayline::worker::{Summary, WorkerHandle};
 use delayline::{Job, Queue, Worker};
 use tokio::task::JoinHandle;
 
-use super::{INTERVAL, Kind, TARGET, kind_of};
+use super::kinds::{INTERVAL, Kind, TARGET, kind_of};
 
 /// A message of a tick, as the target's worker sees it. Times are in milliseconds since 1970.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 
 mod builds;
 mod faults;
+mod sheet;
 mod speed;
 mod topologies;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -13,14 +13,6 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 
 use crate::table::Table;
-
-/// Rows of words under one heading.
-struct Sheet {
-    title: &'static str,
-    note: &'static str,
-    columns: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
 
 /// Measures all of it and writes the page `which-driver.md` and its plot to a directory.
 pub(crate) async fn write_page(
@@ -57,19 +49,6 @@ pub(crate) async fn of_client(messages: usize, progress: &ProgressBar) -> Result
     let progress = progress.clone();
     // It has its own runtime.
     tokio::task::spawn_blocking(move || speed::of_client(messages, &progress)).await?
-}
-
-impl Sheet {
-    fn to_markdown(&self) -> String {
-        let rule = "|---".repeat(self.columns.len()) + "|\n";
-        let mut text = format!("## {}\n\n{}\n\n", self.title, self.note);
-        // Writing to a text cannot fail.
-        let _ = writeln!(text, "| {} |\n{}", self.columns.join(" | "), rule.trim_end());
-        for row in &self.rows {
-            let _ = writeln!(text, "| {} |", row.join(" | "));
-        }
-        text + "\n"
-    }
 }
 
 const HEAD: &str = "\

@@ -6,11 +6,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use self::axis::{Axis, short};
+use self::axis::Axis;
 use self::figures::{Figures, Mark};
+use self::number::short;
 
 mod axis;
 mod figures;
+mod number;
 
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 16.0;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 
-use super::Sheet;
+use super::sheet::Sheet;
 
 /// Separated by commas.
 const FEATURES: [&str; 4] = ["redis", "redis,tls", "fred", "fred,tls"];

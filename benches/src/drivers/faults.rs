@@ -11,7 +11,7 @@ use delayline_test_server::proxy::{Fault, Proxy};
 use indicatif::ProgressBar;
 use tokio::time::sleep;
 
-use super::Sheet;
+use super::sheet::Sheet;
 use crate::transport::{DRIVERS, Transport};
 
 pub(super) async fn measure(progress: &ProgressBar) -> Result<Sheet> {

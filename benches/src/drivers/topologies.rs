@@ -15,8 +15,8 @@ use indicatif::ProgressBar;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::Sheet;
 use super::faults::calls_until_one_works;
+use super::sheet::Sheet;
 use super::speed::{approximate, median};
 use crate::table::number;
 use crate::throughput::rate;

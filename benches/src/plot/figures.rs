@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::axis::short;
+use super::number::short;
 
 pub(super) struct Figures {
     pub(super) title: String,

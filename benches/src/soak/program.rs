@@ -17,7 +17,7 @@ use tokio::time::{sleep, sleep_until};
 
 use crate::ledger::{Account, Class, Due, Ledger};
 use crate::schedule::Schedule;
-use crate::senders;
+use crate::senders::{self, NamedQueue};
 use crate::shape::Shape;
 
 /// A program with its own thread and runtime, so that its processor time can be measured.
@@ -54,9 +54,6 @@ pub(crate) struct Rest {
     /// The client's share of a core.
     pub(crate) cpu: f64,
 }
-
-/// A queue and its name.
-pub(crate) type NamedQueue = (Arc<str>, Queue<Bytes, Raw>);
 
 /// A program at work.
 struct Running {

@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use delayline::{Bytes, Cancelled};
+use delayline::codec::Raw;
+use delayline::{Bytes, Cancelled, Queue};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
 
 use crate::ledger::{Class, Due, Ledger, Promise};
-use crate::program::NamedQueue;
 use crate::schedule::{Cycle, Schedule};
 use crate::shape::Shape;
+
+/// A queue and its name.
+pub(crate) type NamedQueue = (Arc<str>, Queue<Bytes, Raw>);
 
 /// One queue's.
 pub(crate) struct Sender {

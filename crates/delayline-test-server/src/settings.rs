@@ -27,7 +27,7 @@ pub(crate) enum Role {
     Sentinel,
 }
 
-/// What a [`Builder`](crate::Builder) has been told.
+/// What a [`Builder`](crate::Builder) makes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) listen: Listen,

@@ -1,4 +1,4 @@
-//! What a worker's builder has been told.
+//! The configuration of a worker, as its builder makes it.
 
 use std::num::NonZeroU16;
 use std::time::Duration;

@@ -19,12 +19,13 @@ use crate::codec::{Decode, Json};
 /// panic, a timeout or an undecodable payload affects only its own message. While the backend fails
 /// or refuses calls, the worker keeps trying, every two seconds at most, and recovers on its own
 /// ([G21](crate::guarantees#g21)): a missing permission may still be granted. It logs a lasting
-/// failure once a minute and calls [`on_refusal`](super::WorkerBuilder::on_refusal). Only a worker that ends on an
-/// empty queue also ends when it is refused, because it cannot learn whether the queue is empty.
+/// failure once a minute and calls [`on_refusal`](super::WorkerBuilder::on_refusal). Only a worker
+/// that ends on an empty queue also ends when it is refused, because it cannot learn whether the
+/// queue is empty.
 ///
 /// A message is handled at least once. To write elsewhere only as the latest holder of the message,
-/// use [`Job::epoch`] as a fencing token, with [`claim_durability`](super::WorkerBuilder::claim_durability) if the server
-/// can fail over.
+/// use [`Job::epoch`] as a fencing token, with
+/// [`claim_durability`](super::WorkerBuilder::claim_durability) if the server can fail over.
 ///
 /// Dropping the future of [`run`](Self::run) drops all handlers, and their messages are redelivered
 /// when their leases expire, as after a crash. [`WorkerHandle::stop`] stops gracefully.

@@ -30,7 +30,7 @@ async fn each_limit_is_set_and_cleared_on_its_own() {
     change(&site, "limit=hold&change=set&when=30m").await;
     let set = limits(&orders).await;
     let rate = set.rate.unwrap();
-    assert_eq!((set.leased, rate.count, rate.per.as_ms(), rate.burst), (Some(3), 10, 60_000, 2));
+    assert_eq!((set.leased, rate.count, rate.per().as_secs(), rate.burst), (Some(3), 10, 60, 2));
     assert!(set.held_until.is_some());
     let page = get(&site, "/queue?queue=orders").await.status(200);
     inert(&page);

@@ -43,6 +43,7 @@
 mod change;
 mod cron;
 mod fire;
+mod ids;
 mod read;
 mod spec;
 
@@ -267,7 +268,7 @@ impl Schedules {
         let now = self.now().await?;
         let draft = self.message(name, &spec, now).await?;
         let draft = match spec.overlap_rule() {
-            Overlap::Skip => draft.id(fire::skipping_id(name)).reuse_finished_id(),
+            Overlap::Skip => draft.id(ids::skipping_id(name)).reuse_finished_id(),
             Overlap::Allow => draft.id(format!("{name}@{now}.now")),
         };
         draft.send().await.map(Some)

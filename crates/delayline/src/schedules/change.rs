@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use delayline_core::{Enqueued, MessageState, Status, UpdateContent};
 use tokio::time::Instant;
 
-use super::{PAUSED_MS, Put, Schedules, Spec, fire, first_due};
+use super::{PAUSED_MS, Put, Schedules, Spec, fire, first_due, ids};
 use crate::queue::UpdateDue;
 use crate::{Error, Found};
 
@@ -77,7 +77,7 @@ impl Schedules {
 
     /// Cancels the messages that a spec has created before their instants, but for the instants of
     /// the spec that has replaced it. If a later spec has the same instants, they get
-    /// [other ids](fire::tick_id).
+    /// [other ids](ids::tick_id).
     pub(super) async fn cancel_ahead(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl Schedules {
         let ids: Vec<_> = spec
             .ahead(now)
             .filter(|tick| !kept.contains(tick))
-            .flat_map(|tick| (0..fire::MOST_REVISIONS).map(move |n| fire::tick_id(name, tick, n)))
+            .flat_map(|tick| (0..fire::MOST_REVISIONS).map(move |n| ids::tick_id(name, tick, n)))
             .collect();
         if !ids.is_empty() {
             self.target(spec.queue_name()).await?.cancel_many(ids).await?;

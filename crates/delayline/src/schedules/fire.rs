@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use delayline_core::{Backoff, Enqueued, Status, UpdateContent};
 
+use super::ids::{skipping_id, tick_id};
 use super::{Overlap, Schedules, Spec, system_time};
 use crate::queue::UpdateDue;
 use crate::telemetry;
@@ -142,17 +143,6 @@ impl Schedules {
         }
         Ok(())
     }
-}
-
-/// The id of a tick's message. A message that was cancelled by a change of the spec leaves its id to
-/// nothing else, so the same instant of a later spec has the next revision.
-pub(super) fn tick_id(name: &str, tick: u64, revision: u32) -> String {
-    if revision == 0 { format!("{name}@{tick}") } else { format!("{name}@{tick}.{revision}") }
-}
-
-/// The id of all messages of a schedule that skips ticks while the previous message lives.
-pub(super) fn skipping_id(name: &str) -> String {
-    format!("{name}@")
 }
 
 /// Sends a message at most once in a window: a scheduler that was suspended for long must not send

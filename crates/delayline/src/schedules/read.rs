@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use delayline_core::{QueueName, Status, Timestamp};
 
-use super::{Overlap, PAUSED_MS, Schedules, Spec, fire, system_time, text};
+use super::{Overlap, PAUSED_MS, Schedules, Spec, fire, ids, system_time, text};
 use crate::admin::Listed;
 use crate::{Error, Found};
 
@@ -118,8 +118,8 @@ impl Schedules {
             last.push(instant.map(|instant| LastTick {
                 instant: system_time(instant),
                 id: match entry.spec.overlap_rule() {
-                    Overlap::Skip => fire::skipping_id(&entry.name),
-                    Overlap::Allow => fire::tick_id(&entry.name, instant, 0),
+                    Overlap::Skip => ids::skipping_id(&entry.name),
+                    Overlap::Allow => ids::tick_id(&entry.name, instant, 0),
                 },
                 status: None,
             }));
@@ -149,7 +149,7 @@ impl Schedules {
             }
             // A change of the spec has cancelled it, and a later message may have taken its place.
             let tick = ms(last.instant);
-            let ids = (1..fire::MOST_REVISIONS).map(|revision| fire::tick_id(name, tick, revision));
+            let ids = (1..fire::MOST_REVISIONS).map(|revision| ids::tick_id(name, tick, revision));
             let ids: Vec<_> = ids.collect();
             let Ok(later) = self.statuses(queue, ids.clone()).await else { return };
             let mut later =

@@ -4,9 +4,9 @@
 
 mod dead;
 mod hostile;
+mod limits;
 mod live;
 mod looks;
-mod limits;
 mod messages;
 mod schedules;
 mod support;

@@ -10,10 +10,10 @@ mod fault;
 mod ground;
 mod judge;
 mod partition;
+mod strike;
 mod tally;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ use delayline_redis_protocol::{ConnectOptions, HostPort};
 use delayline_test_server::proxy::Proxy;
 use delayline_test_server::{Network, StartError};
 
-pub use self::fault::Fault;
-use self::ground::Ground;
+pub use self::fault::{Fault, Struck};
+pub use self::ground::Kind;
+use self::ground::{Ground, blocking};
 pub use self::judge::Seen;
 use self::judge::{
     Loss, Read, has_result, judge, judge_limits, judge_relays, judge_updates, kept, sent, story,
@@ -32,24 +33,6 @@ use self::judge::{
 pub use self::tally::Tally;
 use crate::load::{self, Queue, Relaying, Working};
 use crate::log::{Entry, Setting};
-
-/// What the queues are on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Three primaries with a replica each.
-    Cluster,
-    /// A primary with a replica behind three sentinels.
-    Sentinel,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cluster => "cluster",
-            Self::Sentinel => "sentinel",
-        })
-    }
-}
 
 /// Servers under load: several queues, each with producers, workers and operators, over both
 /// drivers.
@@ -71,21 +54,6 @@ pub struct Stage {
     /// Earlier writes are on the replicas.
     level_at: Duration,
     chance: fastrand::Rng,
-}
-
-/// What a fault came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Struck {
-    /// From the promotion of a new primary, or else from the end of the fault, until the last
-    /// affected queue answered again.
-    pub recovery: Duration,
-    /// How often a second a process asked the server that it asked most who serves what.
-    pub asked_a_second: f64,
-    /// Whether a call felt it.
-    pub is_felt: bool,
-    /// Whether a primary was replaced before without a fault, or instead of a requested handover:
-    /// the machine was too busy.
-    pub is_unasked: bool,
 }
 
 /// Plays all faults that the server has, in a random order, and judges the results.
@@ -396,11 +364,6 @@ async fn audit(queue: &Queue) -> Result<()> {
             return Ok(());
         }
     }
-}
-
-/// Runs what waits for servers, without holding up the load.
-fn blocking<T>(act: impl FnOnce() -> T) -> T {
-    tokio::task::block_in_place(act)
 }
 
 /// How often a last question may fail.

@@ -1,12 +1,31 @@
 //! The servers of a cluster or behind sentinels.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use delayline_test_server::{Cluster, Network, Reply, Sentinels, Server};
 
-use super::{Fault, Kind};
+use super::fault::Fault;
+
+/// What the queues are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Three primaries with a replica each.
+    Cluster,
+    /// A primary with a replica behind three sentinels.
+    Sentinel,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cluster => "cluster",
+            Self::Sentinel => "sentinel",
+        })
+    }
+}
 
 /// A cluster, or servers behind sentinels.
 pub(super) enum Ground {
@@ -150,7 +169,7 @@ impl Ground {
     /// Waits until all servers agree, and each primary has its replica again.
     pub(super) async fn settle(&self) -> Result<()> {
         let begin = Instant::now();
-        while !super::blocking(|| self.is_settled()) {
+        while !blocking(|| self.is_settled()) {
             if begin.elapsed() > LONGEST_SETTLING {
                 bail!("the servers do not agree after {LONGEST_SETTLING:?}");
             }
@@ -163,7 +182,7 @@ impl Ground {
     pub(super) async fn level(&self) -> Result<()> {
         let number =
             |server: &Server, name: &str| field(server, "replication", name)?.parse::<u64>().ok();
-        let written: Vec<_> = super::blocking(|| {
+        let written: Vec<_> = blocking(|| {
             let places = self.primaries(None).into_iter();
             places
                 .map(|place| (place, number(&self.servers()[place], "master_repl_offset")))
@@ -175,7 +194,7 @@ impl Ground {
             Some(offset.parse::<u64>().ok()? >= (*written)?)
         };
         let begin = Instant::now();
-        while !super::blocking(|| written.iter().all(|it| has_all(it) == Some(true))) {
+        while !blocking(|| written.iter().all(|it| has_all(it) == Some(true))) {
             if begin.elapsed() > LONGEST_SETTLING {
                 bail!("a replica is not level after {LONGEST_SETTLING:?}");
             }
@@ -318,6 +337,11 @@ fn field(server: &Server, section: &str, name: &str) -> Option<String> {
     let text = info(server, section)?;
     let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
     text.lines().find_map(value).map(|value| value.trim().to_owned())
+}
+
+/// Runs what waits for servers, without holding up the load.
+pub(super) fn blocking<T>(act: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(act)
 }
 
 const QUEUES_A_PRIMARY: usize = 2;

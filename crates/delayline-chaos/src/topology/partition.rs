@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, bail};
 use delayline_test_server::proxy;
 use delayline_test_server::{Network, Server};
 
-use super::fault::{DOUBT, LEARNED_WITHIN, LONGEST_HEALING, Outcome};
-use super::ground::Ground;
+use super::Stage;
+use super::ground::{Ground, blocking};
 use super::judge::Loss;
-use super::{Stage, blocking};
+use super::strike::{DOUBT, LEARNED_WITHIN, LONGEST_HEALING, Outcome};
 use crate::load::CLIENTS;
 
 impl Stage {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::{Fault, Seen, Struck};
+use super::fault::{Fault, Struck};
+use super::judge::Seen;
 
 /// All that was seen in all rounds.
 #[derive(Debug, Default)]

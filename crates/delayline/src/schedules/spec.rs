@@ -51,7 +51,8 @@ pub enum Overlap {
     #[default]
     Allow,
     /// It is left out. All ticks have the id `NAME@`. They are sent when they are due, without a
-    /// lead.
+    /// lead. If a scheduler is suspended for more than half an interval while it sends a tick, and
+    /// the tick's message has been handled meanwhile, the tick gets a second message.
     Skip,
 }
 

@@ -82,7 +82,7 @@ impl Bench {
                     queue.message(&Bytes::from_static(&PAYLOAD)).due_in(delay)
                 });
                 for sent in queue.send_many(drafts).await {
-                    sent?;
+                    let _created = sent?;
                 }
                 sent += LOAD_BATCH;
             }

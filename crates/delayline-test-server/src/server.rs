@@ -242,7 +242,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// The server was built without [`own_clock`](Builder::own_clock).
+    /// The server was built without [`own_clock`](crate::Builder::own_clock).
     #[track_caller]
     #[expect(clippy::panic, reason = "documented: a test cannot go on then")]
     pub fn set_clock_step(&self, ms: i64) {
@@ -256,8 +256,8 @@ impl Server {
 
     /// Stops the server if it runs, and starts it again on the same socket, port and directory.
     ///
-    /// Data survive only with [`append_only`](Builder::append_only); what `CONFIG SET` changed is
-    /// forgotten. For a crash call [`kill`](Self::kill) first.
+    /// Data survive only with [`append_only`](crate::Builder::append_only); what `CONFIG SET` changed
+    /// is forgotten. For a crash call [`kill`](Self::kill) first.
     ///
     /// # Panics
     ///

@@ -145,7 +145,9 @@ async fn a_connection_closes_its_directory_while_queues_are_held() {
     let orders: Queue<u64> = connection.queue("orders").await.unwrap();
     assert!(orders.message(&1).id("order-1").send().await.unwrap().is_accepted());
     let status = connection.directory_status().await.unwrap().unwrap();
-    assert_eq!((status.queues, status.segments, status.syncs.count), (1, 1, 1));
+    assert_eq!((status.queues, status.segments), (1, 1));
+    // The clock is synced as well while the directory is idle.
+    assert!(status.syncs.count >= 1, "{status:?}");
     connection.close().await.unwrap();
     let names: Vec<_> =
         fs::read_dir(parent.path()).unwrap().map(|it| it.unwrap().file_name()).collect();

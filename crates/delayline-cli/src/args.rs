@@ -479,8 +479,9 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  part of the work was not done: an input line is invalid, or a queue or message is unknown, or
-     the message in the wrong state, or a different one with the same id. Or a check or measurement found a problem. Also
-     after Ctrl-C while sending a file, importing, redriving or purging, and after answering no
+     the message is in the wrong state, or a different one has the same id. Or a check found a
+     problem. Also after Ctrl-C while sending a file, importing, redriving or purging, and after
+     answering no
   2  the command line is wrong, or a value is outside its limits
   3  the server cannot be reached, or refuses
   4  the reply was lost, or the operation not confirmed: it may have been executed, and can be

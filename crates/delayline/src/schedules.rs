@@ -105,13 +105,13 @@ pub struct Declared {
 }
 
 impl Schedules {
-    /// Opens the schedules in the queue `schedules`.
+    /// Opens the schedules in the queue [`DEFAULT_QUEUE`].
     ///
     /// # Errors
     ///
     /// Like [`Connection::queue`].
     pub async fn open(connection: &Connection) -> Result<Self, Error> {
-        Self::open_named(connection, "schedules").await
+        Self::open_named(connection, DEFAULT_QUEUE).await
     }
 
     /// Opens the schedules in a queue of this name, which must hold nothing else.
@@ -459,6 +459,8 @@ fn system_time(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
 }
 
+/// The queue that holds schedules, unless a program opens another one.
+pub const DEFAULT_QUEUE: &str = "schedules";
 /// The header with the name of the schedule.
 const NAME_HEADER: &str = "delayline-schedule";
 /// The header with the instant of the tick, in milliseconds since 1970.

@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{self, Instant};
 
-/// Waits until `instant`, and returns at once if it has passed. Usually ends within 0.3 ms after it,
-/// where Tokio's timers take up to 2 ms.
+/// Waits until `instant`, and returns at once if it has passed. Ends closer to it than Tokio's
+/// timers, which count whole milliseconds.
 ///
 /// For programs that wait for the next due message of a claim themselves. It is cancel safe: if the
 /// future is dropped, the wait ends.

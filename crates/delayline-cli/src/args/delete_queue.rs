@@ -12,9 +12,9 @@ Examples:
   delayline delete-queue --queue misspelt
   delayline dead purge --all --queue old && delayline delete-queue --queue old
 
-On a server, the user needs UNLINK on all keys of the queue (delayline:{NAME}:*), which the rules of `delayline acl`
-do not include. A worker may go on; the first message creates the queue anew. If the queue holds
-something, the exit code is 1. For other exit codes, see `delayline --help`.")]
+On a server, the user needs UNLINK on all keys of the queue (delayline:{NAME}:*), which the rules of
+`delayline acl` do not include. A worker may go on; the first message creates the queue anew. If the
+queue holds something, the exit code is 1. For other exit codes, see `delayline --help`.")]
 pub(crate) struct DeleteQueue {
     /// Print JSON
     #[arg(long)]

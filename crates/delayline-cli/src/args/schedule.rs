@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Subcommand, ValueEnum};
+use delayline::schedules::DEFAULT_QUEUE;
 
 /// Send messages again and again, by cron line or interval
 ///
@@ -13,7 +14,7 @@ use clap::{ArgGroup, Subcommand, ValueEnum};
 #[command(after_help = HELP)]
 pub(crate) struct Schedule {
     /// Queue that holds the schedules, and nothing else
-    #[arg(long, global = true, value_name = "NAME", default_value = "schedules")]
+    #[arg(long, global = true, value_name = "NAME", default_value = DEFAULT_QUEUE)]
     pub(crate) schedules: String,
 
     #[command(subcommand)]

@@ -108,10 +108,10 @@ Examples:
   curl -d '{\"id\":\"order-1\",\"payload\":7,\"delay\":\"30m\"}' -H 'content-type: application/json' \\
     http://127.0.0.1:7380/api/v1/queues/orders/messages
 
-With --all, or without a name in the arguments, --queue or DELAYLINE_QUEUE, queues are found by SCAN,
-at most once a minute: up to 200 of them, among the first 1,000,000 keys of each primary. The page of all queues
-says when it was read, and whether there may be more. The user needs SCAN, which the rules of
-`delayline acl` do not include.
+With --all, or without a name in the arguments, --queue or DELAYLINE_QUEUE, queues are found by
+SCAN, at most once a minute: up to 200 of them, among the first 1,000,000 keys of each primary. The
+page of all queues says when it was read, and whether there may be more. The user needs SCAN, which
+the rules of `delayline acl` do not include.
 
 Without --users only this machine can connect, and only under localhost, 127.0.0.1, [::1] and the
 address of --listen, so that pages of other sites cannot reach it. A file of users:
@@ -130,8 +130,8 @@ of the free ones at most. Beyond them only /health and /metrics are answered. At
 that wait are answered at once, without messages.
 
 With --post or --exec this process also delivers, as `delayline work` does: with the same requests,
-variables and answers. At the end, deliveries under way have 20 s; a second signal ends them. A client that does not read its answer within 30 s is
-disconnected.
+variables and answers. At the end, deliveries under way have 20 s; a second signal ends them. A
+client that does not read its answer within 30 s is disconnected.
 
 With --scheduler this process also sends the messages of schedules. One process owns a directory
 (file:), so a directory can have schedules only in this way. A user who may operate on the queue of

@@ -17,7 +17,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse;
 use delayline::admin::QueueName;
 use delayline::codec::Raw;
-use delayline::schedules::Schedules;
+use delayline::schedules::{DEFAULT_QUEUE, Schedules};
 use delayline::worker::WorkerHandle;
 use delayline::{Bytes, Connection, Error, ErrorClass, Queue};
 use delayline_web::{Access, Dashboard, Rights};
@@ -191,7 +191,7 @@ async fn schedules(
     if !asked && !all {
         return Ok(None);
     }
-    let name = args.schedules.as_deref().unwrap_or(SCHEDULES);
+    let name = args.schedules.as_deref().unwrap_or(DEFAULT_QUEUE);
     name.parse::<QueueName>().map_err(Error::from)?;
     match Schedules::open_named(connection, name).await {
         Ok(schedules) => Ok(Some(schedules)),
@@ -248,9 +248,6 @@ fn in_a_url(address: IpAddr) -> String {
         IpAddr::V6(address) => format!("[{address}]"),
     }
 }
-
-/// The queue of schedules unless another one is named.
-const SCHEDULES: &str = "schedules";
 /// For deliveries under way at the end.
 const GRACE: Duration = Duration::from_secs(20);
 

@@ -128,10 +128,10 @@ fn leases(hours: &History, findings: &mut Findings) {
 fn replicas(info: &Fields, hours: &History, findings: &mut Findings) {
     let sent = in_a_day(hours, |totals| totals.enqueued);
     let replicas = number(info, "connected_slaves");
-    let detail = format!("{replicas} for {sent} messages in the last day");
+    let detail = format!("replicas: {replicas}; messages in the last day: {sent}");
     let advice = "while its only server is away, nothing is sent or delivered: add a replica and \
                   sentinels, or a cluster";
-    findings.add("replicas", good_unless(replicas == 0 && sent >= BUSY), detail, advice);
+    findings.add("failover", good_unless(replicas == 0 && sent >= BUSY), detail, advice);
 }
 
 /// How often something happened in the last day.

@@ -240,8 +240,8 @@ fn run(name: &str, args: &[&str]) -> Output {
 
 /// Where cargo puts the programs: `examples` next to `deps`, where this test is.
 ///
-/// `cargo test` builds them together with this test. `cargo test --all-targets` and `--test run`
-/// don't; then they are built here, once.
+/// `cargo test` builds them together with this test, and `cargo xtask test` before it. `cargo test
+/// --all-targets` and `--test run` don't; then they are built here, once.
 fn program(name: &str) -> PathBuf {
     static PROFILE: OnceLock<PathBuf> = OnceLock::new();
     let profile = PROFILE.get_or_init(|| {

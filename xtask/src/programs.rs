@@ -50,8 +50,10 @@ pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Progra
     found.with_context(|| format!("there is no test program {name}"))
 }
 
-/// Builds all test programs of the workspace.
+/// Builds all test programs of the workspace, and the examples, which a test runs as programs: with
+/// other features than these, that test would build the workspace anew.
 pub(crate) fn build(shell: &Shell) -> Result<Vec<Program>> {
+    cmd!(shell, "cargo build --workspace --examples --all-features --locked").run()?;
     let messages =
         cmd!(shell, "cargo test {EVERYTHING...} --no-run --message-format json-render-diagnostics")
             .read()?;

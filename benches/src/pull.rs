@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use delayline::codec::Raw;
 use delayline::{Bytes, Job, Queue, Worker};
-use delayline_benches::{ack, claim, payload, send_in_bulk};
+use delayline_benches::{PAYLOAD_BYTES, ack, claim, payload, send_in_bulk};
 use delayline_core::Reply;
 use delayline_web::{Access, Dashboard, Role};
 use hdrhistogram::Histogram;
@@ -15,6 +15,8 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use indicatif::ProgressBar;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -154,8 +156,8 @@ impl Client {
         Ok(Self { stream, buffer: Vec::new() })
     }
 
-    async fn send(&mut self, verb: &str, body: &Value) -> Result<()> {
-        let body = body.to_string();
+    async fn send(&mut self, verb: &str, body: &impl Serialize) -> Result<()> {
+        let body = serde_json::to_string(body)?;
         let request = format!(
             "POST /api/v1/queues/{QUEUE}/{verb} HTTP/1.1\r\nhost: localhost\r\ncontent-type: \
              application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -164,7 +166,7 @@ impl Client {
         Ok(self.stream.write_all(request.as_bytes()).await?)
     }
 
-    async fn call(&mut self, verb: &str, body: &Value) -> Result<Value> {
+    async fn call<T: DeserializeOwned>(&mut self, verb: &str, body: &impl Serialize) -> Result<T> {
         self.send(verb, body).await?;
         self.buffer.clear();
         let head = loop {
@@ -183,24 +185,53 @@ impl Client {
         Ok(serde_json::from_slice(self.buffer.get(head..end).unwrap_or_default())?)
     }
 
-    /// Claims, and returns what settles the messages.
-    async fn claim(&mut self, body: &Value) -> Result<Vec<Value>> {
-        let mut claimed = self.call("claim", body).await?;
-        let Value::Array(deliveries) = claimed["deliveries"].take() else {
-            bail!("no claim was answered")
-        };
-        let ack = |mut it: Value| json!({"id": it["id"].take(), "token": it["token"].take(), "outcome": "ack"});
-        Ok(deliveries.into_iter().map(ack).collect())
+    async fn claim(&mut self, body: &Value) -> Result<Vec<Taken>> {
+        Ok(self.call::<Claimed>("claim", body).await?.deliveries)
     }
 
-    async fn ack(&mut self, items: Vec<Value>) -> Result<()> {
-        let count = items.len();
-        let settled = self.call("settle", &json!({ "settlements": items })).await?;
-        let results = settled["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let all = results.len() == count && results.iter().all(|it| it["outcome"] == "settled");
-        ensure!(all, "not all were settled: {settled}");
+    async fn ack(&mut self, taken: Vec<Taken>) -> Result<()> {
+        let count = taken.len();
+        let ack = |Taken { id, token, .. }| Settlement { id, token, outcome: "ack" };
+        let settlements = Settlements { settlements: taken.into_iter().map(ack).collect() };
+        let Settled { results } = self.call("settle", &settlements).await?;
+        let all = results.len() == count && results.iter().all(|it| it.outcome == "settled");
+        ensure!(all, "not all were settled");
         Ok(())
     }
+}
+
+#[derive(Deserialize)]
+struct Claimed {
+    deliveries: Vec<Taken>,
+}
+
+#[derive(Deserialize)]
+struct Taken {
+    id: String,
+    token: String,
+    payload: String,
+}
+
+#[derive(Serialize)]
+struct Settlements {
+    settlements: Vec<Settlement>,
+}
+
+#[derive(Serialize)]
+struct Settlement {
+    id: String,
+    token: String,
+    outcome: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Settled {
+    results: Vec<Ended>,
+}
+
+#[derive(Deserialize)]
+struct Ended {
+    outcome: String,
 }
 
 /// Messages per second of some consumers, which handle `each` batches, over HTTP with an address.
@@ -248,9 +279,10 @@ async fn direct(queue: &Queue<Bytes, Raw>, batches: usize) -> Result<()> {
 
 async fn through(mut client: Client, batches: usize) -> Result<()> {
     for _ in 0..batches {
-        let items = client.claim(&json!({"max": BATCH, "wait": "0s", "lease": "5m"})).await?;
-        ensure!(items.len() == BATCH, "a claim found too few messages");
-        client.ack(items).await?;
+        let taken = client.claim(&json!({"max": BATCH, "wait": "0s", "lease": "5m"})).await?;
+        let all = taken.len() == BATCH && taken.iter().all(|it| it.payload.len() == PAYLOAD_BYTES);
+        ensure!(all, "a claim found too few messages");
+        client.ack(taken).await?;
     }
     Ok(())
 }
@@ -300,12 +332,12 @@ async fn lateness_over_http(
     let mut client = Client::connect(address).await?;
     let polling = tokio::spawn(async move {
         for _ in 0..messages {
-            let mut items = Vec::new();
-            while items.is_empty() {
-                items = client.claim(&json!({"wait": "50s"})).await?;
+            let mut taken = Vec::new();
+            while taken.is_empty() {
+                taken = client.claim(&json!({"wait": "50s"})).await?;
             }
             let _ = report.send(SystemTime::now());
-            client.ack(items).await?;
+            client.ack(taken).await?;
         }
         anyhow::Ok(())
     });

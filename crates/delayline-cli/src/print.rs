@@ -33,5 +33,5 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
 
 /// A JSON value on one line.
 pub(crate) fn json_line(value: &serde_json::Value) -> String {
-    harmless_json(&value.to_string()) + "\n"
+    harmless_json(value.to_string()) + "\n"
 }

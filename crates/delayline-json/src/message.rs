@@ -16,7 +16,7 @@ use crate::harmless_json;
 ///
 /// If the value cannot be written as JSON, such as a map whose keys are not text.
 pub fn line(value: &impl Serialize) -> Result<String, serde_json::Error> {
-    Ok(harmless_json(&serde_json::to_string(value)?) + "\n")
+    Ok(harmless_json(serde_json::to_string(value)?) + "\n")
 }
 
 /// A live message without its content.

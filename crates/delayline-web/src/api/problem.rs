@@ -48,7 +48,7 @@ pub(super) fn problem(status: StatusCode, detail: &str, more: Map<String, Value>
     object.insert("title".to_owned(), status.canonical_reason().into());
     object.insert("status".to_owned(), status.as_u16().into());
     object.insert("detail".to_owned(), detail.into());
-    let body = delayline_json::harmless_json(&Value::Object(object).to_string());
+    let body = delayline_json::harmless_json(Value::Object(object).to_string());
     let headers = [(CONTENT_TYPE, "application/problem+json")];
     let wait = match status {
         StatusCode::SERVICE_UNAVAILABLE => "1",
@@ -60,7 +60,7 @@ pub(super) fn problem(status: StatusCode, detail: &str, more: Map<String, Value>
 
 /// An answer.
 pub(super) fn answer(status: StatusCode, value: &Value) -> Response {
-    let body = delayline_json::harmless_json(&value.to_string());
+    let body = delayline_json::harmless_json(value.to_string());
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 

@@ -61,7 +61,7 @@ async fn those_that_match_are_counted_and_redriven_at_a_rate() {
             page.click("Count all that match").await?;
             settles(page, scripts, "Count: finished.").await?;
             page.says("Match\n1,500").await?;
-            page.click("To these letters").await?;
+            page.click("Show these letters").await?;
             page.click("Redrive all that match...").await?;
             page.says("Redrive all dead letters that match?").await?;
             // The default rate: fifty a second.
@@ -72,7 +72,7 @@ async fn those_that_match_are_counted_and_redriven_at_a_rate() {
             let stats = orders.stats().await?;
             assert!(stats.dead > 1 && stats.ready > 0, "{stats:?}");
 
-            page.click("To these letters").await?;
+            page.click("Show these letters").await?;
             page.click("Delete all that match...").await?;
             page.says("Delete all dead letters that match?").await?;
             page.click("Back").await?;

@@ -10,7 +10,7 @@ async fn journey(settings: Settings) {
     visit(&orders, settings, async |page, _| {
         let limits = async || anyhow::Ok(orders.stats().await?.limits);
         page.click("orders").await?;
-        page.type_into("Most messages leased at once", "3").await?;
+        page.type_into("Maximum leased at once", "3").await?;
         page.click("Limit leases").await?;
         page.says("The limits have been changed.").await?;
         page.says("0 of 3 leased").await?;

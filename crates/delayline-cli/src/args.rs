@@ -89,7 +89,7 @@ pub(crate) struct Target {
     /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], redis-cluster://HOST:PORT,HOST:PORT,
     /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, the same with rediss for TLS, unix:PATH,
     /// file:DIR for durable queues in a directory, without a server, or memory: for a queue that
-    /// lasts as long as the command; put passwords into the variable, because other users can read
+    /// lasts as long as the command. Put passwords into the variable, because other users can read
     /// command lines
     #[arg(
         long,
@@ -134,8 +134,8 @@ pub(crate) struct Target {
     #[arg(long, global = true)]
     pub(crate) allow_eviction: bool,
 
-    /// Open a directory (file:DIR) although the clock is far behind its last use, and continue from
-    /// that clock
+    /// Open a directory (file:DIR) even if the clock is far behind its last use, and continue from
+    /// the current time
     #[arg(long, global = true)]
     pub(crate) accept_clock: bool,
 }
@@ -187,7 +187,7 @@ pub(crate) enum Verb {
 #[derive(clap::Args)]
 #[command(after_help = SEND_HELP)]
 pub(crate) struct Send {
-    /// Message id, for cancelling; sending the same message again does nothing
+    /// Message id, needed to cancel; sending the same message again has no effect
     #[arg(long)]
     pub(crate) id: Option<String>,
 
@@ -224,7 +224,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "DURATION")]
     pub(crate) expires_in: Option<String>,
 
-    /// Keep what its handler leaves as a result for this long, up to 7d; `delayline wait` prints it
+    /// Keep the handler's result for this long, up to 7d; `delayline wait` prints it
     #[arg(long, value_name = "DURATION")]
     pub(crate) keep_result: Option<String>,
 
@@ -232,11 +232,11 @@ pub(crate) struct Send {
     #[arg(long)]
     pub(crate) reuse_finished_id: bool,
 
-    /// Create at most one message of this id per window, up to 31d; the first one counts
+    /// Create at most one message with this id per window, up to 31d; the first one counts
     #[arg(long, value_name = "DURATION", requires = "id")]
     pub(crate) throttle: Option<String>,
 
-    /// Update the message of this id, if there is one; see below
+    /// Update the message with this id, if it exists; see below
     #[arg(
         long,
         value_name = "KIND",
@@ -245,12 +245,12 @@ pub(crate) struct Send {
     )]
     pub(crate) update: Option<String>,
 
-    /// With --update debounce: due this long after the first send at the latest
+    /// With --update debounce: latest due time, counted from the first send
     #[arg(long, value_name = "DURATION", requires = "update")]
     pub(crate) at_most: Option<String>,
 
-    /// What to wait for: only the server (none), N replicas as well (replicas=N), or the server's
-    /// disk (disk)
+    /// What to wait for: only the server (none), also N replicas (replicas=N), or the server's disk
+    /// (disk)
     #[arg(long, value_name = "WHERE", default_value_t)]
     pub(crate) durability: Durability,
 
@@ -296,18 +296,18 @@ impl Target {
         Ok(name)
     }
 
-    /// How to get there.
+    /// The connection options of the flags.
     pub(crate) fn connect(&self) -> Result<Connect, Failure> {
         if self.url.starts_with("memory:") {
-            // Of use to try the command's flags and input without a server.
-            eprintln!("delayline: a queue in memory ends with this command");
+            // Useful to try flags and input without a server.
+            eprintln!("delayline: a queue in memory is gone when this command ends");
         }
         let connect = self.connect_to(&self.url, self.driver)?;
         Ok(if self.is_directory() { connect.beside(true) } else { connect })
     }
 
-    /// The same for workers, relays and servers, which must be in the process that has opened a
-    /// directory.
+    /// Like `connect`, for workers, relays and servers: these must run in the process that has
+    /// opened a directory.
     pub(crate) fn connect_to_work(&self) -> Result<Connect, Failure> {
         let connect = self.connect()?;
         Ok(if self.is_directory() { connect.beside(false) } else { connect })
@@ -347,7 +347,7 @@ impl Target {
         self.tls_ca.as_ref().map(read).transpose()
     }
 
-    /// How to get to another place, all else being the same.
+    /// The options for another server, with all other flags unchanged.
     pub(crate) fn connect_to(&self, url: &str, driver: Driver) -> Result<Connect, Failure> {
         let mut connect = Connect::new(url)?
             .client(match driver {
@@ -356,7 +356,7 @@ impl Target {
             })
             .allow_eviction(self.allow_eviction);
         if url.starts_with("file:") {
-            // Commands work beside one that takes long.
+            // Commands do not wait behind one that takes long.
             connect = connect.share(true);
         }
         if self.accept_clock && url == self.url {
@@ -386,14 +386,14 @@ impl Target {
         self.open_on(self.connect()?, queue).await
     }
 
-    /// The same, to work on it.
+    /// Like `open`, for workers.
     pub(crate) async fn open_to_work(&self) -> Result<Queue<Bytes, Raw>, Failure> {
         let queue = self.queue()?;
         self.open_on(self.connect_to_work()?, queue).await
     }
 
-    /// The same as `open`, if the server has such a queue: most verbs would find nothing in one
-    /// whose name is misspelt, or create it.
+    /// Like `open`, but only if the server has the queue. With a misspelt name, most verbs would
+    /// find nothing, or create a queue.
     pub(crate) async fn open_known(&self) -> Result<Queue<Bytes, Raw>, Failure> {
         self.queue()?;
         self.refuse_new(&self.connect_to(&self.url, self.driver)?)?;
@@ -401,14 +401,14 @@ impl Target {
         if self.is_known(&queue).await? { Ok(queue) } else { Err(self.unknown()) }
     }
 
-    /// Whether anything was ever changed in the queue. One in memory is always new.
+    /// Whether the queue was ever changed. A queue in memory is always new.
     pub(crate) async fn is_known(&self, queue: &Queue<Bytes, Raw>) -> Result<bool, Failure> {
         if self.url.starts_with("memory:") {
             return Ok(true);
         }
         let applied = match queue.apply(&Op::Stats).await {
             Ok(applied) => applied,
-            // The verb itself may need no such right.
+            // The verb itself may not need this permission.
             Err(error) if error.kind() == &ErrorKind::PermissionDenied => return Ok(true),
             Err(error) => return Err(error.into()),
         };
@@ -478,13 +478,13 @@ impl From<Priority> for delayline::message::Priority {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  part of the work was not done: an input line is invalid, or a queue or message is unknown, or
-     the message is in the wrong state, or a different one has the same id. Or a check found a
-     problem. Also after Ctrl-C while sending a file, importing, redriving or purging, and after
-     answering no
-  2  the command line is wrong, or a value is outside its limits
-  3  the server cannot be reached, or refuses
-  4  the reply was lost, or the operation not confirmed: it may have been executed, and can be
+  1  part of the work was not done: an input line is invalid, a queue or message is unknown, a
+     message is in the wrong state, or a different message has the same id. Or a check found a
+     problem. Also after Ctrl-C while sending a file, importing, redriving or purging, and if you
+     answer no to a question
+  2  the command line is wrong, or a value is out of range
+  3  the server is unreachable, or refuses
+  4  the reply was lost, or the operation was not confirmed: it may have been executed, and can be
      repeated
   5  any other error, for example if output cannot be written";
 
@@ -499,8 +499,8 @@ Kinds of updates:
   reschedule   keep the content and when it expires, change the due time
   coalesce     replace the content, keep the due time
   debounce     replace the content, postpone the due time up to --at-most
-A message that a worker holds is left alone; the update takes its place afterwards. A message that
-finished, or never was, is created.
+If a worker holds the message, the update takes effect when the worker has finished. If the message
+has finished or does not exist, a new one is created.
 
 A line of the file is a JSON object:
   {"id": "order-1234", "payload": {"total": 9}, "delay": "30m"}
@@ -513,8 +513,8 @@ with the fields
   headers                  {"name": "value"}
   max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, throttle, update,
   at_most
-  update_token             16 hexadecimal digits: the same token again changes nothing; without it,
-                           an update that is sent again counts as a new one
-Invalid lines are reported by number and skipped; the others are sent. Sending the file again sends
-what is missing: a known id with the same content is a harmless duplicate. Ids are remembered for at
-least one hour after their message has finished."#;
+  update_token             16 hexadecimal digits: a repeated token changes nothing; without a token,
+                           a repeated update counts as a new one
+Invalid lines are reported by number and skipped; the others are sent. If you send the file again,
+only the missing messages are added: a known id with the same content is a harmless duplicate. Ids
+are remembered for at least one hour after their message has finished."#;

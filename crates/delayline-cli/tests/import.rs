@@ -224,7 +224,7 @@ fn a_queue_in_memory_takes_nothing_and_shows_what_would_come() {
     let url = old.url();
     let args = ["--url=memory:", "--queue=q", "import", "zset", "jobs", "--unit", "s", "--from"];
     let told = run(bare(&[&args[..], &[url.as_str(), "--yes"]].concat())).code(2).stderr;
-    assert!(told.contains("a queue in memory ends with this command"), "{told}");
+    assert!(told.contains("a queue in memory is gone when this command ends"), "{told}");
     assert_eq!(redis(&old, "ZCARD jobs"), "1");
     let dry = [&args[..], &[url.as_str(), "--dry-run", "--json"]].concat();
     assert_eq!(run(bare(&dry)).code(0).lines()[0]["created"], 1);
@@ -314,7 +314,7 @@ fn an_import_ends_if_the_old_queue_is_still_in_use() {
     let flags = ["zset", "jobs", "--unit", "s", "--yes", "--from", url.as_str()];
     let told = run(import(&server, "redis", &flags)).code(1).stderr;
     assert!(told.contains("created 11, duplicate 0, left 0"), "{told}");
-    assert!(told.contains("others still change jobs of the old queue"), "{told}");
+    assert!(told.contains("other clients still change jobs of the old queue"), "{told}");
     assert!(told.contains("stop the old producers and consumers, then import again"), "{told}");
     assert_eq!(redis(&server, "ZCARD jobs"), "12");
     // They have stopped.

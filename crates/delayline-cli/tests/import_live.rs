@@ -285,7 +285,7 @@ fn what_cannot_be_followed_is_refused_before_anything_is_sent() {
     for (url, text) in [
         ("redis-cluster://h:1".to_owned(), "without Sentinel or Cluster"),
         ("redis-sentinel://h:1/service".to_owned(), "without Sentinel or Cluster"),
-        ("memory:".to_owned(), "a queue in memory ends with this command"),
+        ("memory:".to_owned(), "a queue in memory is gone when this command ends"),
     ] {
         let mut command = zset("reminders", &["--yes"]);
         command.env("DELAYLINE_URL", &url);

@@ -73,7 +73,7 @@ fn every_verb_says_that_the_server_cannot_be_reached() {
 fn a_queue_in_memory_takes_messages_and_says_that_it_ends() {
     for driver in DRIVERS {
         let ended = stats("memory:", driver);
-        assert!(ended.stderr.contains("ends with this command"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("is gone when this command ends"), "{}", ended.stderr);
         ended.code(0);
     }
 }

@@ -305,5 +305,5 @@ fn the_same_process_delivers() {
     send_signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let refused = run(bare(&["serve", "--listen", "127.0.0.1:0", "--exec", "true"])).code(2);
-    assert!(refused.stderr.contains("no queue is named"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("no queue was named"), "{}", refused.stderr);
 }

@@ -36,7 +36,7 @@ pub trait Backend: Debug + Send + Sync {
     /// The [`class`](Error::class) of the [`Error`] says whether the operation may be repeated.
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error>;
 
-    /// Returns the queue's name, for spans, metrics and logs; `None` if it has none.
+    /// Returns the queue's name for spans, metrics and logs, or `None` if it has none.
     fn queue_name(&self) -> Option<&QueueName> {
         None
     }
@@ -74,17 +74,17 @@ pub trait Backend: Debug + Send + Sync {
 /// wakes up by its own timer.
 #[async_trait]
 pub trait Wakeup: Debug + Send + Sync {
-    /// Waits up to `timeout` for a hint, and returns whether one came. `false` may come sooner, if
-    /// several waits share a connection. A hint that arrives without a waiter is kept for the next
-    /// caller. Dropping the future loses at most one hint.
+    /// Waits up to `timeout` for a hint, and returns whether one arrived. It may return `false`
+    /// earlier if several waits share a connection. A hint that arrives without a waiter is kept
+    /// for the next caller. Dropping the future loses at most one hint.
     ///
     /// # Errors
     ///
     /// [`Error`] if hints are unavailable at the moment; the caller then relies on its own timer.
     async fn wait(&self, timeout: Duration) -> Result<bool, Error>;
 
-    /// Passes a hint to one waiter, or to the next one: a process that was woken without a free
-    /// slot hands its hint on. The default does nothing, for backends without hints; wrappers
+    /// Passes a hint to one waiter, or to the next one to arrive: a process that is woken without a
+    /// free slot passes its hint on. The default does nothing, for backends without hints; wrappers
     /// should forward the call.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ pub trait Wakeup: Debug + Send + Sync {
     }
 }
 
-/// What a worker needs: a backend that also gives hints. Implemented for every type that is both.
+/// A backend that also gives hints, as workers need it. Implemented for every type that is both.
 pub trait QueueBackend: Backend + Wakeup {}
 
 impl<B: Backend + Wakeup + ?Sized> QueueBackend for B {}
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the hints given; a wait reports a hint if there has been one.
+    /// Counts hints; a wait reports a hint if there has been one.
     #[derive(Debug, Default)]
     struct Bell(AtomicUsize);
 
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_shared_bell_is_the_bell() {
         let bell = Arc::new(Bell::default());
-        // Calls the impl for `Arc`, not that of the inner value.
+        // This calls the impl for `Arc`, not that of the inner value.
         assert!(!ready(Wakeup::wait(&bell, Duration::ZERO)).unwrap());
         ready(Wakeup::ring(&bell)).unwrap();
         assert_eq!(bell.0.load(Ordering::Relaxed), 1);

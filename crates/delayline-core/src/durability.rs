@@ -1,4 +1,4 @@
-//! How safe the effect of an operation must be before the call returns.
+//! The durability that an operation must have before its call returns.
 
 use std::fmt;
 use std::str::FromStr;

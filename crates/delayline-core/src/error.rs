@@ -1,4 +1,4 @@
-//! What can go wrong, and whether the operation may be repeated.
+//! Errors, and whether the failed operation may be repeated.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,12 +13,11 @@ pub enum ErrorClass {
     /// The operation was refused and changed nothing. It will be refused again until the input, the
     /// permissions or the server change.
     Rejected,
-    /// The operation may have been executed. It can be repeated unchanged: thanks to its ids, claim
-    /// id or leases, this has no second effect. The exception is an enqueue with
-    /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) that is no
-    /// [update](crate::Known::Update): if the first message has finished in the
-    /// meantime, repeating it creates another one, unless its
-    /// [`throttle`](crate::NewMessage::throttle) still lasts.
+    /// The operation may have been executed. It can be repeated unchanged: because of its ids,
+    /// claim id or leases, this has no second effect. The exception is an enqueue with
+    /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) that is not an
+    /// [update](crate::Known::Update). If the first message has finished in the meantime, repeating
+    /// it creates another one, unless its [`throttle`](crate::NewMessage::throttle) still lasts.
     Ambiguous,
 }
 
@@ -73,7 +72,7 @@ pub enum ErrorKind {
     /// Another process, or another part of this one, uses the directory of the queues. The detail
     /// names it and says what to do. [`ErrorClass::NotExecuted`].
     InUse,
-    /// The disk has no room for the operation. Operations that make room still work.
+    /// The disk has no space for the operation. Operations that free space still work.
     /// [`ErrorClass::NotExecuted`].
     DiskFull,
     /// The directory of the queues cannot be opened: it is damaged, belongs to another program, or
@@ -99,7 +98,7 @@ pub enum ErrorKind {
         supported: u64,
     },
     /// The queue was written by an older version of this library, in another layout.
-    /// [`ErrorClass::Rejected`]: upgrade it with `delayline upgrade`, or drain it with that version.
+    /// [`ErrorClass::Rejected`]: run `delayline upgrade`, or drain the queue with that version.
     OlderVersion {
         /// The schema version of the queue.
         found: u64,
@@ -128,8 +127,8 @@ pub enum ErrorKind {
     ConnectionLost,
     /// No reply arrived in time. [`ErrorClass::Ambiguous`].
     Timeout,
-    /// The operation was executed, but is not confirmed to be as safe as its
-    /// [`Durability`](crate::Durability) requires. [`ErrorClass::Ambiguous`].
+    /// The operation was executed, but the [`Durability`](crate::Durability) that it requires was
+    /// not confirmed. [`ErrorClass::Ambiguous`].
     Unconfirmed,
     /// The reply could not be understood. [`ErrorClass::Ambiguous`].
     Protocol,
@@ -197,7 +196,7 @@ impl fmt::Display for ErrorKind {
             ),
             Self::Busy => f.write_str("the server cannot serve the operation now"),
             Self::InUse => f.write_str("the directory of the queues is in use"),
-            Self::DiskFull => f.write_str("the disk has no room for the operation"),
+            Self::DiskFull => f.write_str("the disk has no space for the operation"),
             Self::Storage => f.write_str("the directory of the queues cannot be opened"),
             Self::DiskFailed => {
                 f.write_str("the disk failed, and the queues have to be opened again")
@@ -253,8 +252,8 @@ impl Error {
         Self::with_detail(kind, String::new())
     }
 
-    /// Creates an error of the given kind; `detail` adds what the kind cannot say, and must not
-    /// contain payloads or passwords.
+    /// Creates an error of the given kind with details, which must not contain payloads or
+    /// passwords.
     #[must_use]
     pub fn with_detail(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Self(Arc::new(Inner { kind, detail: detail.into(), source: None }))
@@ -270,19 +269,19 @@ impl Error {
         Self(Arc::new(Inner { kind, detail: detail.into(), source: Some(source.into()) }))
     }
 
-    /// Returns why the operation failed.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// Returns the class of the operation, and so whether it may be repeated.
+    /// Returns the class of the error, which says whether the operation may be repeated.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         self.0.kind.class()
     }
 
-    /// Returns what the kind cannot say: the server's words, an address. May be empty.
+    /// Returns details such as the server's error text or an address. May be empty.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.0.detail

@@ -4,8 +4,8 @@ use crate::limits::{MAX_BATCH_BYTES, MAX_FOLLOW_UPS};
 use crate::validate::batch;
 use crate::{Known, NewMessage, NewResult, Outcome, Settlement, Violation};
 
-/// The end of one lease, with messages that follow from it, a result, or both: they are stored in
-/// the same step if the settlement ends the lease, and otherwise not at all (G31, G32).
+/// The end of one lease, with messages to send, a result, or both. They are stored in the same step
+/// if the settlement ends the lease, and otherwise not at all (G31, G32).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -16,31 +16,31 @@ use crate::{Known, NewMessage, NewResult, Outcome, Settlement, Violation};
 pub struct HandOff {
     /// The end of the lease, by any outcome.
     pub settlement: Settlement,
-    /// What follows: up to [`MAX_FOLLOW_UPS`] messages. None may be an update
+    /// The messages to send, at most [`MAX_FOLLOW_UPS`]. None may be an update
     /// ([`Known::Update`](crate::Known::Update)) or have the id of a settled message.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub messages: Vec<NewMessage>,
-    /// The result that the queue keeps for waiting callers. Only an [`Outcome::Ack`] has one.
-    /// Without messages, there must be one.
+    /// The result that the queue keeps for waiting callers. Only an [`Outcome::Ack`] may have one.
+    /// A hand-off without messages must have one.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub result: Option<NewResult>,
 }
 
 impl HandOff {
-    /// A settlement, and what follows from it.
+    /// Creates a hand-off of a settlement and messages.
     #[must_use]
     pub const fn new(settlement: Settlement, messages: Vec<NewMessage>) -> Self {
         Self { settlement, messages, result: None }
     }
 
-    /// The same with a result, which the queue keeps if there is room: up to
-    /// [`MAX_RESULTS_BYTES`](crate::limits::MAX_RESULTS_BYTES) in a queue.
+    /// Adds a result, which the queue keeps unless its results would exceed
+    /// [`MAX_RESULTS_BYTES`](crate::limits::MAX_RESULTS_BYTES).
     #[must_use]
     pub fn with_result(self, result: impl Into<Option<NewResult>>) -> Self {
         Self { result: result.into(), ..self }
     }
 
-    /// Returns whether it is a settlement without messages or a result.
+    /// Returns `true` if it has neither messages nor a result.
     pub(crate) const fn is_plain(&self) -> bool {
         self.messages.is_empty() && self.result.is_none()
     }

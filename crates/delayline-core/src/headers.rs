@@ -29,8 +29,8 @@ impl Headers {
     /// decimal digits, in milliseconds. See [`NewResult::retention`](crate::NewResult::retention).
     pub const RESULT_RETENTION_MS: &str = "delayline-result-retention-ms";
 
-    /// The name of the header with the kind of the message's payload, in a queue whose payloads are
-    /// of several types. It is a part of the content.
+    /// The name of the header with the kind of the payload, in a queue whose payloads have several
+    /// types. It is part of the content.
     pub const KIND: &str = "delayline-kind";
 
     /// Creates an empty list.
@@ -44,7 +44,7 @@ impl Headers {
     /// # Errors
     ///
     /// [`Violation`] if the name is empty or longer than 255 bytes, or if there would be more than
-    /// [`MAX_HEADERS`] headers or [`MAX_HEADERS_BYTES`] bytes of them; nothing is changed then.
+    /// [`MAX_HEADERS`] headers or [`MAX_HEADERS_BYTES`] bytes of them. Then nothing is changed.
     pub fn set(
         &mut self,
         name: impl Into<String>,
@@ -80,8 +80,8 @@ impl Headers {
         self.set(Self::RESULT_RETENTION_MS, retention.as_ms().to_string())
     }
 
-    /// How long the sender wants the result of the ack to be kept. `None` if it does not, or if the
-    /// header is no number of milliseconds within the limit.
+    /// How long the sender wants the result of the ack to be kept. `None` if it wants no result, or
+    /// if the header is not a number of milliseconds within the limit.
     #[must_use]
     pub fn result_retention(&self) -> Option<Duration> {
         let digits = std::str::from_utf8(self.get(Self::RESULT_RETENTION_MS)?).ok()?;
@@ -109,8 +109,8 @@ impl Headers {
         self.set(Self::KIND, kind.to_owned())
     }
 
-    /// The kind of the payload. `None` if there is none, or if the header is none that
-    /// [`set_kind`](Self::set_kind) would accept: a kind can be printed and logged.
+    /// The kind of the payload. `None` if there is none, or if [`set_kind`](Self::set_kind) would
+    /// refuse it, so that a kind can always be printed and logged.
     #[must_use]
     pub fn kind(&self) -> Option<&str> {
         let kind = std::str::from_utf8(self.get(Self::KIND)?).ok()?;
@@ -135,7 +135,7 @@ impl Headers {
         self.0.len()
     }
 
-    /// Returns whether there are no headers.
+    /// Returns `true` if there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

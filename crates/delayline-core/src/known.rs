@@ -1,11 +1,11 @@
-//! What an enqueue does to a message that the queue knows already.
+//! The effect of an enqueue on a message that the queue already knows.
 
 use std::fmt;
 
 use crate::limits::{MAX_UPDATE_BYTES, MAX_UPDATE_TOKENS};
 use crate::{Millis, Schedule, Timestamp, Violation};
 
-/// What an enqueue does if a message of its id is in the queue.
+/// The effect of an enqueue if a message with its id is in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -21,13 +21,13 @@ pub enum Known {
     Update(Update),
 }
 
-/// How an enqueue updates the message of its id.
+/// An update of the message with the same id.
 ///
-/// `content` and `due` say what happens to a message that waits, scheduled or ready. A worker that
-/// holds the message is left in peace: the update becomes its *follower*, and takes its place when
-/// the lease ends, however it ends. There is one follower at most; `content` and `due` apply to it
-/// like to a message that waits. The update takes the place of a dead letter, whatever `content`
-/// and `due` say. It is created if the id is unknown, or has finished and
+/// `content` and `due` apply to a message that is scheduled or ready. If a worker holds the
+/// message, the worker is not affected: the update becomes the message's *follower*, and takes its
+/// place when the lease ends in any way. There is at most one follower; `content` and `due` apply
+/// to it as to a waiting message. The update replaces a dead letter, whatever `content` and `due`
+/// are. It is created if the id is unknown, or has finished and
 /// [`FinishedIds::Reuse`](crate::FinishedIds::Reuse) is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
@@ -39,13 +39,13 @@ pub enum Known {
 pub struct Update {
     /// Whether the content is replaced: payload, headers, priority, limits and expiry.
     pub content: UpdateContent,
-    /// When the message is due then.
+    /// The due time of the message after the update.
     pub due: UpdateDue,
-    /// A random token, new for every new update, and the same when one is repeated.
+    /// A random token, new for every new update, and the same for a repeated one.
     pub token: UpdateToken,
 }
 
-/// What an update does to the content of a message that waits.
+/// The effect of an update on the content of a waiting message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -62,7 +62,7 @@ pub enum UpdateContent {
     Replace,
 }
 
-/// What an update does to the due time of a message that waits.
+/// The effect of an update on the due time of a waiting message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -75,18 +75,18 @@ pub enum UpdateDue {
     Keep,
     /// It becomes that of the update.
     Set,
-    /// It becomes that of the update if that is later, but not later than `at_most` after the
-    /// message was first enqueued: so a message that is updated again and again is delivered in the
-    /// end.
+    /// It becomes that of the update if that is later, but at most `at_most` after the message was
+    /// first enqueued. So a message with constant updates is delivered eventually.
     Later {
-        /// The longest time between the first enqueue and the due time.
+        /// Maximum time between the first enqueue and the due time.
         at_most: Millis,
     },
 }
 
-/// The random token of an update: the same token again changes nothing.
+/// The random token of an update: an update with a known token changes nothing.
 ///
-/// The latest [`MAX_UPDATE_TOKENS`] are remembered with the id, also when its message has finished.
+/// The latest [`MAX_UPDATE_TOKENS`] tokens are remembered with the id, even after its message has
+/// finished.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UpdateToken([u8; Self::BYTES]);
 
@@ -142,14 +142,14 @@ impl Tokens {
 }
 
 impl Update {
-    /// What happens to the content and the due time, and a random token.
+    /// Creates an update with these effects on content and due time, and a random token.
     #[must_use]
     pub const fn new(content: UpdateContent, due: UpdateDue, token: UpdateToken) -> Self {
         Self { content, due, token }
     }
 
-    /// Returns the due time of a waiting message after this update: of one that is due at `due` and
-    /// was first enqueued at `enqueued_at`.
+    /// Returns the due time after this update of a waiting message that is due at `due` and was
+    /// first enqueued at `enqueued_at`.
     #[must_use]
     pub fn due_after(
         &self,
@@ -167,7 +167,7 @@ impl Update {
         }
     }
 
-    /// Checks the update of a message whose content has that many bytes.
+    /// Checks the update of a message whose content has this number of bytes.
     pub(crate) fn validate(&self, content_bytes: usize) -> Result<(), Violation> {
         if self.token.0 == [0; UpdateToken::BYTES] {
             return Err(Violation::Malformed {

@@ -28,23 +28,23 @@
 //! # Features
 //!
 //! `serde`, off by default: `Serialize` and `Deserialize` for [`Op`] and all that it is made of.
-//! Values are checked as by their constructors, unknown fields are refused, and bytes are text: `%`
-//! and what is not printable ASCII as `%` and two hexadecimal digits. Defaults are left out, so the
-//! format has to describe itself, as JSON does. In a binary format, bytes are bytes.
+//! Values are checked as in their constructors, and unknown fields are refused. Bytes are text, in
+//! which `%` and everything but printable ASCII is written as `%` and two hexadecimal digits.
+//! Defaults are left out, so the format must be self-describing, like JSON. In a binary format,
+//! bytes are bytes.
 //!
 //! Replies ([`Applied`] and its parts) are serialized in the same way, and may gain fields.
 //!
-//! [`State`] is serialized too, for backends that store it: its form may differ from version to
+//! [`State`] can be serialized too, for backends that store it, but its form may change in any
 //! version.
 //!
 //! # What later versions may add
 //!
 //! Types that may grow are `#[non_exhaustive]`: fields of requests, replies and reports, and
-//! variants of [`Op`], [`Reply`], the results in it and other enums. Make such a struct with `new`,
-//! or with `default` if it has no `new`, and then set its other fields. A backend refuses an
-//! operation or a variant that it does not know with [`ErrorKind::Unsupported`]. What is complete
-//! stays exhaustive, such as a [`Lease`], a [`Schedule`] or the ways in which handling ends
-//! ([`Outcome`]); and a variant never gets more fields.
+//! variants of [`Op`], [`Reply`], the results in it and other enums. Create such a struct with
+//! `new`, or with `default` if it has no `new`, and then set its other fields. A backend refuses an
+//! unknown operation or variant with [`ErrorKind::Unsupported`]. Complete types stay exhaustive,
+//! such as a [`Lease`], a [`Schedule`] or an [`Outcome`], and a variant never gets more fields.
 
 /// Runs the example of the README as a test.
 #[cfg(doctest)]

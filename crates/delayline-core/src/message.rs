@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
 use crate::{Headers, Known, MessageId, MessageState, Millis, Schedule, Timestamp, Violation};
 
-/// How urgent a message is. Among ready messages, a higher priority always goes first (G12).
+/// The priority of a message. Among ready messages, a higher priority always comes first (G12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -24,7 +24,7 @@ pub enum Priority {
     /// The default.
     #[default]
     Normal,
-    /// When there is nothing else to do.
+    /// After all other messages.
     Low,
 }
 
@@ -61,7 +61,7 @@ impl Priority {
     }
 }
 
-/// What an enqueue does if its id belongs to a message that finished recently.
+/// The effect of an enqueue whose id belongs to a recently finished message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -99,7 +99,7 @@ pub struct NewMessage {
     /// The headers, delivered with the payload.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub headers: Headers,
-    /// How urgent the message is once it is due.
+    /// The priority of the message once it is due.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub priority: Priority,
     /// When the message is due. It is never delivered earlier (G4).
@@ -133,10 +133,10 @@ pub struct NewMessage {
         )
     )]
     pub max_crashes: u32,
-    /// What to do if a message with this id finished recently.
+    /// The effect if a message with this id finished recently.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub finished_ids: FinishedIds,
-    /// What to do if a message with this id is in the queue.
+    /// The effect if a message with this id is in the queue.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub known: Known,
     /// Throttles the id: once this message has been created, no other message with `throttle` is
@@ -185,7 +185,7 @@ impl NewMessage {
         self
     }
 
-    /// Sets how urgent the message is.
+    /// Sets the priority of the message.
     #[must_use]
     pub const fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
@@ -206,35 +206,37 @@ impl NewMessage {
         self
     }
 
-    /// Sets after how many failures it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].
+    /// Sets the number of failures after which it becomes a dead letter: 1 to
+    /// [`MAX_ATTEMPT_LIMIT`].
     #[must_use]
     pub const fn max_failures(mut self, failures: u32) -> Self {
         self.max_failures = failures;
         self
     }
 
-    /// Sets after how many expired leases it becomes a dead letter: 1 to [`MAX_ATTEMPT_LIMIT`].
+    /// Sets the number of expired leases after which it becomes a dead letter: 1 to
+    /// [`MAX_ATTEMPT_LIMIT`].
     #[must_use]
     pub const fn max_crashes(mut self, crashes: u32) -> Self {
         self.max_crashes = crashes;
         self
     }
 
-    /// Sets what to do if a message with this id finished recently.
+    /// Sets the effect if a message with this id finished recently.
     #[must_use]
     pub const fn finished_ids(mut self, finished_ids: FinishedIds) -> Self {
         self.finished_ids = finished_ids;
         self
     }
 
-    /// Sets what to do if a message with this id is in the queue.
+    /// Sets the effect if a message with this id is in the queue.
     #[must_use]
     pub const fn known(mut self, known: Known) -> Self {
         self.known = known;
         self
     }
 
-    /// Sets for how long the id is throttled once the message is created; `None` for not at all.
+    /// Sets how long the id is throttled once the message is created; `None` disables it.
     #[must_use]
     pub fn throttle(mut self, window: impl Into<Option<Millis>>) -> Self {
         self.throttle = window.into();
@@ -351,15 +353,15 @@ impl fmt::Debug for Delivery {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Message {
-    /// Everything but the content.
+    /// The metadata of the message.
     pub info: MessageInfo,
     /// The headers.
     pub headers: Headers,
     /// The payload.
     #[cfg_attr(feature = "serde", serde(with = "crate::form::bytes"))]
     pub payload: Bytes,
-    /// What will take the place of this message when its lease ends, if an update came meanwhile.
-    /// Only [`Op::Get`](crate::Op::Get) shows it.
+    /// The update that will replace this message when its lease ends, if there is one. Only
+    /// [`Op::Get`](crate::Op::Get) returns it.
     pub follower: Option<Follower>,
 }
 
@@ -381,19 +383,19 @@ impl fmt::Debug for Message {
     }
 }
 
-/// A follower: what takes the place of a leased message when the lease ends. It has no sequence
+/// A follower: an update that replaces a leased message when the lease ends. It has no sequence
 /// number until then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Follower {
-    /// When the first update came that it stems from.
+    /// When its first update was enqueued.
     pub enqueued_at: Timestamp,
     /// When it is due, unless the lease ends later: then it is due at once.
     pub due: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// How urgent it is.
+    /// Its priority.
     pub priority: Priority,
     /// Length of its payload, in bytes.
     pub payload_bytes: usize,
@@ -417,7 +419,7 @@ pub struct MessageInfo {
     pub id: MessageId,
     /// The current state.
     pub state: MessageState,
-    /// How urgent the message is.
+    /// The priority of the message.
     pub priority: Priority,
     /// Its position among all messages ever enqueued in this queue, starting at 1. Messages with
     /// the same priority and due time are delivered in this order (G12).

@@ -22,20 +22,20 @@ use crate::{
 )]
 #[non_exhaustive]
 pub enum Op {
-    /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15), except for a
-    /// message that may reuse a finished id and has finished in the meantime: it is created again,
-    /// or `Throttled` while its [`throttle`](NewMessage::throttle) lasts. An update
+    /// Enqueues messages. Repeated: returns `Duplicate` instead of `Created` (G15). The exception
+    /// is a message that may reuse a finished id and has finished in the meantime: it is created
+    /// again, or `Throttled` while its [`throttle`](NewMessage::throttle) lasts. An update
     /// ([`Known::Update`](crate::Known::Update)) changes nothing either when it is repeated, as
     /// long as its token is remembered.
     Enqueue(Vec<NewMessage>),
     /// Leases ready messages. Repeated with the same claim id: returns the same leases (G16).
     Claim(Claim),
-    /// Moves ready messages to a list or stream. Repeated: moves those that are ready next.
+    /// Moves ready messages to a list or stream. Repeated: moves the next ready messages.
     Relay(Relay),
     /// Ends leases. Repeated: returns `AlreadyDone`, and how that ended the message (G8).
     Settle(Vec<Settlement>),
-    /// Ends leases, enqueues the messages that follow from each lease that it ends (G31), and keeps
-    /// the results of acks (G32). Repeated: returns `AlreadyDone`, and stores nothing.
+    /// Ends leases, enqueues the messages that each settlement carries (G31), and keeps the results
+    /// of acks (G32). Repeated: returns `AlreadyDone`, and stores nothing.
     HandOff(Vec<HandOff>),
     /// Extends leases. Repeated: extends them again.
     Extend(Extend),
@@ -56,36 +56,36 @@ pub enum Op {
     SetLimits(SetLimits),
     /// Looks up at most [`MAX_LOOK_UP`] messages by id. Changes nothing.
     Get(Vec<MessageId>),
-    /// Tells of each of these messages how far it has come, and returns the results of those that
-    /// were acked (G32). The reply is shorter than the list if the results would exceed
-    /// [`MAX_BATCH_BYTES`]; the first one is always in it. Changes nothing.
+    /// Returns the progress of these messages, with the results of acked ones (G32). If the results
+    /// would exceed [`MAX_BATCH_BYTES`], the reply is shorter than the list, but always has the
+    /// first one. Changes nothing.
     Progress(Vec<MessageId>),
     /// Lists the messages of one status. Changes nothing.
     List(List),
     /// Returns the counters. Changes nothing.
     Stats,
-    /// Counts the waiting messages by when they are due: now, within each of these delays from now,
-    /// and later. There are 1 to [`MAX_FORECAST`] delays, in ascending order. Changes nothing.
+    /// Counts the waiting messages by due time: now, within each of these delays from now, and
+    /// later. There are 1 to [`MAX_FORECAST`] delays, in ascending order. Changes nothing.
     Forecast(Vec<Millis>),
-    /// Returns what the queue was like in the last hours or days (G22). Changes nothing.
+    /// Returns the queue's history of the last hours or days (G22). Changes nothing.
     History(Resolution),
     /// Audits one page of the queue's structures (G1, G22). Changes nothing.
     Check(Check),
-    /// Audits one page and repairs it (G20): each message is put into the one place where it
-    /// belongs. If an operation was only half executed, that is where the message was or where it
-    /// was going. A message that cannot be read, or whose due time is lost, becomes a dead letter
+    /// Audits one page and repairs it (G20), so that each message is in exactly one state. If an
+    /// operation was only half executed, that is the state before or after it. A message that
+    /// cannot be read, or whose due time is lost, becomes a dead letter
     /// ([`DeathReason::Unreadable`](crate::DeathReason::Unreadable)); [`Op::Redrive`] revives it if
     /// its record is intact. Remains of finished messages are removed. Readable leases are kept. An
-    /// intact queue is not changed. Repeated: finds less.
+    /// intact queue is not changed. Repeated: finds fewer problems.
     Repair(Check),
 }
 
 /// Leases up to `max` ready messages, ordered by priority, due time and sequence (G12).
 ///
-/// First, it takes back up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM) expired leases. It moves
-/// up to [`MAX_BURIALS`](crate::limits::MAX_BURIALS) expired messages to the dead letters, and
-/// stops at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may return fewer than `max`
-/// messages, or none, even though there are more; the reply then says `more`.
+/// First, it reclaims up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM) expired leases. It moves up
+/// to [`MAX_BURIALS`](crate::limits::MAX_BURIALS) expired messages to the dead letters, and stops
+/// at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may return fewer than `max`
+/// messages, or none, although more are ready; then `more` is set in the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -94,11 +94,11 @@ pub enum Op {
 )]
 #[non_exhaustive]
 pub struct Claim {
-    /// The consumer that claims.
+    /// The claiming consumer.
     pub consumer: ConsumerName,
     /// The claim's random token, new for every new claim.
     pub claim_id: ClaimId,
-    /// The most messages to lease: 1 to [`MAX_BATCH`].
+    /// Maximum number of messages to lease: 1 to [`MAX_BATCH`].
     pub max: usize,
     /// The duration of the leases: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS)
     /// to [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS).
@@ -148,12 +148,12 @@ impl Extend {
 pub struct Reschedule {
     /// The message.
     pub id: MessageId,
-    /// When the message is due instead.
+    /// The new due time.
     pub schedule: Schedule,
 }
 
 impl Reschedule {
-    /// Makes the message `id` due as `schedule` says.
+    /// Makes the message `id` due at `schedule`.
     #[must_use]
     pub const fn new(id: MessageId, schedule: Schedule) -> Self {
         Self { id, schedule }
@@ -180,7 +180,7 @@ pub struct Redrive {
 }
 
 impl Redrive {
-    /// Redrives the messages `ids`, to be due as `schedule` says.
+    /// Redrives the messages `ids`, to be due at `schedule`.
     #[must_use]
     pub const fn new(ids: Vec<MessageId>, schedule: Schedule) -> Self {
         Self { ids, schedule }
@@ -202,7 +202,7 @@ pub struct List {
     /// Where the previous page ended.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub after: Option<Position>,
-    /// The most messages to return: 1 to [`MAX_PAGE`].
+    /// Maximum number of messages to return: 1 to [`MAX_PAGE`].
     pub limit: usize,
 }
 
@@ -233,7 +233,7 @@ pub struct Check {
     /// Where the previous page ended.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub after: Option<Position>,
-    /// The most messages to examine: 1 to [`MAX_PAGE`].
+    /// Maximum number of messages to examine: 1 to [`MAX_PAGE`].
     pub limit: usize,
 }
 
@@ -262,7 +262,7 @@ impl Check {
 )]
 pub struct Position {
     /// The index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD). After
-    /// the last index, an audit may continue through what the backend stores besides them.
+    /// the last index, an audit may continue through the other data that the backend stores.
     pub index: u8,
     /// The due time, deadline or time of death.
     pub instant: Timestamp,
@@ -279,8 +279,8 @@ impl Position {
 }
 
 impl Op {
-    /// Checks every limit that can be checked without the queue. Backends call this before they
-    /// send anything.
+    /// Checks all limits that can be checked without the queue. Backends call this before they send
+    /// anything.
     ///
     /// # Errors
     ///
@@ -335,18 +335,18 @@ impl Op {
         }
     }
 
-    /// Returns whether losing this operation's effect loses something for good: a message, or a
-    /// decision about one. Such operations are worth a [`Durability`](crate::Durability).
+    /// Returns `true` if losing this operation's effect permanently loses a message, or a decision
+    /// about one. Such operations are worth a [`Durability`](crate::Durability).
     ///
     /// If a claim or an extension is lost, another worker can claim the message, as if the lease
-    /// had expired, and a lost claim repeats its epoch; a lost repair can be repeated; the rest
-    /// changes nothing.
+    /// had expired. A lost claim repeats its epoch. A lost repair can be repeated. Other operations
+    /// change nothing.
     #[must_use]
     pub const fn changes_for_good(&self) -> bool {
         matches!(self.facts().1, Effect::ForGood)
     }
 
-    /// Returns whether the operation changes nothing, whatever the queue contains.
+    /// Returns `true` if the operation never changes anything.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
         matches!(self.facts().1, Effect::Nothing)
@@ -359,8 +359,8 @@ impl Op {
     }
 
     /// Returns the ids of the messages that the operation sends, settles, changes or looks up, in
-    /// its order. Of a hand-off, these are the settled messages, not those that it sends. A claim,
-    /// for example, names no messages.
+    /// order. For a hand-off, these are the settled messages, not the ones it sends. A claim, for
+    /// example, names no messages.
     #[must_use]
     pub fn ids(&self) -> Vec<&MessageId> {
         match self {
@@ -392,7 +392,7 @@ impl Op {
 #[derive(Clone, Copy)]
 enum Effect {
     Nothing,
-    /// Something that can be done again: a lease, a repair.
+    /// Something that can be repeated: a lease, a repair.
     Queue,
     /// A message, or a decision about one.
     ForGood,

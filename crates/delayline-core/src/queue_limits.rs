@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 use crate::limits::{MAX_LEASED, MAX_RATE_COUNT, MAX_RATE_PERIOD_MS, MIN_RATE_PERIOD_MS};
 use crate::{Millis, Schedule, Timestamp, Violation};
 
-/// How many messages a queue delivers: at most `count` in each `per`, and up to `burst` at once
+/// The rate limit of a queue: at most `count` messages in each `per`, and up to `burst` at once
 /// after a quiet time.
 ///
 /// In any window of time, a queue delivers at most the window's share of the rate, plus `burst`:
-/// the generic cell rate algorithm. Every lease counts, of retries and snoozed messages too, and so
-/// does every message that a relay moves.
+/// the generic cell rate algorithm. Every lease counts, including those of retries and snoozed
+/// messages, and so does every message that a relay moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -19,11 +19,11 @@ use crate::{Millis, Schedule, Timestamp, Violation};
 )]
 #[non_exhaustive]
 pub struct Rate {
-    /// How many messages: 1 to [`MAX_RATE_COUNT`].
+    /// Number of messages per period: 1 to [`MAX_RATE_COUNT`].
     pub count: u32,
     per: Millis,
-    /// How many at once: 1 to `count`. Workers are a few milliseconds late, and only a burst lets
-    /// them make up for it.
+    /// Number of messages at once: 1 to `count`. Workers are a few milliseconds late, and only a
+    /// burst lets them catch up.
     pub burst: u32,
 }
 
@@ -68,18 +68,18 @@ impl Rate {
     }
 }
 
-/// The limits of a queue, as [`Stats`](crate::Stats) has them (G34).
+/// The limits of a queue, as in [`Stats`](crate::Stats) (G34).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Limits {
-    /// The most messages that are leased at once.
+    /// Maximum number of messages leased at once.
     pub leased: Option<u32>,
-    /// The most messages that are delivered in a time.
+    /// The rate limit.
     pub rate: Option<Rate>,
-    /// When the rate lets the next message through, if that is not now.
+    /// When the rate allows the next delivery, if that is not now.
     pub rate_open_at: Option<Timestamp>,
-    /// Until when nothing is delivered, if that is not past.
+    /// The end of a hold, if it has not ended.
     pub held_until: Option<Timestamp>,
 }
 
@@ -91,16 +91,16 @@ pub struct Limits {
     serde(rename_all = "snake_case")
 )]
 pub enum Change<T> {
-    /// It stays as it is.
+    /// The limit does not change.
     #[default]
     Keep,
-    /// There is none any more.
+    /// The limit is removed.
     Remove,
-    /// It becomes this.
+    /// The limit gets this value.
     Set(T),
 }
 
-/// Changes limits of a queue. The others stay unchanged.
+/// Changes limits of a queue. Other limits do not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -109,14 +109,14 @@ pub enum Change<T> {
 )]
 #[non_exhaustive]
 pub struct SetLimits {
-    /// The most messages that are leased at once: 1 to [`MAX_LEASED`]. If more are leased, their
+    /// Maximum number of messages leased at once: 1 to [`MAX_LEASED`]. If more are leased, their
     /// leases continue, and no message is leased until the number is below the limit.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
     pub leased: Change<u32>,
-    /// The most messages that are delivered in a time.
+    /// The rate limit.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
     pub rate: Change<Rate>,
-    /// Until when nothing is delivered. It takes the place of an earlier hold, longer or shorter.
+    /// The end of a hold, which replaces an earlier one, longer or shorter.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
     pub hold: Change<Schedule>,
 }
@@ -128,33 +128,34 @@ impl SetLimits {
         Self { leased: Change::Keep, rate: Change::Keep, hold: Change::Keep }
     }
 
-    /// The most messages that are leased at once: 1 to [`MAX_LEASED`], or `None` for any number.
+    /// Sets the maximum number of messages leased at once: 1 to [`MAX_LEASED`], or `None` for no
+    /// limit.
     #[must_use]
     pub fn leased(self, most: impl Into<Option<u32>>) -> Self {
         Self { leased: most.into().map_or(Change::Remove, Change::Set), ..self }
     }
 
-    /// The most messages that are delivered in a time, or `None` for any number.
+    /// Sets the rate limit, or `None` for no limit.
     #[must_use]
     pub fn rate(self, rate: impl Into<Option<Rate>>) -> Self {
         Self { rate: rate.into().map_or(Change::Remove, Change::Set), ..self }
     }
 
-    /// Nothing is delivered for this long, up to 100 years. It takes the place of an earlier hold.
+    /// Holds the queue for this long, up to 100 years. Replaces an earlier hold.
     #[must_use]
     pub fn hold_for(self, duration: Duration) -> Self {
         let duration = Millis::try_from(duration).unwrap_or(Millis::MAX);
         Self { hold: Change::Set(Schedule::In(duration)), ..self }
     }
 
-    /// Nothing is delivered until then. It takes the place of an earlier hold.
+    /// Holds the queue until then. Replaces an earlier hold.
     #[must_use]
     pub fn hold_until(self, until: SystemTime) -> Self {
         let until = Timestamp::try_from(until).unwrap_or(Timestamp::MAX);
         Self { hold: Change::Set(Schedule::At(until)), ..self }
     }
 
-    /// A hold ends now, if there is one.
+    /// Ends a hold now, if there is one.
     #[must_use]
     pub fn end_hold(self) -> Self {
         Self { hold: Change::Remove, ..self }
@@ -162,7 +163,7 @@ impl SetLimits {
 
     pub(crate) fn validate(&self) -> Result<(), Violation> {
         if let Change::Set(most) = self.leased {
-            Violation::within("the most leased at once", most.into(), 1, MAX_LEASED.into())?;
+            Violation::within("the limit of leased messages", most.into(), 1, MAX_LEASED.into())?;
         }
         match self.rate {
             Change::Set(rate) => rate.validate(),

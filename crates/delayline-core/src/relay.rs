@@ -1,4 +1,4 @@
-//! Relays: due messages go to a list or stream of the user's choice.
+//! Relays: moving due messages to a list or stream of the user's choice.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::{Headers, MessageId, Timestamp, Violation};
 /// them (G12). Each becomes exactly one element and is finished (G28):
 /// [`Status::Relayed`](crate::Status::Relayed).
 ///
-/// It stands in for a claim: it moves up to [`MAX_BURIALS`](crate::limits::MAX_BURIALS) expired
+/// It does the work of a claim: it moves up to [`MAX_BURIALS`](crate::limits::MAX_BURIALS) expired
 /// messages to the dead letters and stops at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES).
 /// It also reclaims up to [`MAX_RECLAIM`](crate::limits::MAX_RECLAIM) expired leases; the next
 /// relay moves those messages.
@@ -26,13 +26,13 @@ use crate::{Headers, MessageId, Timestamp, Violation};
 )]
 #[non_exhaustive]
 pub struct Relay {
-    /// Where the messages go.
+    /// The destination of the messages.
     pub to: Destination,
-    /// The most messages to move: 1 to [`MAX_BATCH`].
+    /// Maximum number of messages to move: 1 to [`MAX_BATCH`].
     pub max: usize,
 }
 
-/// Where a relay puts messages, and when the destination is full.
+/// The list or stream of a relay, and when it is full.
 ///
 /// On a cluster, the key must be in the queue's hash slot: `anything{NAME}` for the queue `NAME`,
 /// without other braces before.
@@ -48,7 +48,7 @@ pub enum Destination {
     List {
         /// The list.
         key: DestinationKey,
-        /// The list is full at this length: 1 to [`MAX_DESTINATION_LENGTH`]. `None`: never.
+        /// The list is full at this length: 1 to [`MAX_DESTINATION_LENGTH`]. `None` means never.
         #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
         max_len: Option<u64>,
     },
@@ -56,15 +56,15 @@ pub enum Destination {
     Stream {
         /// The stream.
         key: DestinationKey,
-        /// When the stream is full. `None`: never.
+        /// When the stream is full. `None` means never.
         #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
         backlog: Option<Backlog>,
     },
 }
 
-/// How much of a stream a group of consumers may leave unfinished.
+/// Maximum number of entries of a stream that a consumer group may leave unfinished.
 ///
-/// A stream is no shorter after an `XACK`, so its length says nothing about its consumers.
+/// An `XACK` does not shorten a stream, so its length says nothing about its consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -76,8 +76,8 @@ pub struct Backlog {
     /// The group. Until it exists, the whole stream counts as its backlog.
     pub group: GroupName,
     /// The stream is full when the group has this many entries, not delivered or not acknowledged:
-    /// 1 to [`MAX_DESTINATION_LENGTH`]. Where the server does not know how many were not delivered,
-    /// because entries were deleted, all entries of the stream count as such.
+    /// 1 to [`MAX_DESTINATION_LENGTH`]. If the server does not know how many entries are
+    /// undelivered, because entries were deleted, all entries of the stream count as undelivered.
     pub max: u64,
 }
 
@@ -98,7 +98,7 @@ impl Destination {
         }
     }
 
-    /// Returns the length at which the destination is full, if it can be.
+    /// Returns the length at which the destination is full, or `None` if it never is.
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         match self {
@@ -158,7 +158,7 @@ impl Element {
     pub const DUE: &str = "due";
     /// The field with the payload, byte for byte.
     pub const PAYLOAD: &str = "payload";
-    /// What the name of a header's field begins with; the header's name follows.
+    /// The prefix of a header's field, followed by the header's name.
     pub const HEADER: &str = "header:";
 
     /// An element without headers.
@@ -184,7 +184,7 @@ impl fmt::Debug for Element {
 pub struct DestinationKey(Bytes);
 
 impl DestinationKey {
-    /// What the keys of queues begin with.
+    /// The prefix of the keys of queues.
     pub const RESERVED: &str = "delayline:";
 
     /// Creates a key after checking it.
@@ -227,7 +227,7 @@ impl fmt::Debug for DestinationKey {
     }
 }
 
-/// The name of a group of consumers of a stream: 1 to 128 bytes.
+/// The name of a consumer group of a stream: 1 to 128 bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupName(Bytes);
 

@@ -55,7 +55,7 @@ pub enum Reply {
     },
     /// To [`Op::Get`](crate::Op::Get).
     Get(Vec<Found>),
-    /// To [`Op::Progress`](crate::Op::Progress): for each id, in order; perhaps not for the last
+    /// To [`Op::Progress`](crate::Op::Progress): one per id, in order, possibly without the last
     /// ones.
     Progress(Vec<Completion>),
     /// To [`Op::List`](crate::Op::List).
@@ -68,7 +68,7 @@ pub enum Reply {
     History(History),
     /// To [`Op::Check`](crate::Op::Check).
     Check(Checked),
-    /// To [`Op::Repair`](crate::Op::Repair): what was wrong and has been repaired.
+    /// To [`Op::Repair`](crate::Op::Repair): the problems that were found and repaired.
     Repair(Checked),
 }
 
@@ -86,19 +86,20 @@ pub enum Enqueued {
         /// When the message is due.
         due: Timestamp,
     },
-    /// The message of this id, which waited or was dead, has been updated, revived or replaced.
+    /// The message with this id, which was waiting or dead, has been updated, revived or replaced.
     Updated {
-        /// When it is due now.
+        /// The new due time.
         due: Timestamp,
     },
-    /// A worker holds the message of this id. The update takes its place when the lease ends,
-    /// however it ends.
+    /// A worker holds the message with this id. The update takes its place when the lease ends in
+    /// any way.
     Following {
-        /// Whether an earlier follower was updated; there is one at most.
+        /// Whether an earlier follower was updated; there is at most one.
         replaced: bool,
     },
-    /// The queue knows this id with the same content; nothing changed (G15). Or an update was known
-    /// by its token, found the id finished, or changed neither content nor due time.
+    /// The queue knows this id with the same content; nothing changed (G15). Or the token of an
+    /// update was known, the id of an update has finished, or an update changed neither content nor
+    /// due time.
     Duplicate {
         /// The status of the known message.
         status: Status,
@@ -108,16 +109,15 @@ pub enum Enqueued {
         /// The status of the known message.
         status: Status,
     },
-    /// A message of this id was created less than its [`throttle`](crate::NewMessage::throttle)
-    /// ago; nothing changed. Also if that message was this one, it has finished, and the enqueue is
-    /// repeated.
+    /// A message with this id was created less than its [`throttle`](crate::NewMessage::throttle)
+    /// ago; nothing changed. A repeated enqueue returns this too if its own message has finished.
     Throttled {
-        /// Until when.
+        /// The end of the window.
         until: Timestamp,
     },
-    /// The message has a [`throttle`](crate::NewMessage::throttle), and
-    /// [`MAX_THROTTLED_IDS`](crate::limits::MAX_THROTTLED_IDS) ids of the queue are throttled
-    /// already; nothing changed.
+    /// The message has a [`throttle`](crate::NewMessage::throttle), but
+    /// [`MAX_THROTTLED_IDS`](crate::limits::MAX_THROTTLED_IDS) ids of the queue are already
+    /// throttled; nothing changed.
     TooManyThrottled,
 }
 
@@ -145,7 +145,7 @@ impl Enqueued {
 pub struct Claimed {
     /// The leased messages, in delivery order.
     pub deliveries: Vec<Delivery>,
-    /// Whether more can be claimed at once.
+    /// Whether more messages can be claimed at once.
     pub more: bool,
     /// The earliest instant at which there will be something to claim, unless a new message comes:
     /// a due time or the end of a lease. `None` if there is none, or while paused.
@@ -155,17 +155,17 @@ pub struct Claimed {
     pub deaths: Vec<Death>,
 }
 
-/// What a relay has moved, and when to relay again.
+/// The messages that a relay has moved, and when to relay again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Relayed {
     /// The moved messages, in the order of their elements.
     pub ids: Vec<MessageId>,
-    /// Whether more can be moved at once.
+    /// Whether more messages can be moved at once.
     pub more: bool,
-    /// Whether messages are due that stay in the queue because the destination is full. Nothing
-    /// tells when it has room again: look now and then.
+    /// Whether due messages stay in the queue because the destination is full. No hint announces
+    /// that it has room again: retry now and then.
     pub held_back: bool,
     /// The earliest instant at which there will be something to move, unless a new message comes:
     /// a due time or the end of a lease. `None` if there is none, or while paused.
@@ -205,24 +205,24 @@ impl Death {
 pub enum Settled {
     /// The lease has ended.
     Done {
-        /// The new status of the message. If a cancel was requested, it is [`Status::Cancelled`]
-        /// after any outcome but an ack. If an update follows the message, it is
-        /// [`Status::Replaced`] after any outcome but an ack, and the update has taken its place.
+        /// The new status of the message. After any outcome but an ack, it is [`Status::Cancelled`]
+        /// if a cancel was requested. It is [`Status::Replaced`] if an update followed the message
+        /// and has now taken its place.
         status: Status,
     },
     /// This lease was already ended by the same kind of outcome; nothing changed (G8). The reply to
-    /// that settlement was lost, or no caller waited for it.
+    /// that settlement was lost, or nothing waited for it.
     AlreadyDone {
-        /// How that settlement ended the message, if it did: [`Status::Acked`],
-        /// [`Status::Cancelled`], [`Status::Replaced`] or [`Status::Dead`], which is still its
-        /// status, unless an update has put a new message in its place. `None` if the settlement
-        /// returned the message to the queue, where it still is.
+        /// How that settlement ended the message: [`Status::Acked`], [`Status::Cancelled`],
+        /// [`Status::Replaced`] or [`Status::Dead`]. This is still its status, unless an update has
+        /// replaced it since. `None` if the settlement returned the message to the queue, where it
+        /// still is.
         ended: Option<Status>,
     },
     /// The lease is not, or is no longer, the current one; nothing changed (G6). An earlier attempt
     /// of this settlement may have returned the message to the queue, if it has been claimed since.
     Stale,
-    /// There is no such message; nothing changed. As with `Stale`, an earlier attempt may have
+    /// The message does not exist; nothing changed. As with `Stale`, an earlier attempt may have
     /// returned it to the queue.
     Missing,
 }
@@ -234,24 +234,24 @@ pub enum Settled {
 pub struct HandedOff {
     /// The result of the settlement.
     pub settled: Settled,
-    /// The result for each message, in order, if the settlement is [`Settled::Done`]; else none.
-    /// [`Settled::AlreadyDone`] means that they were sent then. A message whose id is known is a
-    /// duplicate or a conflict, and the settlement is done all the same.
+    /// The result for each message, in order, if the settlement is [`Settled::Done`]; empty
+    /// otherwise. With [`Settled::AlreadyDone`], they were sent by the earlier attempt. A message
+    /// whose id is known is a duplicate or a conflict, and the settlement is still done.
     pub messages: Vec<Enqueued>,
     /// Whether the queue keeps the result of this lease. `false` if there was none, if the
-    /// settlement has not acked the message, or if there was no room: then the message is acked all
-    /// the same.
+    /// settlement did not ack the message, or if the queue's results would be too large; then the
+    /// message is still acked.
     pub result_kept: bool,
 }
 
 impl HandedOff {
-    /// The result of a settlement, and of each message if it is done.
+    /// The result of a settlement, and of each message if the settlement is done.
     #[must_use]
     pub const fn new(settled: Settled, messages: Vec<Enqueued>) -> Self {
         Self { settled, messages, result_kept: false }
     }
 
-    /// The same, and whether the result is kept.
+    /// Sets whether the result is kept.
     #[must_use]
     pub const fn with_result_kept(mut self, result_kept: bool) -> Self {
         self.result_kept = result_kept;
@@ -259,7 +259,7 @@ impl HandedOff {
     }
 }
 
-/// Of a settlement without messages or a result.
+/// The result of a settlement without messages or a result.
 impl From<Settled> for HandedOff {
     fn from(settled: Settled) -> Self {
         Self::new(settled, Vec::new())
@@ -299,9 +299,9 @@ pub enum Extended {
 pub enum Cancelled {
     /// The message is cancelled and will not be delivered, even if it was cancelled earlier.
     Cancelled,
-    /// A worker holds it. The worker learns of the request when it next extends the lease (at once,
-    /// within a third of the lease, or within a bound of its own); unless it acks, the
-    /// message is finished when the lease ends. A follower is dropped.
+    /// A worker holds it. The worker learns of the request when it next extends the lease: at once,
+    /// within a third of the lease, or within its own bound. Unless it acks, the message is
+    /// finished when the lease ends. A follower is dropped.
     InFlight,
     /// There is no such message.
     NotFound,
@@ -430,8 +430,8 @@ pub enum Found {
     /// A live message.
     Live(Box<Message>),
     /// A message that finished recently: [`Status::Acked`], [`Status::Cancelled`],
-    /// [`Status::Purged`] or [`Status::Relayed`]. (One that was replaced has left its id to
-    /// another.)
+    /// [`Status::Purged`] or [`Status::Relayed`]. (A replaced message does not count: another one
+    /// has its id.)
     Finished(Status),
     /// A message whose record is damaged. The next claim that encounters it makes it a dead letter.
     Unreadable,
@@ -459,28 +459,28 @@ pub struct Stats {
     pub scheduled: u64,
     /// Messages that are due and wait for a worker.
     pub ready: u64,
-    /// Messages with a worker, including those whose lease has expired but has not been taken back.
+    /// Messages with a worker, including those whose expired lease has not been reclaimed yet.
     pub leased: u64,
     /// Dead letters.
     pub dead: u64,
     /// Whether the queue is paused.
     pub paused: bool,
-    /// What limits its deliveries.
+    /// The limits on its deliveries.
     pub limits: Limits,
     /// The earliest due time among scheduled and ready messages.
     pub earliest_due: Option<Timestamp>,
-    /// How often each thing has happened so far.
+    /// The number of events of each kind so far.
     pub totals: Totals,
 }
 
-/// The waiting messages of a queue, counted by when they are due (G22).
+/// The waiting messages of a queue, counted by due time (G22).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Forecast {
     /// Messages that are due and wait for a worker.
     pub ready: u64,
-    /// For each delay, the messages that are due within it but not within the one before.
+    /// For each delay, the messages that are due within it but not within the previous one.
     pub due: Vec<u64>,
     /// Messages that are due after the longest delay.
     pub later: u64,
@@ -493,7 +493,7 @@ pub struct Forecast {
 pub struct Checked {
     /// The number of messages that this page examined.
     pub examined: u64,
-    /// The problems found; empty if all is well.
+    /// The problems found; empty if nothing is wrong.
     pub findings: Vec<Finding>,
     /// Where the next page starts; `None` after the last page.
     pub next: Option<Position>,
@@ -530,8 +530,8 @@ pub enum Finding {
         id: MessageId,
     },
     /// Data about an id that has no message: details, content or a follower without a record, or a
-    /// record that is not in the index. Or a follower of a message that no worker holds, or that
-    /// has taken its place already. An audit reports only the number of such records, a repair
+    /// record that is not in the index. Or a follower of a message that no worker holds, or one
+    /// that has already taken its place. An audit reports only the number of such records, a repair
     /// their ids.
     Orphan {
         /// The id.

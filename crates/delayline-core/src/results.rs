@@ -1,4 +1,4 @@
-//! Results of acks, and how far messages have come.
+//! Results of acks, and the progress of messages.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::limits::{MAX_RESULT_BYTES, MAX_RESULT_RETENTION_MS};
 use crate::{DeathReason, Millis, Status, Violation};
 
-/// The result that an ack leaves for callers that wait for the message.
+/// The result of an ack, for callers that wait for the message.
 ///
 /// Its `Debug` output omits the bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl fmt::Debug for NewResult {
     }
 }
 
-/// How far a message has come: the reply to [`Op::Progress`](crate::Op::Progress).
+/// The progress of a message: the reply to [`Op::Progress`](crate::Op::Progress).
 ///
 /// Its `Debug` output omits results.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub enum Completion {
 }
 
 impl Completion {
-    /// A message that is finished as `status`, without a result.
+    /// A message that finished with `status`, without a result.
     #[must_use]
     pub const fn finished(status: Status) -> Self {
         Self::Finished { status, result: None }

@@ -1,14 +1,14 @@
-//! How long a failed message waits before the next attempt: a pure function of the number of
-//! failures and of random numbers that the caller passes in.
+//! The delay of a failed message before the next attempt: a pure function of the number of failures
+//! and of random numbers that the caller passes in.
 
 use std::time::Duration;
 
 use crate::Millis;
 
-/// How long a failed message waits before it is retried.
+/// The delay of a failed message before its retry.
 ///
 /// The default is [`exponential`](Self::exponential) from 1 s: up to 1 s after the first failure, 2
-/// s after the second, 4 s after the third, and one hour at most.
+/// s after the second, 4 s after the third, and so on up to one hour.
 ///
 /// Durations are rounded up to the millisecond and limited to 100 years.
 ///
@@ -40,7 +40,7 @@ enum Growth {
     Exponential,
 }
 
-/// How a delay is randomised, so that messages that failed together are not retried together.
+/// The randomization of delays, so that messages that failed together are not retried together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Jitter {
@@ -48,7 +48,8 @@ pub enum Jitter {
     None,
     /// Uniform between zero and the delay.
     Full,
-    /// Uniform between the first delay and three times the previous one, however the delay grows.
+    /// Uniform between the first delay and three times the previous one, independent of how the
+    /// delay grows.
     Decorrelated,
 }
 
@@ -77,7 +78,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Sets the longest delay, jitter included.
+    /// Sets the longest delay, including jitter.
     #[must_use]
     pub fn max_delay(mut self, longest: Duration) -> Self {
         self.longest = millis(longest);

@@ -18,8 +18,8 @@ pub struct Settlement {
     pub lease: Lease,
     /// How it ended.
     pub outcome: Outcome,
-    /// Until when the queue delivers nothing, if this ends the lease: for an answer such as "429,
-    /// retry after 30 s" (G34). Of holds that overlap, the latest end counts.
+    /// The end of a hold of the queue, which takes effect if this ends the lease: for an answer
+    /// such as "429, retry after 30 s" (G34). If holds overlap, the latest end counts.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub hold: Option<Schedule>,
 }
@@ -31,7 +31,7 @@ impl Settlement {
         Self { id, lease, outcome, hold: None }
     }
 
-    /// The same, after which the queue delivers nothing until then; `None` holds nothing.
+    /// Holds the queue until then, if this ends the lease; `None` for no hold.
     #[must_use]
     pub fn hold(mut self, until: impl Into<Option<Schedule>>) -> Self {
         self.hold = until.into();
@@ -61,8 +61,8 @@ impl Settlement {
 pub enum Outcome {
     /// Handled: the message is finished.
     Ack,
-    /// Failed: it counts as a failure. The message is due again as `schedule` says, or dead if the
-    /// failure was the last one allowed.
+    /// Failed: a failure is counted. The message is due again at `schedule`, or becomes a dead
+    /// letter if this was its last allowed failure.
     Retry {
         /// When the next attempt is due. A past instant means now.
         schedule: Schedule,
@@ -70,7 +70,7 @@ pub enum Outcome {
         error: String,
     },
     /// The payload could not be decoded: it counts as a failure, as [`Retry`](Self::Retry) does. If
-    /// it is the last one allowed, the message dies of
+    /// it is the last allowed failure, the reason of the death is
     /// [`DeathReason::Undecodable`](crate::DeathReason::Undecodable).
     Undecodable {
         /// When the next attempt is due. A past instant means now.
@@ -78,7 +78,7 @@ pub enum Outcome {
         /// What the codec reported: at most [`MAX_ERROR_BYTES`] bytes.
         error: String,
     },
-    /// Postponed: nothing is counted. The message is due again as `schedule` says.
+    /// Postponed: nothing is counted. The message is due again at `schedule`.
     Snooze {
         /// When the next attempt is due. A past instant means now.
         schedule: Schedule,

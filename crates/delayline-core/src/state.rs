@@ -1,7 +1,7 @@
 //! The state machine of a queue: the specification.
 //!
-//! The scripts in `delayline-redis-protocol/lua` do the same with Redis data structures: one script
-//! per operation, with the same function names as here. Its `tests/port.rs` compares the two.
+//! The scripts in `delayline-redis-protocol/lua` implement the same with Redis data structures: one
+//! script per operation, with the same function names. Its `tests/port.rs` compares the two.
 
 mod changes;
 mod entry;
@@ -61,7 +61,7 @@ pub struct State {
     totals: Totals,
     paused: bool,
     limiter: Limiter,
-    /// When the minute of the latest snapshot began.
+    /// The start of the minute of the latest snapshot.
     minute: Timestamp,
     /// Snapshots of the past.
     minutes: Ring,
@@ -80,7 +80,7 @@ pub struct State {
     dead: Index,
     /// Finished messages, for as long as they are remembered.
     finished: Generations<MessageId, Finished>,
-    /// What each consumer's latest claim leased.
+    /// The leases of each consumer's latest claim.
     journal: Generations<ConsumerName, (ClaimId, Vec<MessageId>)>,
     /// The elements that relays have moved, until a consumer takes them.
     destinations: BTreeMap<DestinationKey, Vec<Element>>,
@@ -169,9 +169,10 @@ impl State {
 
     /// Like [`apply`](Self::apply), and also returns whether a sleeper must be woken by a hint.
     ///
-    /// Sleepers wake up when the next message they know of is due, so they need a hint for one that
-    /// is due sooner. A claim that got less than it asked for waits for the next message itself;
-    /// one that got all it asked for does not, and leaves the next message to others.
+    /// Sleepers wake up when the next message they know of is due, so they need a hint for a
+    /// message that is due sooner. If a claim got fewer messages than it asked for, its worker
+    /// waits for the next message. Otherwise it does not, and leaves the next message to other
+    /// workers.
     pub fn apply_and_hint(&mut self, now: Timestamp, op: &Op) -> (Applied, bool) {
         let before = self.next_claimable();
         let applied = self.apply(now, op);
@@ -183,7 +184,7 @@ impl State {
             }
             (Op::Relay(relay), Reply::Relay(relayed)) => {
                 let is_full = relayed.ids.len() >= relay.max;
-                // A relay that is held back comes again by itself.
+                // A relay that is held back retries anyway.
                 !relayed.held_back && after.is_some_and(|after| is_full || after <= now)
             }
             _ => after.is_some_and(|after| before.is_none_or(|before| after < before)),
@@ -191,14 +192,14 @@ impl State {
         (applied, hint)
     }
 
-    /// Returns the earliest instant at which a claim will find something: a due time or the end of
-    /// a lease. `None` if there is nothing, or while the queue is paused.
+    /// Returns the earliest instant at which a claim can succeed: a due time or the end of a lease.
+    /// `None` if no message is waiting or leased, or while the queue is paused.
     #[must_use]
     pub fn next_claimable(&self) -> Option<Timestamp> {
         self.next_deliverable(Some(self.leased.len()))
     }
 
-    /// The same with this number of leases, or, for a relay, without counting leases.
+    /// Like `next_claimable` with this number of leases, or, for a relay, without counting leases.
     fn next_deliverable(&self, leased: Option<usize>) -> Option<Timestamp> {
         if self.paused {
             return None;
@@ -258,7 +259,7 @@ impl State {
         entries.map(|entry| entry.delivery(now)).collect()
     }
 
-    /// Takes back expired leases (G21).
+    /// Reclaims expired leases (G21).
     fn reclaim(&mut self, now: Timestamp, deaths: &mut Vec<Death>, changes: &mut Changes) {
         let expired: Vec<_> = up_to(&self.leased, now).take(MAX_RECLAIM).cloned().collect();
         for id in expired {
@@ -466,8 +467,8 @@ impl State {
         Place::Dead { reason, since: now }
     }
 
-    /// Counts a removed message as finished, and notes it for later lookups, unless another one
-    /// takes its place.
+    /// Counts a removed message as finished, and records it for later lookups, unless another
+    /// message takes its place.
     fn finish(
         &mut self,
         now: Timestamp,
@@ -492,7 +493,7 @@ impl State {
         changes.finished.push((entry.id, Finished { status, digest, lease, tokens }));
     }
 
-    /// Does what happens once at the end of an operation, however many items it has.
+    /// Does the work at the end of each operation, once for all its items.
     fn commit(&mut self, now: Timestamp, changes: Changes) {
         if let Some((first, _)) = changes.finished.first() {
             self.finished.rotate(now, first);

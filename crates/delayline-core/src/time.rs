@@ -33,13 +33,13 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the instant `delay` later, or the latest instant if that would be beyond it.
+    /// Returns the instant `delay` later, but at most [`MAX`](Self::MAX).
     #[must_use]
     pub fn after(self, delay: Millis) -> Self {
         Self(self.0.saturating_add(delay.0).min(MAX_TIMESTAMP_MS))
     }
 
-    /// Returns the beginning of the minute, or whatever unit, that this instant is in.
+    /// Returns the start of the unit, such as a minute, that contains this instant.
     pub(crate) const fn start_of(self, unit_ms: u64) -> Self {
         Self(self.0 - self.0 % unit_ms)
     }
@@ -56,7 +56,7 @@ impl Timestamp {
 impl TryFrom<SystemTime> for Timestamp {
     type Error = Violation;
 
-    /// Instants before 1970 become 1970; all that matters is that they are in the past.
+    /// Instants before 1970 become 1970: it only matters that they are in the past.
     fn try_from(time: SystemTime) -> Result<Self, Violation> {
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_ms(ms_rounded_up(since_epoch))
@@ -80,7 +80,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// As [`Display`](fmt::Display) shows it.
+/// Formats like [`Display`](fmt::Display).
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -127,7 +127,7 @@ impl Millis {
         Ok(Self(ms))
     }
 
-    /// Creates a duration of `ms` milliseconds, or the longest one if that is shorter.
+    /// Creates a duration of `ms` milliseconds, but at most [`MAX`](Self::MAX).
     #[must_use]
     pub const fn saturating(ms: u64) -> Self {
         Self(if ms > MAX_DELAY_MS { MAX_DELAY_MS } else { ms })
@@ -193,9 +193,10 @@ impl Schedule {
 /// The clock that an operation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// The server's clock, read once when the operation is executed. For everything but tests.
+    /// The server's clock, read once when the operation is executed. Use it everywhere but in
+    /// tests.
     Server,
-    /// This instant. For tests, which pass the time instead of sleeping. On a live queue, a wrong
+    /// This instant. Tests use it to pass the time instead of sleeping. On a live queue, a wrong
     /// instant ends leases early.
     Fixed(Timestamp),
 }

@@ -30,8 +30,8 @@ pub struct Totals {
     pub replaced: u64,
     /// Leases ended by [`Outcome::Retry`](crate::Outcome::Retry) or
     /// [`Outcome::Undecodable`](crate::Outcome::Undecodable), whether the message was retried or
-    /// died of it. This, [`snoozed`](Self::snoozed) and [`released`](Self::released) do not
-    /// count the lease of a message whose cancellation was requested; nor does anything but
+    /// died of it. This, [`snoozed`](Self::snoozed) and [`released`](Self::released) do not count
+    /// the lease of a message whose cancellation was requested. Neither does anything but
     /// [`replaced`](Self::replaced) count an [`Outcome::Reject`](crate::Outcome::Reject) of a
     /// message that has a follower.
     pub failed: u64,

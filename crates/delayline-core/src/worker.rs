@@ -1,8 +1,9 @@
-//! The worker as a state machine: what to claim, extend, settle, start and cancel, and when.
+//! The worker as a state machine, which decides what to claim, extend, settle, start and cancel,
+//! and when.
 //!
-//! It does no I/O, reads no clock and generates no random numbers: a driver reports what has
-//! happened (`handle_*`), and does what [`Machine::poll`] returns. So slots, heartbeats, pauses and
-//! shutdown are tested without waiting.
+//! It does no I/O, reads no clock and generates no random numbers: a driver reports events
+//! (`handle_*`), and performs the actions that [`Machine::poll`] returns. So tests of slots,
+//! heartbeats, pauses and shutdown need not wait.
 
 mod action;
 mod bell;
@@ -47,25 +48,24 @@ use crate::{
 /// # Driving
 ///
 /// - After every `handle_*` call, and at [`wake_at`](Self::wake_at), call [`poll`](Self::poll)
-///   until it returns `None`, and do what it says. It has ended once [`is_over`](Self::is_over) is
-///   true.
-/// - Report exactly once everything that an [`Action`] asks for. A call that never returns blocks
-///   its queue.
+///   until it returns `None`, and perform each action. The worker has ended once
+///   [`is_over`](Self::is_over) returns `true`.
+/// - Report the result of each [`Action`] exactly once. A call that never returns blocks its queue.
 /// - `now` must never decrease.
 ///
 /// Reports about queues or handlers that the machine does not know are ignored.
 ///
 /// # Behaviour
 ///
-/// - Handlers never exceed the slots, and neither do handlers plus the messages that open claims
-///   may return. Only if a claim has been open for longer than usual, other queues borrow its
-///   slots; what it then returns beyond the free slots is released (G10).
+/// - Handlers plus the messages that open claims may return never exceed the slots. Only if a claim
+///   has been open for longer than usual, other queues borrow its slots; messages that it then
+///   returns beyond the free slots are released (G10).
 /// - Each queue has at most one claim, settlement, hand-off, extension and count in progress at a
 ///   time.
 /// - Failed operations are repeated after a pause of 100 ms to 2 s; a claim that may have been
 ///   executed keeps its id (G16).
-/// - Once stopped, the worker ends within the grace period, [`AFTER_TOKENS`] and
-///   [`LAST_SETTLEMENTS`], however the queues respond.
+/// - Once stopped, the worker ends within the sum of the grace period, [`AFTER_TOKENS`] and
+///   [`LAST_SETTLEMENTS`], even if the queues do not respond.
 #[derive(Debug)]
 pub struct Machine {
     slots: usize,
@@ -83,8 +83,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates a machine that starts to work at once. `seed` must be 128 fresh random bits: claim
-    /// ids and the spread of pauses are derived from it.
+    /// Creates a machine that starts at once. `seed` must be 128 fresh random bits: claim ids and
+    /// the spread of pauses are derived from it.
     #[must_use]
     pub fn new(plan: Plan, seed: [u8; 16]) -> Self {
         let (longest_poll, longest_wait) = (plan.longest_poll(), plan.longest_wait());
@@ -146,7 +146,7 @@ impl Machine {
         }
     }
 
-    /// Reports that a wait for a hint has ended, and whether a hint came.
+    /// Reports that a wait for a hint has ended, and whether a hint arrived.
     pub fn handle_waited(&mut self, now: Moment, queue: usize, result: &Result<bool, Error>) {
         let rng = &mut self.rng;
         self.lanes.change(queue, |lane| {
@@ -173,13 +173,13 @@ impl Machine {
         self.lanes.change(queue, |lane| lane.leases.ask(id));
     }
 
-    /// Reports that a hint was handed on, or could not be.
+    /// Reports that a hint was passed on, or that this failed.
     pub fn handle_rung(&mut self, queue: usize) {
         self.lanes.change(queue, |lane| lane.bell.ringing = false);
     }
 
-    /// Reports that a handler has ended, which messages follow, the result of an ack, and until
-    /// when the queue delivers nothing: what fits into one [`HandOff`].
+    /// Reports that a handler has ended, with the parts of its [`HandOff`]: the messages to send,
+    /// the result of an ack, and the end of a hold.
     pub fn handle_finished(
         &mut self,
         slot: Slot,
@@ -209,7 +209,7 @@ impl Machine {
         match &mut self.stage {
             Stage::Working => {
                 self.stage = Stage::Draining { until: deadline };
-                // The queues expect this worker, so they wake no other one.
+                // The queues count on this worker, so they wake no other one.
                 self.lanes.change_all(|lane| lane.bell.hint |= lane.claims.promised);
             }
             Stage::Draining { until } => *until = deadline.min(*until),
@@ -217,8 +217,8 @@ impl Machine {
         }
     }
 
-    /// Returns the next action, or `None` if there is nothing to do until something happens, or
-    /// until [`wake_at`](Self::wake_at).
+    /// Returns the next action, or `None` if there is nothing to do until the next report, or until
+    /// [`wake_at`](Self::wake_at).
     pub fn poll(&mut self, now: Moment) -> Option<Action> {
         self.advance(now);
         if self.todo.is_empty() {
@@ -236,7 +236,7 @@ impl Machine {
         self.todo.pop_front()
     }
 
-    /// Returns when to call [`poll`](Self::poll) again if nothing happens before.
+    /// Returns when to call [`poll`](Self::poll) again if there is no report before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
         let lanes = &self.lanes;
@@ -251,7 +251,7 @@ impl Machine {
         times.chain(self.stage.until()).min()
     }
 
-    /// Returns whether everything is done, or the time for it is up.
+    /// Returns `true` if everything is done, or the time for it has ended.
     #[must_use]
     pub fn is_over(&self, now: Moment) -> bool {
         let Stage::Ending { until } = self.stage else { return false };
@@ -260,7 +260,7 @@ impl Machine {
         now >= until || is_idle() && self.lanes.iter().all(quiet)
     }
 
-    /// Returns what has been done so far. Messages that are not settled count as unsettled.
+    /// Returns a summary of the work so far. Messages that are not settled yet count as unsettled.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let Totals { handlers, unsettled, .. } = self.lanes.totals();
@@ -317,7 +317,7 @@ impl Machine {
         self.something_happened();
     }
 
-    /// Takes the answers to settlements, or to hand-offs: those that stand in `of` of their lane.
+    /// Processes the replies to settlements or hand-offs, which are in `of` of their lane.
     fn settled<T: Settling>(
         &mut self,
         now: Moment,
@@ -393,8 +393,8 @@ impl Machine {
         }
     }
 
-    /// Claims from the queue that was served least, at most its share of the free slots among the
-    /// queues that want some. A repeated claim already has its slots, or has lent them.
+    /// Claims from the queue that was served least, up to its share of the free slots among the
+    /// queues that need some. A repeated claim already has its slots, or has lent them.
     fn claim(&mut self, now: Moment) {
         let (room, resend) = (self.room(), self.lanes.due(Need::Resend, now));
         let (queue, share) = match resend.first() {
@@ -446,8 +446,8 @@ impl Machine {
         }
     }
 
-    /// Lends the slots of claims that have been open for too long, and enters the next stage of
-    /// shutdown, when it is time.
+    /// Lends the slots of claims that have been open for too long, and starts the next stage of
+    /// shutdown when it is time.
     fn advance(&mut self, now: Moment) {
         let Self { lanes, todo, .. } = self;
         for queue in lanes.due(Need::Lend, now) {
@@ -473,7 +473,7 @@ impl Machine {
         }
     }
 
-    /// Slots without a handler that no open claim has to itself.
+    /// Slots without a handler that no open claim has reserved.
     fn room(&self) -> usize {
         if !self.stage.is_working() {
             return 0;

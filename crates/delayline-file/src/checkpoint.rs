@@ -100,7 +100,7 @@ impl Checkpoints {
         let run = move || checkpoints.run(from, current, logged, &running.0);
         match thread::Builder::new().name("delayline-checkpoint".to_owned()).spawn(run) {
             Ok(thread) => state.running = Some(thread),
-            Err(error) => tracing::warn!(%error, "no thread for a checkpoint"),
+            Err(error) => tracing::warn!(%error, "the checkpoint thread could not be started"),
         }
     }
 

@@ -37,10 +37,10 @@ impl Contents {
         match record {
             Record::Queue { queue, name } => {
                 if self.queues.values().any(|stored| stored.name == name) {
-                    return Err(Unfit::Record(format!("the queue {name} is there twice")));
+                    return Err(Unfit::Record(format!("the queue {name} appears twice")));
                 }
                 if self.queues.insert(queue, Stored::new(name, State::new())).is_some() {
-                    return Err(Unfit::Record(format!("the queue {queue} is there twice")));
+                    return Err(Unfit::Record(format!("the queue {queue} appears twice")));
                 }
             }
             Record::Take { queue, key } => {

@@ -236,8 +236,8 @@ impl Directory {
     /// # Errors
     ///
     /// [`ErrorKind::DiskFailed`](delayline_core::ErrorKind::DiskFailed) if the disk has failed, now
-    /// or before. All acknowledged calls are in the log all the same, and the directory can be opened
-    /// again.
+    /// or before. All acknowledged calls are in the log all the same, and the directory can be
+    /// opened again.
     pub fn close(&self) -> Result<(), Error> {
         self.0.close()
     }

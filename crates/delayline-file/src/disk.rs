@@ -57,8 +57,8 @@ pub(crate) trait DiskFile: Send {
     /// them.
     fn reserve(&mut self, len: u64) -> io::Result<()>;
 
-    /// Gives the room behind `offset` back to the disk, where zeros are then read. The length stays.
-    /// Does nothing if the file system cannot do so.
+    /// Gives the room behind `offset` back to the disk, where zeros are then read. The length
+    /// stays. Does nothing if the file system cannot do so.
     fn release(&mut self, offset: u64) -> io::Result<()>;
 
     /// Cuts the file off after `len` bytes.

@@ -143,10 +143,10 @@ impl Log {
                 let is_full = refused.is_some_and(|since| since.elapsed() < RETRY_FULL);
                 if is_full && (grows || !tail.making_room) {
                     let detail = if grows {
-                        "messages are taken again when workers have drained the queues, or the disk \
-                         has more room"
+                        "messages are accepted again when workers have drained the queues, or the \
+                         disk has more space"
                     } else {
-                        "even the reserve is used up: the disk needs more room"
+                        "even the reserved space is used up: the disk needs more free space"
                     };
                     return Err(Error::with_detail(ErrorKind::DiskFull, detail));
                 }

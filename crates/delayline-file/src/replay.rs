@@ -94,7 +94,7 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
     for (index, &number) in files.segments.iter().enumerate() {
         let expected = first + u64::try_from(index).unwrap_or(u64::MAX);
         if number != expected {
-            return Err(missing(expected, "a later segment is there"));
+            return Err(missing(expected, "a later segment exists"));
         }
         let Some((name, bytes, header)) = next.take() else { break };
         next = read_segment(disk, &files.segments, index + 1)?;

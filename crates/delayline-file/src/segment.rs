@@ -87,7 +87,7 @@ impl Header {
             };
         }
         if magic != *MAGIC {
-            return damaged("this is no segment of a log");
+            return damaged("this is not a segment of a log");
         }
         if format != FORMAT {
             return Err(OpenError::Version {

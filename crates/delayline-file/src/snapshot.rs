@@ -117,7 +117,7 @@ fn read_from<R: Read>(
             .map_err(|error| other_model(&error))?;
         let name = QueueName::new(name).map_err(|error| value(&error))?;
         if queues.insert(queue, Stored::new(name, state)).is_some() {
-            return Err(Failure::Value("a queue is there twice".to_owned()));
+            return Err(Failure::Value("a queue appears twice".to_owned()));
         }
     }
     reader.end().map_err(|error| value(&error))?;
@@ -213,7 +213,7 @@ impl<R: Read> BlockReader<R> {
         self.source.read_exact(&mut preamble)?;
         let mut fields = Fields(&preamble);
         if fields.array() != *MAGIC {
-            return Err(io::Error::other("this is no snapshot"));
+            return Err(io::Error::other("this is not a snapshot"));
         }
         self.offset = u64::try_from(PREAMBLE).unwrap_or(u64::MAX);
         Ok(fields.u32())

@@ -41,8 +41,8 @@ impl Syncs {
         Duration::from_micros(self.max_us)
     }
 
-    /// Returns the upper bound of each bucket, which `None` lacks, and the number of syncs that took
-    /// at most that long: cumulative, as Prometheus expects it.
+    /// Returns the upper bound of each bucket, which `None` lacks, and the number of syncs that
+    /// took at most that long: cumulative, as Prometheus expects it.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
         let bounds = BOUNDS_US.iter().map(|bound| Some(Duration::from_micros(*bound)));
         let counts = self.counts.iter().scan(0, |below, count| {

@@ -250,7 +250,8 @@ impl Writer {
                 Ok(())
             }
             Err(CreateError::Before(error)) if is_passing(&error) => {
-                tracing::warn!(%error, "the log goes on in a large segment, as none can be created");
+                tracing::warn!(%error, "the log continues in a large segment, because no new one \
+                                        can be created");
                 self.refused = Some(Instant::now());
                 Ok(())
             }

@@ -82,8 +82,8 @@ pub async fn examine_queue(connect: &Connect, name: &str) -> Result<Vec<Finding>
 }
 
 /// Examines what the load of a queue means for its server, from the queue's own history: when the
-/// memory is full at the growth of the last day, the lateness of the last hour against that of the
-/// hour before, expired leases, and whether a busy queue has a replica. Changes nothing.
+/// memory is full at the growth of the last day, the lateness of the last two hours, expired
+/// leases, and whether a busy queue has a replica. Changes nothing.
 ///
 /// Findings about a server are left out in a cluster, where queues share several. That the queue
 /// or its history cannot be read is a finding.
@@ -190,8 +190,8 @@ async fn queue(backend: &dyn QueueBackend, findings: &mut Findings) -> Result<()
     let advice = "every delivery is late by about this much: run workers closer to the server";
     findings.add("round trip", good_unless(is_far), format!("{took:.1?}"), advice);
     let detail = format!("the server's is {ahead} ms ahead of this machine's");
-    let advice = "delays are exact all the same, and so are instants by the server's clock; set both \
-                  clocks by NTP";
+    let advice = "delays are exact anyway, and so are instants of the server's clock; synchronize \
+                  both clocks by NTP";
     findings.add("clock", good_unless(skewed), detail, advice);
     Ok(())
 }

@@ -20,7 +20,7 @@ pub fn hint(kind: &ErrorKind) -> Option<&'static str> {
              destination of a relay: choose another name, or remove the key that `TYPE` shows as \
              another type"
         }
-        ErrorKind::DiskFull => "make room on the disk, or let workers drain the queues",
+        ErrorKind::DiskFull => "free up space on the disk, or let workers drain the queues",
         ErrorKind::OutOfMemory => "raise the server's maxmemory, or let workers drain the queue",
         ErrorKind::Evicting { .. } => {
             "`CONFIG SET maxmemory-policy noeviction` on the server, or use --allow-eviction"

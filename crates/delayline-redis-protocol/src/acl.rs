@@ -18,9 +18,9 @@ use crate::transport::{CallError, Transport};
 /// What a program does with a queue.
 ///
 /// A server's rules only distinguish commands and keys. A user who may call scripts may call any
-/// script, so within the queue's own keys a role restricts only the commands, and a producer needs
-/// almost all that a worker needs. The rules keep a program to its queue; they do not keep a
-/// producer from claiming.
+/// script, so within the queue's own keys, a role restricts only the commands. A producer needs
+/// almost all commands that a worker needs. The rules keep a program to its queue; they do not keep
+/// a producer from claiming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AclRole {
     /// Enqueues, cancels, reschedules, looks up ids, counts.

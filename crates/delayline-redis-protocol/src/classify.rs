@@ -7,9 +7,9 @@ const LONGEST_DETAIL: usize = 200;
 
 /// Classifies an error line of the server, without the leading `-`.
 ///
-/// The kind follows from the code at the start of the line, even where a server before Redis 7
-/// wraps it in `ERR Error running script`. Its class holds for scripts that check before they
-/// write, and of which the server can only refuse the first write. A line with an unknown code is
+/// The code at the start of the line determines the kind, even where a server before Redis 7 wraps
+/// it in `ERR Error running script`. Its class holds for scripts that check before they write, and
+/// of which the server can only refuse the first write. A line with an unknown code is
 /// [`ErrorKind::Server`], whose outcome is unknown.
 ///
 /// The detail is the line without the script's digest and without what a client sent: one line of

@@ -18,16 +18,16 @@ use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, 
 ///
 /// For each server:
 ///
-/// - One connection carries all calls. It is opened on first use, and replaced after it was lost,
-///   after a reply that did not arrive within the response timeout, and after a reply of `READONLY`
-///   or `NOAUTH`: after a failover, the same address leads to another server.
+/// - One connection carries all calls. It is opened on first use. It is replaced when it is lost,
+///   when a reply does not arrive within the response timeout, and after a reply of `READONLY` or
+///   `NOAUTH`: after a failover, the same address leads to another server.
 /// - Connection attempts are 0, 50, 100 ms and so on up to 2 s apart, each pause randomly shortened
 ///   by up to half. Calls in between fail at once with the error of the last attempt; only one
 ///   attempt runs at a time.
 /// - At most [`MAX_CALLS_IN_FLIGHT`](crate::MAX_CALLS_IN_FLIGHT) calls wait for a reply.
 /// - A call whose future is dropped may still be executed. Its connection is then checked with a
-///   `PING`, so that callers with a timeout shorter than the response timeout do not keep using a
-///   silent connection.
+///   `PING`. So callers with a timeout shorter than the response timeout do not keep using a silent
+///   connection.
 /// - All waits share a separate connection, with one blocking command for all their lists; in a
 ///   cluster, there is one for each hash slot. For a few seconds there can be two, after a list was
 ///   added. When no wait uses a list any more, the connection that could still pop from it is
@@ -35,8 +35,8 @@ use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, 
 ///
 /// In a cluster and behind sentinels:
 ///
-/// - A call goes to the server of its first key, and to another one only after `MOVED`, with which
-///   a server refuses what it has not executed.
+/// - A call goes to the server of its first key, and to another one only after `MOVED`. With this
+///   reply, a server refuses a call without executing it.
 /// - When a server is found to have been replaced, calls in progress on it end at once with
 ///   [`ConnectionLost`](delayline_core::ErrorKind::ConnectionLost): what such a server replies may
 ///   be lost.
@@ -71,10 +71,10 @@ impl<D: Driver> DriverTransport<D> {
     /// # Errors
     ///
     /// [`Unreachable`](delayline_core::ErrorKind::Unreachable) if there is no such host or no
-    /// server. `Tls` if the TLS session cannot be set up. `Authentication` if the server refuses the user name or password.
-    /// `Unsupported` if the server has no database of that number or no RESP3, is not part of a
-    /// cluster, is a sentinel that does not know the service, or if this build has no TLS. `Busy`
-    /// and `Overloaded` if it cannot serve now.
+    /// server. `Tls` if the TLS session cannot be set up. `Authentication` if the server refuses
+    /// the user name or password. `Unsupported` if the server has no database with that number or
+    /// no RESP3, or is not part of a cluster. Also if a sentinel does not know the service, or if
+    /// this build has no TLS. `Busy` and `Overloaded` if it cannot serve now.
     pub async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
         let way = match &options.topology {
             Topology::Single(address) => {

@@ -14,7 +14,8 @@ use crate::record::{encode_new_message, put_lease, put_runs, put_schedule, unsup
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported): `op` has something that a newer version of the core has added.
+/// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported): `op` has something that a
+/// newer version of the core has added.
 pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
     let mut args = Arguments(vec![match at {
         At::Server => Bytes::new(),

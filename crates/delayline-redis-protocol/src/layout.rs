@@ -357,8 +357,8 @@ structure! {
 }
 
 structure! {
-    /// A message that expires, as an argument: its expiry instant, then the fields of a message that
-    /// does not expire.
+    /// A message that expires, as an argument: its expiry instant, then the fields of a message
+    /// that does not expire.
     expiring_message in "an argument" {
         EXPIRES: Bytes(super::schedule::BYTES), "its expiry instant";
         DIGEST: U64, "digest";

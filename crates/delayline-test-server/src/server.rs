@@ -256,8 +256,8 @@ impl Server {
 
     /// Stops the server if it runs, and starts it again on the same socket, port and directory.
     ///
-    /// Data survive only with [`append_only`](crate::Builder::append_only); what `CONFIG SET` changed
-    /// is forgotten. For a crash call [`kill`](Self::kill) first.
+    /// Data survive only with [`append_only`](crate::Builder::append_only); what `CONFIG SET`
+    /// changed is forgotten. For a crash call [`kill`](Self::kill) first.
     ///
     /// # Panics
     ///

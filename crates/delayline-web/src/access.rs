@@ -34,7 +34,8 @@ impl Visitor {
     }
 
     /// Limits the visitor to these queues. For this visitor, no other queue exists. The queue of
-    /// [schedules](crate::Dashboard::schedules) brings all schedules with it, whatever their targets.
+    /// [schedules](crate::Dashboard::schedules) brings all schedules with it, whatever their
+    /// targets.
     #[must_use]
     pub fn only_queues(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { queues: Some(Arc::new(names.into_iter().map(Into::into).collect())), ..self }

@@ -90,7 +90,7 @@ impl Failure {
             Self::Forged => "the request comes from another site; nothing was done".to_owned(),
             Self::Method => "this path does not support this method".to_owned(),
             Self::Slowed => "there were too many failed logins; try again later".to_owned(),
-            Self::Unauthenticated { .. } => "access needs a valid login".to_owned(),
+            Self::Unauthenticated { .. } => "a valid login is required".to_owned(),
             Self::TooLarge(limit) => {
                 format!("the body is longer than {limit} bytes; nothing was done")
             }

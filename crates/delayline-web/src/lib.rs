@@ -57,11 +57,11 @@
 //! With [`Dashboard::server`], a page examines the servers: one connection and a few commands for
 //! each of them, at most once in five seconds for all visitors together.
 //!
-//! Each page costs the server a few bounded calls: a list has 50 messages at most, a check or a
-//! repair examines 10,000 messages per click, and a filter of dead letters 1,000 per page. Longer
-//! work is a job, one for each queue: it counts, redrives or purges matching dead letters in the
-//! background, one call at a time. It ends when it is stopped or the router is dropped. A call that
-//! fails is repeated for two seconds; then the page says why.
+//! Each page costs the server a few bounded calls: a list has at most 50 messages, a check or
+//! repair examines 10,000 per click, and a filter of dead letters 1,000 per page. Longer work is a
+//! job, one for each queue: it counts, redrives or purges matching dead letters in the background,
+//! one call at a time. It ends when it is stopped or the router is dropped. A call that fails is
+//! repeated for two seconds; then the page says why.
 
 /// The example of the read-me compiles.
 #[cfg(doctest)]

@@ -134,7 +134,7 @@ fn exposition(samples: &[Sample<'_>]) -> String {
             line(&mut out, metric, &format!("queue=\"{name}\""), value(&stats));
         }
     }
-    head(&mut out, DIED, "counter", "How often a message became a dead letter, by reason");
+    head(&mut out, DIED, "counter", "Messages that became dead letters, by reason");
     for (name, (stats, _)) in known() {
         for &reason in DeathReason::ALL {
             let labels = format!("queue=\"{name}\",reason=\"{}\"", reason.name());
@@ -153,20 +153,20 @@ fn limits<'a>(
     out: &mut String,
     known: impl Iterator<Item = (&'a str, (Stats, Timestamp))> + Clone,
 ) {
-    head(out, LEASED_LIMIT, "gauge", "Most messages that may be leased at once, if limited");
+    head(out, LEASED_LIMIT, "gauge", "Maximum number of messages leased at once, if limited");
     for (name, (stats, _)) in known.clone() {
         if let Some(most) = stats.limits.leased {
             line(out, LEASED_LIMIT, &format!("queue=\"{name}\""), most.into());
         }
     }
-    head(out, RATE_LIMIT, "gauge", "Most deliveries per second, if limited");
+    head(out, RATE_LIMIT, "gauge", "Maximum deliveries per second, if limited");
     for (name, (stats, _)) in known.clone() {
         if let Some(rate) = stats.limits.rate {
             let per_second = f64::from(rate.count) / rate.per().as_secs_f64();
             let _ = writeln!(out, "{RATE_LIMIT}{{queue=\"{name}\"}} {per_second}");
         }
     }
-    head(out, BURST_LIMIT, "gauge", "Most deliveries at once within the limit of the rate");
+    head(out, BURST_LIMIT, "gauge", "Maximum deliveries at once within the rate limit");
     for (name, (stats, _)) in known {
         if let Some(rate) = stats.limits.rate {
             line(out, BURST_LIMIT, &format!("queue=\"{name}\""), rate.burst.into());

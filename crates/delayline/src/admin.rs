@@ -1,5 +1,4 @@
-//! What the calls return that look into a queue, a server or all of its queues, and change them as
-//! an operator does.
+//! The results of calls for operators, which examine or change a queue, a server or all its queues.
 //!
 //! [`Queue::stats`](crate::Queue::stats), [`history`](crate::Queue::history),
 //! [`forecast`](crate::Queue::forecast) and [`explain`](crate::Queue::explain) look into a queue;

@@ -1,4 +1,4 @@
-//! The contract behind a queue, for backends of your own and for raw operations.
+//! The contract behind a queue, for your own backends and for raw operations.
 //!
 //! These are the names of [`delayline_core`]: every operation ([`Op`]) and what it is made of,
 //! every [`Reply`], the traits [`Backend`] and [`Wakeup`], and [`State`], which says what an

@@ -13,7 +13,7 @@ use crate::cancels::Cancels;
 use crate::events::EventSink;
 use crate::telemetry::{self, Label, Observed, TraceContext};
 
-/// A backend, the options of a queue, and what all of its clones share, whatever their options.
+/// A backend, the options of a queue, and the state that all its clones share.
 #[derive(Clone)]
 pub(crate) struct Client {
     /// Records telemetry of every call.
@@ -36,7 +36,7 @@ struct Shared {
 pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 impl Client {
-    /// Makes a client that learns of the cancels of others through `cancels`.
+    /// Creates a client that learns of other clones' cancels through `cancels`.
     pub(crate) fn new(backend: Arc<dyn QueueBackend>, cancels: Cancels) -> Self {
         let queue_name = backend.queue_name().cloned();
         let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
@@ -53,17 +53,17 @@ impl Client {
         }
     }
 
-    /// The same with another patience.
+    /// Returns the client with another patience.
     pub(crate) fn patient(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// The same with a source of trace contexts.
+    /// Returns the client with a source of trace contexts.
     pub(crate) fn traced(self, source: TraceSource) -> Self {
         Self { trace_source: Some(source), ..self }
     }
 
-    /// The same with another durability.
+    /// Returns the client with another durability.
     pub(crate) fn durable(self, durability: Durability) -> Self {
         Self { durability, ..self }
     }
@@ -86,8 +86,8 @@ impl Client {
         &self.shared.cancels
     }
 
-    /// Through this, the workers of one queue's clones tell each other that nothing was due, so
-    /// that only one of them polls.
+    /// The workers of one queue's clones share here that nothing was due, so that only one of them
+    /// polls.
     pub(crate) fn looks(&self) -> &watch::Sender<Instant> {
         &self.shared.looks
     }
@@ -165,10 +165,10 @@ impl fmt::Debug for Client {
 
 /// The failed attempts of one operation.
 ///
-/// An operation that was not executed is sent again after a pause, until the time has passed. One
-/// that may have been executed is sent again unchanged, up to [`MAX_UNKNOWN`] times: by the
-/// contract of [`Op`] that has no second effect. No attempt starts after the time is over; the
-/// backend limits the time of an attempt in progress.
+/// An operation that was not executed is sent again after a pause, until the time limit. An
+/// operation that may have been executed is sent again unchanged, up to [`MAX_UNKNOWN`] times: by
+/// the contract of [`Op`], this has no second effect. No attempt starts after the time limit; the
+/// backend limits the duration of an attempt in progress.
 #[derive(Debug)]
 pub(crate) struct Tries {
     give_up: Instant,
@@ -193,8 +193,8 @@ impl Tries {
     ///
     /// # Errors
     ///
-    /// There is no next attempt. The error is this one or, if any attempt may have been executed,
-    /// that one's: the refusal of a later attempt does not tell what happened to it.
+    /// If there is no next attempt. The error is this one, unless an earlier attempt may have been
+    /// executed: then it is that attempt's, because a later refusal says nothing about it.
     pub(crate) fn failed(&mut self, error: delayline_core::Error) -> Result<Duration, Error> {
         let class = error.class();
         let pause = self.backoff.next(fastrand::u32(..));

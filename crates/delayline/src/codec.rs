@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
-/// Encodes values as payloads: what a queue needs to send them.
+/// Encodes values as payloads, which a queue needs for sending.
 ///
-/// [`Decode`] is the other direction. A program that only sends needs no type that can be decoded:
-/// it may send a `Queue<str>`, or values that borrow.
+/// [`Decode`] is the opposite. A program that only sends needs no type that can be decoded: it can
+/// use a `Queue<str>`, or a queue of values that borrow.
 ///
 /// ```
 /// # #[cfg(feature = "json")]
@@ -22,7 +22,7 @@ use bytes::Bytes;
 /// # fn main() {}
 /// ```
 ///
-/// A codec of your own may hold keys or compression levels. All clones of a queue share it.
+/// Your own codec may hold keys or compression levels. All clones of a queue share it.
 ///
 /// ```
 /// use delayline::Bytes;
@@ -59,9 +59,9 @@ pub trait Encode<T: ?Sized>: Send + Sync + 'static {
     fn encode(&self, value: &T) -> Result<Bytes, CodecError>;
 }
 
-/// Decodes payloads as values: what a worker needs to handle them.
+/// Decodes payloads as values, which a worker needs for handling.
 ///
-/// A codec that only encodes has no worker:
+/// A worker does not compile with a codec that only encodes:
 ///
 /// ```compile_fail,E0277
 /// use delayline::codec::{CodecError, Encode};
@@ -96,29 +96,30 @@ pub trait Decode<T>: Send + Sync + 'static {
     fn decode(&self, payload: &Bytes) -> Result<T, CodecError>;
 }
 
-/// [`Encode`] and [`Decode`] together, as one bound. Every type that implements both has it.
+/// [`Encode`] and [`Decode`] together, as one bound. Every type that implements both implements it.
 pub trait Codec<T>: Encode<T> + Decode<T> {}
 
 impl<T, C: Encode<T> + Decode<T>> Codec<T> for C {}
 
-/// Why a codec failed. It must never contain any of the payload: the text is stored with dead
-/// letters and written to logs.
+/// The reason why a codec failed. It must not contain any part of the payload, because the text is
+/// stored with dead letters and written to logs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CodecError(String);
 
 impl CodecError {
-    /// An error with this description, which must not contain any of the payload.
+    /// Creates an error with this description, which must not contain any part of the payload.
     #[must_use]
     pub fn new(complaint: impl Into<String>) -> Self {
         Self(complaint.into())
     }
 }
 
-/// Encodes payloads as compact JSON: every type that implements `serde::Serialize`. Decodes every
-/// type that implements `serde::de::DeserializeOwned`. Needs the feature `json`.
+/// Encodes every type that implements `serde::Serialize` as compact JSON, and decodes every type
+/// that implements `serde::de::DeserializeOwned`. Needs the feature `json`.
 ///
-/// Its errors have a category, line and column. The text of `serde_json` would quote the payload.
+/// Its errors have a category, line and column, because the error texts of `serde_json` would quote
+/// the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json;
 

@@ -1,4 +1,4 @@
-//! From a URL to a connection.
+//! Connecting to the servers or the directory of a URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,29 +26,30 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
     Connect::new(url)?.connect().await
 }
 
-/// Where the queues are, and how to connect to them.
+/// The location of the queues, and the options for connecting to them.
 ///
 /// The URLs are:
 ///
-/// - `memory:`: queues in this process, for tests and tools. All their messages are gone when the
+/// - `memory:`: queues in this process, for tests and tools. Their messages are gone when the
 ///   process ends
-/// - `file:DIR`: queues in a directory of the local disk, which is created if there is none. A call
-///   returns once its effect is synced to the disk. One process opens a directory at a time. The
-///   path is taken literally; `file:///var/lib/queues` works too. Needs the feature `file`; the
-///   guide [Without Redis](crate::guides::without_redis) says what it gives, and what it does not
+/// - `file:DIR`: queues in a directory on the local disk, which is created if it does not exist. A
+///   call returns once its effect is synced to the disk. Only one process can open a directory at a
+///   time. The path is taken literally; `file:///var/lib/queues` works too. Needs the feature
+///   `file`; the guide [Without Redis](crate::guides::without_redis) explains its guarantees and
+///   limits
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
 /// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, discovered
 ///   through any of these nodes
 /// - `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT].../SERVICE[/DB]`: the server that
-///   these sentinels name as the primary of SERVICE; user and password are the server's
+///   these sentinels name as the primary of SERVICE; user and password are for the server
 /// - `rediss://`, `rediss-cluster://`, `rediss-sentinel://`: the same over TLS
 /// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server, over a unix socket
 ///
 /// All but the first two accept `protocol=resp3` in their query and need the feature `redis` or
 /// `fred` to connect.
 ///
-/// Setters never fail: an option that does not fit the URL makes [`connect`](Self::connect) fail,
-/// before anything is sent.
+/// Setters never fail: if an option does not fit the URL, [`connect`](Self::connect) fails before
+/// anything is sent.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -79,17 +80,17 @@ enum Place {
         how: Opening,
     },
     Server(Box<ConnectOptions>),
-    /// Servers to which a driver is connected already.
+    /// Servers to which a driver is already connected.
     Ready(Arc<dyn Transport>),
 }
 
 impl Connect {
-    /// Parses the URL. Nothing is connected yet.
+    /// Parses the URL, without connecting.
     ///
     /// # Errors
     ///
-    /// If the URL is malformed or its scheme is unknown. The URL, which may hold a password, is
-    /// never part of the error; its scheme is.
+    /// If the URL is malformed or its scheme is unknown. The error names the scheme, but not the
+    /// URL, which may contain a password.
     pub fn new(url: &str) -> Result<Self, Error> {
         let place = match scheme(url)? {
             "memory" => Place::Memory,
@@ -109,11 +110,12 @@ impl Connect {
     }
 
     /// Uses the Redis client that the program already has, through its driver crate:
-    /// `delayline_redis::transport(&client)` or `delayline_fred::transport(&client)` makes the
-    /// transport. Needs no feature of this crate, so the client's version is that of the driver
-    /// crate alone. The [guide](crate::guides::your_redis_client) has programs.
+    /// `delayline_redis::transport(&client)` or `delayline_fred::transport(&client)` returns the
+    /// transport. This needs no feature of this crate, so only the driver crate determines the
+    /// version of the client. The [guide](crate::guides::your_redis_client) has programs.
     ///
-    /// The transport has the addresses and the login, so options that name either do not fit.
+    /// The transport already has the addresses and the login, so options that set either are
+    /// refused.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -133,8 +135,8 @@ impl Connect {
         Self { place, client: RedisClient::default(), allow_eviction: false, misfit: None }
     }
 
-    /// Chooses the Redis client. The default is the `redis` crate if it is part of the build, else
-    /// `fred`. Has no effect on `memory:` and `file:` URLs and on [`over`](Self::over).
+    /// Chooses the Redis client. The default is the `redis` crate if it is part of the build, and
+    /// `fred` otherwise. Has no effect on `memory:` and `file:` URLs and on [`over`](Self::over).
     pub const fn client(mut self, client: RedisClient) -> Self {
         self.client = client;
         self
@@ -152,7 +154,7 @@ impl Connect {
     }
 
     /// Logs in to the sentinels of a `redis-sentinel` URL with this user (empty for the default
-    /// user) and password. The sentinels get no other login, and the servers do not get this one.
+    /// user) and password. Only the sentinels get this login, and they get no other.
     pub fn sentinel_login(self, user: &str, password: &str) -> Self {
         self.with(no_sentinels, |options| {
             options.sentinel_username = Some(user.to_owned()).filter(|user| !user.is_empty());
@@ -161,9 +163,9 @@ impl Connect {
         })
     }
 
-    /// Connects to `to` wherever the cluster or the sentinels name `from`, both as `HOST:PORT`: for
-    /// address translation, such as between a container and its host. Certificates must name the
-    /// host of `to`.
+    /// Connects to `to` wherever the cluster or the sentinels name `from`, both as `HOST:PORT`. Use
+    /// it for address translation, for example between a container and its host. Certificates must
+    /// name the host of `to`.
     pub fn map_address(self, from: &str, to: &str) -> Self {
         self.with(not_a_topology, |options| {
             options.address_map.insert(from.parse::<HostPort>()?, to.parse()?);
@@ -190,8 +192,8 @@ impl Connect {
         self
     }
 
-    /// Whether the password is sent over a network where others can read it: without TLS, and to
-    /// another host than this one. Not known, and so `false`, of [`over`](Self::over).
+    /// Returns `true` if the password is sent to another host without TLS, so that others on the
+    /// network can read it. For [`over`](Self::over) this is unknown, so the result is `false`.
     #[must_use]
     pub fn exposes_password(&self) -> bool {
         match &self.place {
@@ -200,8 +202,8 @@ impl Connect {
         }
     }
 
-    /// Opens queues even on a server that evicts keys when its memory is full, and so may lose
-    /// messages. By default such a server is refused with
+    /// Opens queues even on a server that evicts keys when its memory is full, and can therefore
+    /// lose messages. By default such a server is refused with
     /// [`ErrorKind::Evicting`](crate::ErrorKind::Evicting).
     pub const fn allow_eviction(mut self, allow: bool) -> Self {
         self.allow_eviction = allow;
@@ -209,26 +211,26 @@ impl Connect {
     }
 
     /// Opens the directory of a `file:` URL even if the machine's clock is more than an hour behind
-    /// the time at which the queues were last used, and goes on from that clock. By default that is
-    /// refused with [`ErrorKind::Storage`](crate::ErrorKind::Storage): such a clock is mostly
-    /// wrong, and delays every message.
+    /// the last use of the queues. Their time then continues from the current time. By default,
+    /// this is refused with [`ErrorKind::Storage`](crate::ErrorKind::Storage): such a clock is
+    /// usually wrong, and delays every message.
     pub fn accept_clock(self, accept: bool) -> Self {
         self.with_directory(|how| how.accept_clock = accept)
     }
 
-    /// Lets other processes of the same user reach the queues of a `file:` URL while this one has
-    /// the directory open, through a socket in it: see [`beside`](Self::beside). `delayline serve`
-    /// does so, and the command's other verbs then work beside it. If the socket cannot be bound, a
-    /// warning is logged. Has no effect on systems without unix sockets.
+    /// Lets other processes of the same user reach the queues of a `file:` URL through a socket,
+    /// while this process has the directory open: see [`beside`](Self::beside). `delayline serve`
+    /// does this, so that the other subcommands work while it runs. If the socket cannot be bound,
+    /// a warning is logged. Has no effect on systems without unix sockets.
     pub fn share(self, share: bool) -> Self {
         self.with_directory(|how| how.share = share)
     }
 
     /// If another process has opened the directory of a `file:` URL and [shares](Self::share) it,
     /// connects to that process instead of failing with
-    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse). Such a connection is for operators: its
-    /// queues can be listed, examined and changed, and messages can be sent. Workers and relays
-    /// fail with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): they must be in the
+    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse). Such a connection is for operators: they can
+    /// list, examine and change its queues, and send messages. Workers and relays fail with
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), because they must run in the
     /// process that has opened the directory.
     pub fn beside(self, beside: bool) -> Self {
         self.with_directory(|how| how.beside = beside)
@@ -244,11 +246,11 @@ impl Connect {
         self
     }
 
-    /// Reports the state of every server that holds queues or can take over from one that does, and
-    /// what every sentinel knows. Changes nothing.
+    /// Reports the state of every server that holds queues, of every replica that could take over,
+    /// and of every sentinel. Changes nothing.
     ///
-    /// A server that cannot be reached or refuses a command is reported as such. Each gets a
-    /// connection of its own, with the login and the encryption that calls use.
+    /// A server that is unreachable or refuses a command is reported as such. Each server gets a
+    /// separate connection, with the login and the encryption that calls use.
     ///
     /// # Cancel safety
     ///
@@ -256,7 +258,7 @@ impl Connect {
     ///
     /// # Errors
     ///
-    /// If nothing that names the servers can be reached or accepts the login.
+    /// If none of the addresses that name the servers can be reached or accepts the login.
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:`, `file:` and
     /// [`over`](Self::over), which have no addresses, or if the driver is not part of this build.
     pub async fn survey(self) -> Result<Survey, Error> {
@@ -271,8 +273,8 @@ impl Connect {
         }
     }
 
-    /// Connects to the server, or opens the directory. That reads everything in it, in a thread of
-    /// its own.
+    /// Connects to the server, or opens the directory, which is read completely in a separate
+    /// thread.
     ///
     /// # Cancel safety
     ///
@@ -285,10 +287,10 @@ impl Connect {
     /// the TLS session. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the driver is
     /// not part of this build.
     ///
-    /// For a directory: [`ErrorKind::InUse`](crate::ErrorKind::InUse) names the process that has
-    /// opened it, [`ErrorKind::DiskFull`](crate::ErrorKind::DiskFull), or
+    /// For a directory: [`ErrorKind::InUse`](crate::ErrorKind::InUse), which names the process that
+    /// has opened it; [`ErrorKind::DiskFull`](crate::ErrorKind::DiskFull); or
     /// [`ErrorKind::Storage`](crate::ErrorKind::Storage) if it is damaged, on a network file
-    /// system, or of another program. Nothing stored was changed.
+    /// system, or belongs to another program. The stored data is not changed.
     pub async fn connect(self) -> Result<Connection, Error> {
         if let Some(misfit) = self.misfit {
             return Err(misfit);
@@ -323,7 +325,7 @@ impl fmt::Display for Connect {
     }
 }
 
-/// Returns what precedes the first colon, if that can be a scheme. Anything else may be a password
+/// Returns the text before the first colon if it can be a scheme. Any other text may be a password
 /// and is not repeated.
 fn scheme(url: &str) -> Result<&str, Violation> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -346,7 +348,7 @@ fn directory(url: &str) -> Result<PathBuf, Violation> {
         Some(path) if path.starts_with('/') => return Ok(path.into()),
         Some(_) => "a directory is on this machine, so its URL has no host: write file:DIR",
     };
-    // What looks like a host may be a login.
+    // The apparent host may be a login.
     Err(Violation::Malformed { what: "the URL", value: String::new(), reason: reason.to_owned() })
 }
 

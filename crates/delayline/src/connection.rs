@@ -14,20 +14,20 @@ use crate::directory_status::DirectoryStatus;
 use crate::store::{FoundQueues, Store};
 use crate::{Error, Queue};
 
-/// A server, a directory, or queues in this process: opens queues by name. Made by
-/// [`connect`](crate::connect) or [`Connect::connect`](crate::Connect::connect).
+/// A connection to a server, to a directory, or to queues in this process. Opens queues by name.
+/// Created by [`connect`](crate::connect) or [`Connect::connect`](crate::Connect::connect).
 ///
-/// All its queues share one connection for calls, and another on which idle workers wait, because a
-/// blocking wait holds up everything else on its connection. Clones share both. They are closed
-/// when all clones and queues are dropped.
+/// All its queues share one connection for calls. Idle workers wait on another one, because a
+/// blocking wait would hold up all other calls on its connection. Clones share both. They are
+/// closed when all clones and queues are dropped.
 ///
 /// A `memory:` connection creates a queue when its name is first used, and keeps it until all
 /// clones of the connection are dropped: the same name always opens the same queue. Its messages
 /// are gone when the process ends.
 ///
-/// A `file:` connection keeps its directory locked until it is [closed](Self::close), or all clones,
-/// queues and workers are dropped. The last drop blocks its thread until a snapshot is written:
-/// seconds with a million messages.
+/// A `file:` connection keeps its directory locked until it is [closed](Self::close), or all
+/// clones, queues and workers are dropped. The last drop blocks its thread until a snapshot is
+/// written, which takes seconds with a million messages.
 ///
 /// ```
 /// # use delayline::Queue;
@@ -59,8 +59,8 @@ impl Connection {
         Self(store, Cancels::default())
     }
 
-    /// Opens a queue of JSON payloads, after checking that the server is suitable.
-    /// [`Queue::codec`] changes the codec.
+    /// Checks that the server is suitable, and opens a queue of JSON payloads. [`Queue::codec`]
+    /// changes the codec.
     ///
     /// A name has 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`. `#` is reserved for shards.
     ///
@@ -70,9 +70,9 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the name is malformed, or the server is a read-only replica, evicts
-    /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), holds a queue of that name in a
-    /// newer format, or cannot be reached.
+    /// If the name is malformed, or the server cannot be reached, is a read-only replica, evicts
+    /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), or holds the queue in a newer
+    /// format.
     pub async fn queue<T: ?Sized>(&self, name: &str) -> Result<Queue<T>, Error> {
         Ok(Queue::sharing(self.backend(name).await?, Json, self.1.clone()))
     }
@@ -93,10 +93,10 @@ impl Connection {
     /// Returns the names of all queues on the server, on all primaries of a cluster, or in the
     /// directory, in order; in memory, of those that this connection has opened. Changes nothing.
     ///
-    /// A queue exists on a server or in a directory once a message was sent to it. This call reads
-    /// the names of all keys with `SCAN`, 1,000 at a time, so it is for tools rather than for each
-    /// request. A queue that is created meanwhile, or moves to another node of a cluster, may be
-    /// missing.
+    /// A queue exists on a server or in a directory once a message has been sent to it. This call
+    /// reads the names of all keys with `SCAN`, 1,000 at a time, so it is meant for tools rather
+    /// than for each request. A queue that is created during the call, or moves to another node of
+    /// a cluster, may be missing.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -123,12 +123,11 @@ impl Connection {
         found.failure.map_or(Ok(found.names), Err)
     }
 
-    /// Like [`queues`](Self::queues), and stops after about `most_keys` keys of each server, of
-    /// whatever kind, so that it costs a server with many other keys a bounded time: for programs
-    /// that look again and again. The result says whether it is complete. In memory and in a
-    /// directory it always is.
+    /// Like [`queues`](Self::queues), but stops after about `most_keys` keys of any kind on each
+    /// server. So the cost is bounded on a server with many other keys, for programs that poll the
+    /// list. The result says whether it is complete. In memory and in a directory, it always is.
     ///
-    /// If some primaries of a cluster fail, the result has the queues of the others and the
+    /// If some primaries of a cluster fail, the result contains the queues of the others and the
     /// [`failure`](FoundQueues::failure).
     ///
     /// # Cancel safety
@@ -142,8 +141,8 @@ impl Connection {
         self.0.queues(most_keys).await
     }
 
-    /// Inspects the server, and the permissions of its user on the queue `name`, without opening
-    /// the queue: works even on servers that [`queue`](Self::queue) refuses. Changes nothing.
+    /// Inspects the server, and the permissions of the user on the queue `name`, without opening
+    /// the queue. Works even on servers that [`queue`](Self::queue) refuses. Changes nothing.
     ///
     /// # Cancel safety
     ///
@@ -157,8 +156,8 @@ impl Connection {
         self.0.inspect(QueueName::new(name)?).await
     }
 
-    /// Returns the state of the directory of a `file:` URL: its files, its room, and how long syncs
-    /// take. `None` for queues elsewhere. Changes nothing.
+    /// Returns the state of the directory of a `file:` URL: its files, the free space, and the
+    /// duration of syncs. Returns `None` for other connections. Changes nothing.
     ///
     /// # Cancel safety
     ///
@@ -166,29 +165,29 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the process that has opened the directory has ended or closed it; see
-    /// [`Connect::beside`](crate::Connect::beside). It can be retried over another connection.
+    /// If the process that opened the directory has ended or closed it; see
+    /// [`Connect::beside`](crate::Connect::beside). Connect again to retry.
     pub async fn directory_status(&self) -> Result<Option<DirectoryStatus>, Error> {
         self.0.directory_status().await
     }
 
-    /// Closes the directory of a `file:` URL in another thread: waits until all calls that are
-    /// under way are on disk, and leaves a snapshot. Then another process can open the directory.
-    /// Calls of clones, queues and workers fail with
-    /// [`ErrorKind::Storage`](crate::ErrorKind::Storage) from then on, so stop workers first.
+    /// Closes the directory of a `file:` URL in another thread: waits until all calls in progress
+    /// are on disk, and writes a snapshot. Then another process can open the directory. From then
+    /// on, calls of clones, queues and workers fail with
+    /// [`ErrorKind::Storage`](crate::ErrorKind::Storage), so stop workers first.
     ///
-    /// Dropping the connection and everything that it has opened does the same, but blocks the
-    /// thread that drops the last of them. For queues elsewhere, and beside another process,
-    /// this does nothing: dropping closes their connections.
+    /// Dropping the connection and everything that it has opened has the same effect, but the last
+    /// drop blocks its thread. For other connections, and for those to another process that has the
+    /// directory, this does nothing: dropping closes them.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the directory is closed all the same.
+    /// If the future is dropped, the directory is still closed.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::DiskFailed`](crate::ErrorKind::DiskFailed) if the disk has failed, or has no
-    /// room for the snapshot. All acknowledged calls are on disk, and the directory can be opened
+    /// space for the snapshot. All acknowledged calls are on disk. The directory can be opened
     /// again, which then takes longer.
     ///
     /// ```
@@ -203,18 +202,17 @@ impl Connection {
         self.0.close().await
     }
 
-    /// Removes the queue `name` from the server or the directory in one atomic step if it holds no message, no
-    /// result that is kept, and no throttled id. Otherwise it changes nothing and returns the
-    /// counts.
+    /// Removes the queue `name` from the server or the directory, in one atomic step, if it holds
+    /// no messages, results or throttled ids. Otherwise it changes nothing and returns the counts.
     ///
-    /// Counters, history and a pause are removed, and so are the ids of messages that finished in
-    /// the last hour: a repeated send of such an id is delivered again. The next send creates the
-    /// queue again. The user of a server needs `UNLINK` on all keys of the queue. In a directory,
-    /// what a relay has moved and no program has taken counts as messages.
+    /// The removal deletes counters, history and a pause, and the ids of recently finished
+    /// messages: if one of these is sent again, it is delivered again. The next send creates the
+    /// queue again. On a server, the user needs `UNLINK` on all keys of the queue. In a directory,
+    /// elements that a relay has moved and no program has taken count as messages.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the queue may have been removed. It is safe to call it again.
+    /// If the future is dropped, the queue may have been removed. It is safe to call this again.
     ///
     /// # Errors
     ///
@@ -224,8 +222,8 @@ impl Connection {
         self.0.delete_if_empty(QueueName::new(name)?).await
     }
 
-    /// Returns whether the queue `name` has an older layout, and how much there is to convert.
-    /// Changes nothing.
+    /// Returns whether the queue `name` has an older layout, and how many entries are left to
+    /// convert. Changes nothing.
     ///
     /// # Cancel safety
     ///
@@ -246,17 +244,17 @@ impl Connection {
     /// after each page. Does nothing if the queue has that layout, or does not exist.
     ///
     /// From the first page to the last, every operation on the queue fails with
-    /// [`ErrorKind::Upgrading`](crate::ErrorKind::Upgrading), in older and newer versions; workers
-    /// and calls with time left repeat it. Messages, due instants and leases stay as they are. A
-    /// lease that ends meanwhile is reclaimed afterwards, as any other. Older versions refuse the
-    /// queue from then on, so stop them first.
+    /// [`ErrorKind::Upgrading`](crate::ErrorKind::Upgrading), in older and newer versions. Workers,
+    /// and calls with time left, repeat it. Messages, due instants and leases stay as they are. If
+    /// a lease ends during the conversion, it is reclaimed afterwards as usual. From then on, older
+    /// versions refuse the queue, so stop them first.
     ///
-    /// Opening a queue never upgrades it: that would end a rolling deploy halfway.
+    /// Opening a queue never upgrades it, because that would break a rolling deploy halfway.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the queue stays as far as it is. Call again to continue, from any
-    /// process.
+    /// If the future is dropped, the queue stays partly converted. Call this again, from any
+    /// process, to continue.
     ///
     /// # Errors
     ///

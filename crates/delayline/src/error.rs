@@ -11,8 +11,8 @@ use crate::codec::CodecError;
 ///
 /// [`kind`](Self::kind) is the reason. [`class`](Self::class) says whether the operation may have
 /// been executed, and [`is_retryable`](Self::is_retryable) whether the same call may succeed later.
-/// The text begins with the kind's and continues with details, such as an address or the words of a
-/// codec. A cause is its [`source`](std::error::Error::source).
+/// The text begins with that of the kind and continues with details, such as an address or the
+/// message of a codec. The cause is its [`source`](std::error::Error::source).
 ///
 /// It never contains payloads or passwords. Clones are cheap.
 ///
@@ -39,14 +39,14 @@ impl Error {
         self.0.kind()
     }
 
-    /// What is known about the operation. With [`ErrorClass::Ambiguous`] it may have been executed;
-    /// it has already been repeated, and can be repeated again with the same id.
+    /// Whether the operation was executed. With [`ErrorClass::Ambiguous`], it may have been; it has
+    /// already been repeated, and can be repeated again with the same id.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         self.0.class()
     }
 
-    /// Returns `true` if the same call may succeed later: the server was busy, out of reach, or did
+    /// Returns `true` if the same call may succeed later: the server was busy, unreachable, or did
     /// not reply in time. Each call has already been repeated for as long as
     /// [`Queue::patience`](crate::Queue::patience) allows.
     ///
@@ -57,8 +57,8 @@ impl Error {
         self.class() != ErrorClass::Rejected
     }
 
-    /// Returns `true` if an argument was bad, so that nothing was sent: [`ErrorKind::Invalid`] or
-    /// [`ErrorKind::Encode`].
+    /// Returns `true` if an argument was invalid, so that nothing was sent: [`ErrorKind::Invalid`]
+    /// or [`ErrorKind::Encode`].
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         matches!(self.kind(), ErrorKind::Invalid(_) | ErrorKind::Encode)
@@ -98,7 +98,7 @@ impl Error {
         ))
     }
 
-    /// The backend replied to another operation than the one requested.
+    /// The backend's reply belongs to another operation.
     pub(crate) fn unexpected_reply() -> Self {
         Self(delayline_core::Error::with_detail(
             ErrorKind::Protocol,

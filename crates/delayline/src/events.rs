@@ -9,16 +9,16 @@ use futures_util::stream::{Stream, unfold};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// Something that a call of this process did to a message, or learned about it.
+/// A change to a message that a call of this process made or observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
     /// The message.
     pub id: MessageId,
-    /// The kind of its payload, in a queue of [`Jobs`](crate::Jobs). Only events of sends and of
-    /// deliveries know it.
+    /// The kind of its payload, in a queue of [`Jobs`](crate::Jobs). Only events of sends and
+    /// deliveries have it.
     pub job_kind: Option<String>,
-    /// When the call was executed, by the server's clock.
+    /// The time when the call was executed, by the server's clock.
     pub at: Timestamp,
     /// What happened.
     pub kind: EventKind,
@@ -33,20 +33,20 @@ pub enum EventKind {
         /// When it is due.
         due: Timestamp,
     },
-    /// It has updated, revived or replaced the message of its id, which waited or was dead.
+    /// It has updated, revived or replaced the message with its id, which was waiting or dead.
     Updated {
-        /// When it is due now.
+        /// The new due time.
         due: Timestamp,
     },
-    /// A worker holds the message of its id, and it will take that one's place.
+    /// A worker holds the message with its id, and this one will replace it.
     Following,
-    /// It ended without an ack, and an update has taken its place ([G30](crate::guarantees#g30)).
+    /// It ended without an ack, and an update has replaced it ([G30](crate::guarantees#g30)).
     Replaced {
         /// The handler's error, if it failed: the queue does not keep it.
         error: Option<String>,
     },
     /// Its id was known with the same content, and nothing changed ([G15](crate::guarantees#g15)).
-    /// After a lost reply, it may be this process that enqueued it.
+    /// After a lost reply, this process may have enqueued it itself.
     Duplicate {
         /// The status of the known message.
         status: Status,
@@ -56,13 +56,13 @@ pub enum EventKind {
         /// The status of the known message.
         status: Status,
     },
-    /// A message of its id was created less than its `throttle` ago, and nothing changed
-    /// ([G33](crate::guarantees#g33)). After a lost reply, it may be this process that created it.
+    /// A message with its id was created less than its `throttle` ago, and nothing changed
+    /// ([G33](crate::guarantees#g33)). After a lost reply, this process may have created it itself.
     Throttled {
-        /// Until when.
+        /// The end of the window.
         until: Timestamp,
     },
-    /// It has a `throttle`, and too many ids are throttled already: nothing was created
+    /// It has a `throttle`, but too many ids are already throttled: nothing was created
     /// ([G33](crate::guarantees#g33)).
     TooManyThrottled,
     /// A claim has leased it.
@@ -75,7 +75,7 @@ pub enum EventKind {
     /// It was acked, and is finished.
     Acked,
     /// It was acked, but its result was not kept: the results of its queue would be too large
-    /// ([G32](crate::guarantees#g32)). Reported besides [`Acked`](Self::Acked).
+    /// ([G32](crate::guarantees#g32)). Reported in addition to [`Acked`](Self::Acked).
     ResultNotKept,
     /// Its handler failed, and it will be retried.
     Retried {
@@ -91,9 +91,9 @@ pub enum EventKind {
     Released,
     /// It became a dead letter: a settlement of this process ended it, or a claim of this process
     /// found it expired, unreadable, or at the end of its last lease. A claim whose reply is lost
-    /// reports nothing. A settlement whose reply is lost is repeated and reports it then, unless
-    /// the dead letter has been redriven, purged or cancelled meanwhile: that is reported as
-    /// [`LeaseLost`](Self::LeaseLost).
+    /// reports nothing. A settlement whose reply is lost is repeated and then reports it. If the
+    /// dead letter has been redriven, purged or cancelled in between,
+    /// [`LeaseLost`](Self::LeaseLost) is reported instead.
     Dead {
         /// The reason.
         reason: DeathReason,
@@ -105,10 +105,10 @@ pub enum EventKind {
     NotStarted {
         /// The duration of the lease.
         lease: Duration,
-        /// The time from sending the claim to its reply, repetitions included.
+        /// The time from sending the claim to its reply, including repetitions.
         round_trip: Duration,
     },
-    /// This process no longer holds it: another claim has taken it back
+    /// This process no longer holds it: another claim has reclaimed it
     /// ([G6](crate::guarantees#g6)).
     LeaseLost {
         /// The epoch of the lease that was lost.
@@ -116,8 +116,8 @@ pub enum EventKind {
     },
     /// It was cancelled, and is finished ([G13](crate::guarantees#g13)).
     Cancelled,
-    /// It was cancelled while a worker holds it ([G13](crate::guarantees#g13)). Repeated each time
-    /// that its lease is extended.
+    /// It was cancelled while a worker holds it ([G13](crate::guarantees#g13)). Reported again each
+    /// time its lease is extended.
     CancelRequested,
     /// It was rescheduled.
     Rescheduled {
@@ -136,14 +136,14 @@ pub enum EventKind {
     Relayed,
 }
 
-/// A listener: made by [`Queue::events`](crate::Queue::events).
+/// A listener, created by [`Queue::events`](crate::Queue::events).
 ///
-/// It receives the events of one queue, its clones and their workers in this process, and none from
-/// other processes. The events of one call arrive in the order of its messages, those of concurrent
-/// calls in any order ([`Event::at`] has the instant).
+/// It receives the events of one queue, its clones and their workers in this process, but none from
+/// other processes. The events of one call arrive in the order of its messages, and the events of
+/// concurrent calls in any order ([`Event::at`] has the instant).
 ///
-/// **Lossy.** Up to 1,024 events are kept for a slow listener; after that it misses the oldest, and
-/// [`missed`](Self::missed) counts them. No call ever waits for a listener.
+/// **Lossy.** Up to 1,024 events are kept for a slow listener. After that, it misses the oldest,
+/// which [`missed`](Self::missed) counts. No call ever waits for a listener.
 ///
 /// ```
 /// # use delayline::Queue;
@@ -180,7 +180,7 @@ impl Events {
         }
     }
 
-    /// Returns the next event if there is one already.
+    /// Returns the next event if it has already arrived.
     pub fn try_next(&mut self) -> Option<Event> {
         loop {
             match self.receiver.try_recv() {
@@ -193,13 +193,13 @@ impl Events {
         }
     }
 
-    /// Makes this listener a stream, which ends when the queue, its clones and their workers are
-    /// dropped.
+    /// Converts this listener to a stream, which ends when the queue, its clones and their workers
+    /// are dropped.
     pub fn into_stream(self) -> impl Stream<Item = Event> + Send + Sync + Unpin + 'static {
         Box::pin(unfold(self, async |mut events| Some((events.next().await?, events))))
     }
 
-    /// How many events this listener has missed because it was too slow.
+    /// The number of events that this listener has missed because it was too slow.
     #[must_use]
     pub const fn missed(&self) -> u64 {
         self.missed
@@ -212,7 +212,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// Where events are sent. Clones share it; nothing is kept until there is a listener.
+/// Sends events to listeners. Clones share it; nothing is kept until a listener exists.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventSink(Arc<OnceLock<broadcast::Sender<Event>>>);
 
@@ -222,12 +222,12 @@ impl EventSink {
         Events { receiver: sender.subscribe(), missed: 0 }
     }
 
-    /// Sends listeners, if any, the effect on a message of a call executed `at`.
+    /// Reports to listeners, if there are any, what a call executed `at` did to a message.
     pub(crate) fn tell(&self, id: &MessageId, at: Timestamp, kind: EventKind) {
         self.tell_with(id, None, at, kind);
     }
 
-    /// The same for a message whose headers are known.
+    /// Like `send`, for a message whose headers are known.
     pub(crate) fn tell_with(
         &self,
         id: &MessageId,
@@ -236,12 +236,12 @@ impl EventSink {
         kind: EventKind,
     ) {
         if let Some(sender) = self.0.get().filter(|sender| sender.receiver_count() > 0) {
-            // Fails if the last listener is gone.
+            // This fails if the last listener was dropped.
             let job_kind = headers.and_then(Headers::kind).map(str::to_owned);
             let _ = sender.send(Event { id: id.clone(), job_kind, at, kind });
         }
     }
 }
 
-/// How many events are kept for a slow listener.
+/// The number of events kept for a slow listener.
 const CAPACITY: usize = 1_024;

@@ -23,7 +23,8 @@ pub(crate) async fn open(path: PathBuf, how: Opening) -> Result<Arc<dyn Store>, 
             if how.share
                 && let Err(error) = directory.share()
             {
-                tracing::warn!(%error, "commands cannot reach the queues beside this process");
+                tracing::warn!(%error, "other commands cannot reach the queues through this \
+                                        process");
             }
             Ok(Arc::new(Files(directory)))
         }

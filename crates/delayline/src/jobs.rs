@@ -70,14 +70,14 @@ pub trait Kind {
 /// # }
 /// ```
 ///
-/// The [kind](Kind::KIND) is in the header [`Headers::KIND`], and so a part of the content: the
+/// The [kind](Kind::KIND) is in the header [`Headers::KIND`], and thus part of the content: the
 /// same id with another kind is a conflict ([G15](crate::guarantees#g15)). One codec serves all
 /// kinds.
 ///
-/// **Every worker of the queue should know all its kinds.** A worker has no handler for an unknown
-/// kind, and treats its message like one whose payload cannot be decoded. By default that is a
-/// failure, and the message is retried, maybe by another worker
-/// ([`WorkerBuilder::on_undecodable`]). So deploy workers before producers.
+/// **Every worker of the queue should know all its kinds.** If a worker has no handler for a kind,
+/// it treats the payload as undecodable. By default, that is a failure, and the message is retried,
+/// possibly by another worker ([`WorkerBuilder::on_undecodable`]). So deploy workers before
+/// producers.
 ///
 /// Clones are cheap and share the connection.
 pub struct Jobs<C = Json> {
@@ -97,11 +97,11 @@ pub struct Undecoded;
 
 type Work = BoxFuture<'static, Result<Outcome, Outcome>>;
 
-/// Decodes a payload and begins to handle it.
+/// Decodes a payload and starts its handler.
 type Handler<C> = Arc<dyn Fn(&C, Job<AnyKind>) -> Result<Work, CodecError> + Send + Sync>;
 
 impl<C> Jobs<C> {
-    /// Makes the jobs of a queue, without handlers. That is enough to send.
+    /// Creates the jobs of a queue, without handlers, which is enough for sending.
     #[must_use]
     pub const fn new(queue: Queue<AnyKind, C>) -> Self {
         Self { queue, handlers: BTreeMap::new(), refused: None }
@@ -122,12 +122,10 @@ impl<C> Jobs<C> {
         self.queue.draft(self.queue.encoding().encode(value)).kind(T::KIND)
     }
 
-    /// Adds the handler of a kind. It is like that of [`Worker::run`], and the type of its job says
-    /// which kind it handles. Handlers share state by [`with_state`](crate::with_state), or capture
-    /// it.
+    /// Adds the handler of a kind: a handler as for [`Worker::run`], whose job type determines the
+    /// kind. Handlers share state through [`with_state`](crate::with_state), or capture it.
     ///
-    /// A second handler of the same kind, or a kind outside its limits, makes
-    /// [`handler`](Self::handler) fail.
+    /// If a kind has two handlers or is outside its limits, [`handler`](Self::handler) fails.
     #[must_use]
     pub fn on<T, H, F, O, E, K>(mut self, handler: H) -> Self
     where

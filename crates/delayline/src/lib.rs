@@ -32,16 +32,16 @@
 //! cargo add tokio --features full
 //! ```
 //!
-//! Payloads are values of any type that `serde` reads and writes; another
+//! Payloads are values of any type that implements the traits of `serde`; another
 //! [`Codec`](crate::codec::Codec) changes that.
 //!
 //! # Open a queue
 //!
 //! [`connect`] returns a [`Connection`] to a Redis server, a cluster or the primary behind
-//! sentinels. It also opens queues in a directory of the local disk (`file:DIR`, feature `file`),
-//! or in this process (`memory:`), where messages are gone when it ends. [`Connect`] has its
-//! options and lists the URLs, and uses the Redis client you already have. A connection opens
-//! queues by name. Clones of a [`Queue`] are cheap.
+//! sentinels. It also opens queues in a directory on the local disk (`file:DIR`, feature `file`),
+//! or in this process (`memory:`). Messages in `memory:` are gone when the process ends.
+//! [`Connect`] has the options, lists the URLs, and can use the Redis client you already have. A
+//! connection opens queues by name. Clones of a [`Queue`] are cheap.
 //!
 //! The [guides] show common tasks, each with its code and what happens when things go wrong.
 //!
@@ -73,24 +73,24 @@
 //! # Work
 //!
 //! [`Worker`] runs an async function on each due message; [`Workers`] serves several queues with
-//! one set of slots; [`batch_handler`](crate::worker::batch_handler) hands over many messages at
-//! once. With the feature `tower`, a worker also runs a `tower` service (`service_handler`). A
-//! handler that returns `Ok(())` acks; [`Outcome`] has everything else. Leases are renewed while a
-//! handler runs. [`Worker::run_until`] stops gracefully, for example on Ctrl-C and `SIGTERM`:
-//! `worker.run_until(delayline::shutdown_signal(), handler)`.
+//! one set of slots; [`batch_handler`](crate::worker::batch_handler) passes many messages to one
+//! call. With the feature `tower`, a worker also runs a `tower` service (`service_handler`). A
+//! handler that returns `Ok(())` acks the message; [`Outcome`] has all other results. Leases are
+//! renewed while a handler runs. [`Worker::run_until`] stops gracefully, for example on Ctrl-C and
+//! `SIGTERM`: `worker.run_until(delayline::shutdown_signal(), handler)`.
 //!
 //! [`with_state`] shares the program's state with its handlers. [`Jobs`] sends and handles several
 //! types of payloads in one queue.
 //!
 //! # Chains
 //!
-//! [`Outcome::then`] sends messages together with the end of the handled one, in one step: each
-//! step of a chain sends the next. [`Job::hand_over`] passes a message on to another queue.
+//! [`Outcome::then`] sends messages and settles the handled one in a single atomic step, so each
+//! step of a chain can send the next. [`Job::hand_over`] sends a message to another queue.
 //!
 //! # Results
 //!
-//! A handler leaves a result with [`Outcome::AckWith`] if the sender has asked for it with
-//! [`Draft::keep_result`], and [`Queue::wait_for`] waits for a message to end.
+//! If the sender asks for a result with [`Draft::keep_result`], a handler returns it with
+//! [`Outcome::AckWith`]. [`Queue::wait_for`] waits until a message has ended.
 //!
 //! # Relay
 //!
@@ -98,8 +98,8 @@
 //!
 //! # Retries and dead letters
 //!
-//! An error or a panic is a failure: the message is retried as the [`RetryPolicy`] says, and after
-//! its last allowed failure it is a dead letter. [`Queue::dead_letters`] lists them,
+//! An error or a panic is a failure: the message is retried according to the [`RetryPolicy`], and
+//! becomes a dead letter after its last allowed failure. [`Queue::dead_letters`] lists them,
 //! [`Queue::redrive`] revives them, [`Queue::purge`] deletes them.
 //!
 //! # Observe
@@ -111,7 +111,7 @@
 //!
 //! # Test
 //!
-//! The feature `testing` adds queues for tests, with one clock that the test moves.
+//! The feature `testing` adds queues for tests, with a clock that the test controls.
 //!
 //! # Features
 //!
@@ -131,13 +131,12 @@
 //!
 //! # What it promises
 //!
-//! [Guarantees](guarantees) has the promises; the numbers in this documentation, such as
-//! [G8](guarantees#g8), are theirs. [`State`](backend::State) defines their meaning, and
-//! [`backend`] the contract behind a queue. Every call can be repeated after an error: its id makes
-//! a second send harmless, and only the holder of a lease can settle the message. Nothing is
-//! delivered early; after a crash, a message is delivered again, so handlers should be idempotent:
-//! [`Job::epoch`] is a fencing token if claims are
-//! [confirmed](crate::worker::WorkerBuilder::claim_durability).
+//! [Guarantees](guarantees) lists the promises. This documentation cites them by number, such as
+//! [G8](guarantees#g8). [`State`](backend::State) defines their meaning, and [`backend`] the
+//! contract behind a queue. Every call can be repeated after an error: the id makes a second send
+//! harmless, and only the holder of a lease can settle the message. Nothing is delivered early.
+//! After a crash, a message is delivered again, so handlers should be idempotent: [`Job::epoch`] is
+//! a fencing token if claims are [confirmed](crate::worker::WorkerBuilder::claim_durability).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -17,9 +17,9 @@ use crate::{Error, telemetry};
 
 /// The sends of one process that wait while a group of others is being sent.
 ///
-/// The first send starts at once. Those that arrive meanwhile wait for its reply and form the next
-/// group, in the order in which they arrived, as many as fit in one operation. So a single send
-/// never waits, and the more there are, the larger the groups.
+/// The first send starts at once. Sends that arrive in the meantime wait for its reply. Then as
+/// many as fit in one operation form the next group, in order of arrival. So a single send never
+/// waits, and the more there are, the larger the groups.
 ///
 /// A task sends the groups and ends after the last one, so that a caller that gives up takes
 /// nothing from the others. Only one group is sent at a time: a second one could overtake the first

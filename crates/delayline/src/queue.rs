@@ -54,22 +54,22 @@ use crate::waiters::Waiters;
 
 /// A queue whose payloads are values of `T`, encoded by the codec `C`.
 ///
-/// Sending needs [`Encode`], handling needs [`Decode`]. A queue that only sends may be a
-/// `Queue<str>`, or one of values that borrow.
+/// Sending needs [`Encode`], handling needs [`Decode`]. For sending only, `T` may be `str` or a
+/// type that borrows.
 ///
 /// Clones are cheap and share the connection. [`patience`](Self::patience),
 /// [`durability`](Self::durability), [`trace_source`](Self::trace_source) and
-/// [`codec`](Self::codec) return the queue with another option, which shares all else with it: the
-/// grouping of sends, events, and the polls of waits and workers. Every call retries within bounds
-/// (see [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send harmless
-/// ([G15](crate::guarantees#g15)).
+/// [`codec`](Self::codec) return the queue with another option. It shares the rest with the
+/// original: the grouping of sends, events, and the polls of waits and workers. Every call retries
+/// within bounds (see [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send
+/// harmless ([G15](crate::guarantees#g15)).
 ///
-/// **Concurrent sends are grouped.** The first one is sent at once. Sends that clones of this queue
-/// start before its reply arrives form the next operation, in the order in which they started, and
-/// each gets its own result. So a single send never waits, and plain code in many tasks runs at the
-/// speed of batches. Up to 10,000 sends, or 64 MiB of them, can wait; the next one fails at once
-/// with [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). The operations run in a task on
-/// the runtime of the first send; the task ends after the last one.
+/// **Concurrent sends are grouped.** The first one is sent at once. All sends that start before its
+/// reply arrives, through any clone of this queue, form the next operation. They keep their order,
+/// and each gets its own result. So a single send never waits, and plain code in many tasks is as
+/// fast as batches. Up to 10,000 sends, or 64 MiB, can wait; the next one fails at once with
+/// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). The operations run in a task on the
+/// runtime of the first send; the task ends after the last one.
 ///
 /// [`telemetry`](crate::telemetry) describes the spans, metrics and events of a queue.
 ///
@@ -114,7 +114,7 @@ impl<T: ?Sized> Queue<T> {
 }
 
 impl<T: ?Sized, C> Queue<T, C> {
-    /// Creates a queue whose workers learn of the cancels of others through `cancels`.
+    /// Creates a queue whose workers learn through `cancels` of messages that other clones cancel.
     pub(crate) fn sharing(backend: Arc<dyn QueueBackend>, codec: C, cancels: Cancels) -> Self {
         Self {
             client: Client::new(backend, cancels),
@@ -125,11 +125,11 @@ impl<T: ?Sized, C> Queue<T, C> {
         }
     }
 
-    /// Returns the same queue with another patience, for many calls or for one: how long a call
-    /// keeps trying while the backend is unreachable, busy or out of memory: 10 s by default, and
-    /// up to 1 s less for a send that waited for others. After that, the call fails with
-    /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, nothing is tried
-    /// twice.
+    /// Returns the same queue with another patience, for many calls or for one. Patience is how
+    /// long a call keeps trying while the backend is unreachable, busy or out of memory. The
+    /// default is 10 s, and up to 1 s less for a send that waited for others. After that, the call
+    /// fails with [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, no call
+    /// is retried.
     ///
     /// After a lost reply, the call is repeated up to four times within this time. If all replies
     /// are lost, it fails with [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
@@ -152,15 +152,15 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// confirmed before the call returns ([G25](crate::guarantees#g25)). The default is
     /// [`Durability::None`].
     ///
-    /// It applies to sends, batches, cancels, reschedules, redrives, purges, pauses, and to what
-    /// workers of the queue settle. It does not apply to claims and extended leases: if one is
-    /// lost, the message is redelivered, which can happen anyway. For claims, see
+    /// It applies to sends, batches, cancels, reschedules, redrives, purges, pauses, and to the
+    /// settlements of the queue's workers. It does not apply to claims and lease extensions: if one
+    /// is lost, the message is redelivered, which can happen anyway. For claims, see
     /// [`WorkerBuilder::claim_durability`](crate::worker::WorkerBuilder::claim_durability).
     ///
-    /// What is not confirmed in time is repeated within the queue's [`patience`](Self::patience)
-    /// and confirmed again, after a failover on another server. If that fails too, the error is
-    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the call was executed, but may
-    /// not be durable. Sending the same message again is harmless.
+    /// A call that is not confirmed in time is repeated within the queue's
+    /// [`patience`](Self::patience), and then confirmed, after a failover by another server. If
+    /// that fails too, the error is [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the
+    /// call was executed, but may not be durable. Sending the same message again is harmless.
     ///
     /// Concurrent calls share their confirmations. Sends of different durabilities use separate
     /// operations and do not wait for each other.
@@ -178,10 +178,10 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// # }
     /// ```
     ///
-    /// Invalid durabilities and unsupported ones fail each call, before anything is sent: with
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a server that cannot confirm
-    /// and on a queue in memory, and as invalid if the number of replicas is 0 or more than
-    /// [`MAX_REPLICAS`](crate::limits::MAX_REPLICAS).
+    /// With an unsupported or invalid durability, each call fails before anything is sent. The
+    /// error is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a server that cannot
+    /// confirm, and for a queue in memory. The durability is invalid if the number of replicas is 0
+    /// or more than [`MAX_REPLICAS`](crate::limits::MAX_REPLICAS).
     #[must_use = "this queue keeps its durability; the returned one has the new one"]
     pub fn durability(&self, durability: Durability) -> Self {
         let this = self.clone();
@@ -189,8 +189,8 @@ impl<T: ?Sized, C> Queue<T, C> {
         Self { client, merger, ..this }
     }
 
-    /// Returns the same queue with a function that is called at each of its sends and returns the
-    /// trace context of the message. `None` means no context.
+    /// Returns the same queue with a function that returns the trace context of each message when
+    /// it is sent. `None` means no context.
     ///
     /// Messages that already have a context keep it. The context is not part of the content:
     /// sending the same id from another trace is a duplicate ([G15](crate::guarantees#g15)), and
@@ -240,7 +240,8 @@ impl<T: ?Sized, C> Queue<T, C> {
         Queue { client, merger, waiters, codec: Arc::new(codec), payload: PhantomData }
     }
 
-    /// Listens to what this queue, its clones and their workers do to messages from now on.
+    /// Returns a listener for the changes that this queue, its clones and their workers make to
+    /// messages from now on.
     #[must_use]
     pub fn events(&self) -> Events {
         self.client.events().listen()
@@ -254,11 +255,11 @@ impl<T: ?Sized, C> Queue<T, C> {
     }
 
     /// Cancels a message before it is delivered ([G13](crate::guarantees#g13)). If a worker already
-    /// has it, its handler is asked to stop ([`Job::cancellation`](crate::Job::cancellation)); see
-    /// [`Cancelled::InFlight`]. The handler learns of it after a round trip if its worker uses a
-    /// clone of this queue or the same [`Connection`](crate::Connection). Otherwise it does within
-    /// a third of its lease, or within
-    /// [`WorkerBuilder::cancel_within`](crate::worker::WorkerBuilder::cancel_within).
+    /// has the message, its handler is asked to stop
+    /// ([`Job::cancellation`](crate::Job::cancellation)); see [`Cancelled::InFlight`]. The handler
+    /// learns of it after a round trip if its worker uses a clone of this queue or the same
+    /// [`Connection`](crate::Connection). Otherwise it learns of it within a third of its lease, or
+    /// within [`WorkerBuilder::cancel_within`](crate::worker::WorkerBuilder::cancel_within).
     ///
     /// # Cancel safety
     ///
@@ -435,7 +436,7 @@ impl<T: ?Sized, C> Queue<T, C> {
         Ok(self.client.apply(op).await?.reply)
     }
 
-    /// A message with a payload that is encoded already.
+    /// A message whose payload is already encoded.
     pub(crate) fn draft(&self, payload: Result<Bytes, CodecError>) -> Draft {
         let message = || {
             let payload = payload.map_err(Error::encode)?;

@@ -1,6 +1,6 @@
-//! Relays: due messages go to a list or stream, for consumers without Delayline.
+//! Relays: moving due messages to a list or stream, for consumers without Delayline.
 //!
-//! [`Queue::relay`](crate::Queue::relay) makes one.
+//! [`Queue::relay`](crate::Queue::relay) creates one.
 
 pub use delayline_core::{Backlog, Destination, DestinationKey, Element, GroupName, Relayed};
 

@@ -1,4 +1,4 @@
-//! Relays: due messages go to a list or stream, for consumers without Delayline.
+//! Relays: moving due messages to a list or stream, for consumers without Delayline.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -16,15 +16,15 @@ use crate::timer::sleep_until;
 use crate::worker::{Stop, WorkerHandle};
 use crate::{Error, Queue};
 
-/// Moves due messages of a queue to a list or stream: made by [`Queue::relay`].
+/// Moves due messages of a queue to a list or stream. Created by [`Queue::relay`].
 ///
-/// Each message becomes exactly one element, in the order in which workers would get them, and is
-/// then finished; never before it is due ([G28](crate::guarantees#g28)). It is one atomic step on
-/// the server. Any number of relays, in any number of processes, may serve one queue, along with
-/// workers; there is no leader.
+/// Each message becomes exactly one element, in the order in which workers would get them, and
+/// never before it is due ([G28](crate::guarantees#g28)). The message is then finished. The move is
+/// one atomic step on the server. Any number of relays and workers, in any number of processes, may
+/// serve one queue; there is no leader.
 ///
-/// Afterwards an element is up to its consumers: one that pops a list and dies has lost the
-/// message. A group of a stream keeps what its consumers have not acknowledged.
+/// After that, consumers are responsible for the element: a consumer that pops it from a list and
+/// dies has lost the message. A consumer group of a stream keeps unacknowledged entries.
 ///
 /// ```no_run
 /// # use delayline::Queue;
@@ -47,7 +47,7 @@ pub struct Relayer {
     stop: Stop,
 }
 
-/// Stops a relay from elsewhere: made by [`Relayer::handle`].
+/// Stops a relay from another task. Created by [`Relayer::handle`].
 #[derive(Clone, Debug)]
 pub struct RelayHandle(WorkerHandle);
 
@@ -59,7 +59,7 @@ impl RelayHandle {
     }
 }
 
-/// What a relay has done.
+/// The result of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelaySummary {
@@ -69,15 +69,15 @@ pub struct RelaySummary {
 }
 
 impl<T: ?Sized, C> Queue<T, C> {
-    /// Makes a relay to this list or stream. It moves messages with the durability of the queue
+    /// Creates a relay to this list or stream. It moves messages with the durability of the queue
     /// ([`durability`](Self::durability)).
     ///
     /// On a cluster the destination must be in the queue's hash slot: the first braces of its key
     /// are `{NAME}`, for the queue `NAME`.
     ///
     /// A queue without a server has no list that other programs can read. In memory, moved messages
-    /// stay in the process: tests take them with `TestQueue::take_relayed`. In a directory they
-    /// stay there, for `FileBackend::take_relayed` of `delayline-file`.
+    /// stay in the process, where tests take them with `TestQueue::take_relayed`. In a directory,
+    /// they stay in the directory, for `FileBackend::take_relayed` of `delayline-file`.
     #[doc(alias = "transfer")]
     pub fn relay(&self, to: Destination) -> Relayer {
         let relay = Relay::new(to, DEFAULT_BATCH);
@@ -86,20 +86,20 @@ impl<T: ?Sized, C> Queue<T, C> {
 }
 
 impl Relayer {
-    /// Sets how many messages one operation moves at most: 1 to 1000, 100 by default.
+    /// Sets the maximum number of messages per operation: 1 to 1000, 100 by default.
     pub const fn batch(mut self, max: usize) -> Self {
         self.relay.max = max;
         self
     }
 
     /// Sets whether [`run_until`](Self::run_until) ends when no message is scheduled, ready or
-    /// leased any more: off by default.
+    /// leased. The default is `false`.
     pub const fn until_empty(mut self, until_empty: bool) -> Self {
         self.until_empty = until_empty;
         self
     }
 
-    /// Moves due messages, up to one batch: one operation, which is not repeated if it fails.
+    /// Moves up to one batch of due messages, in one operation, which is not repeated if it fails.
     ///
     /// # Cancel safety
     ///
@@ -107,22 +107,22 @@ impl Relayer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if a cluster has the destination
-    /// in another slot, the server cannot count a group's backlog (before Redis 7), or the stream
-    /// has no id left. [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the destination is
-    /// something else. Otherwise like [`Queue::cancel`]. After one of class
-    /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) nothing was moved. After one of
-    /// class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) an unknown batch of messages
-    /// may have been moved; the next call moves the next due messages, and none twice.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the destination is in another
+    /// slot of a cluster, if the stream has no id left, or if the server cannot count a group's
+    /// backlog (before Redis 7). [`ErrorKind::WrongType`](crate::ErrorKind::WrongType) if the
+    /// destination has another type. Otherwise like [`Queue::cancel`]. After an error of class
+    /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted), nothing was moved. After an
+    /// error of class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous), an unknown batch of
+    /// messages may have been moved; the next call moves the next due messages, and none twice.
     pub async fn once(&self) -> Result<Relayed, Error> {
-        // A repetition would move the next batch, and report that one alone.
+        // A repetition would move the next batch, and report only that one.
         match self.client.apply_once(&self.op()).await?.reply {
             Reply::Relay(relayed) => Ok(relayed),
             _ => Err(Error::unexpected_reply()),
         }
     }
 
-    /// Returns a handle that stops this relay from elsewhere.
+    /// Returns a handle that stops this relay from another task.
     #[must_use]
     pub fn handle(&self) -> RelayHandle {
         RelayHandle(self.stop.handle())
@@ -144,11 +144,11 @@ impl Relayer {
     /// Moves messages as they fall due, until `shutdown` completes or a [`RelayHandle`] stops it.
     /// Returns the number of messages it moved.
     ///
-    /// It sleeps until the next message is due, and wakes up when one comes that is due sooner, at
-    /// least every five seconds. While the destination is full, it retries with a backoff from 10
-    /// ms to 1 s. While the server cannot be reached or is out of memory, it keeps trying, every
-    /// two seconds at most, and logs that once a minute. The operation that runs when it is stopped
-    /// is finished first.
+    /// It sleeps until the next message is due, but at most five seconds, and wakes up for a
+    /// message that is due sooner. While the destination is full, it retries with a backoff from 10
+    /// ms to 1 s. While the server is unreachable or out of memory, it keeps trying, at least every
+    /// two seconds, and logs that once a minute. When stopped, it finishes the current operation
+    /// first.
     ///
     /// # Cancel safety
     ///
@@ -156,8 +156,8 @@ impl Relayer {
     ///
     /// # Errors
     ///
-    /// It ends when the backend refuses to relay: the errors of [`once`](Self::once) whose class is
-    /// [`ErrorClass::Rejected`](crate::ErrorClass::Rejected).
+    /// The relay ends when the backend refuses to relay: the errors of [`once`](Self::once) whose
+    /// class is [`ErrorClass::Rejected`](crate::ErrorClass::Rejected).
     pub async fn run_until(
         self,
         shutdown: impl Future<Output = ()>,
@@ -222,16 +222,15 @@ impl Relayer {
         Op::Relay(self.relay.clone())
     }
 
-    /// Whether there is nothing that can ever be relayed. Also `false` if that is not known.
+    /// Returns `true` if no message is left to relay, and `false` if that is unknown.
     async fn is_empty(&self) -> bool {
         let counted = self.client.apply(&Op::Stats).await.map(|counted| counted.reply);
         let Ok(Reply::Stats(counts)) = counted else { return false };
         matches!(*counts, Stats { scheduled: 0, ready: 0, leased: 0, .. })
     }
 
-    /// Senders rely on a relay that waits for the bell: it may have taken the hint that was for
-    /// all, or have promised to look now. If it cannot move messages, workers of the queue still
-    /// can.
+    /// Senders rely on a relay that waits for hints: it may have taken the only hint, or have
+    /// promised to claim now. If it cannot move messages, workers of the queue still can.
     async fn pass_on(&self) {
         if let Err(error) = self.client.backend.ring().await {
             tracing::debug!(%error, "a hint could not be passed on");
@@ -257,14 +256,14 @@ impl Relayer {
     }
 }
 
-/// What a relay does after an operation.
+/// The wait of a relay after an operation.
 #[derive(Debug, PartialEq, Eq)]
 enum Rest {
-    /// More is due.
+    /// More messages are due.
     None,
-    /// No hint announces its end.
+    /// A wait that no hint can end early.
     Timer(Duration),
-    /// A hint may end it early.
+    /// A wait that a hint can end early.
     Bell(Duration),
 }
 
@@ -292,9 +291,9 @@ impl fmt::Debug for Relayer {
     }
 }
 
-/// Between attempts at a server that does not work.
+/// Pauses between attempts while the server fails.
 const FAILURES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-/// Between attempts at a destination that is full.
+/// Pauses between attempts while the destination is full.
 const FULL: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 const DEFAULT_BATCH: usize = 100;
 const _: () = assert!(DEFAULT_BATCH <= limits::MAX_BATCH);

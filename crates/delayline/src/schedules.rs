@@ -1,10 +1,10 @@
 //! Recurring messages: schedules by cron line or interval.
 //!
-//! A schedule is a message in a queue of its own. Its id is the name, its payload the [`Spec`], and
+//! A schedule is a message in a separate queue. Its id is the name, its payload the [`Spec`], and
 //! it is due when the next tick has to be created. A [scheduler](Schedules::worker) is a worker of
-//! that queue: it claims the schedule, sends the messages of its ticks into the target queue, and
-//! snoozes the schedule until the next one. So the lease elects one of many schedulers, and lists,
-//! history, the dashboard and the command work for schedules as for any message.
+//! that queue: it claims the schedule, sends the messages of its ticks to the target queue, and
+//! snoozes the schedule until the next tick. So the lease elects one of many schedulers. Lists,
+//! history, the dashboard and the command work for schedules as for other messages.
 //!
 //! Each tick becomes exactly one message, with the id `NAME@TICK`, where `TICK` is its instant in
 //! milliseconds since 1970. It is due exactly then. A tick that is missed because all schedulers
@@ -72,35 +72,35 @@ use crate::{Connection, Draft, Error, Found, Job, Outcome, Queue, Worker};
 pub struct Schedules {
     connection: Connection,
     queue: Queue<Spec>,
-    /// The queues that have been sent to, by name.
+    /// The target queues used so far, by name.
     targets: Arc<Mutex<HashMap<QueueName, Queue<Bytes, Raw>>>>,
-    /// Of calls to the target queues, if it is not that of the connection.
+    /// The patience of calls to the target queues, if it is not that of the connection.
     patience: Option<Duration>,
 }
 
-/// What [`Schedules::put`] has done.
+/// The result of [`Schedules::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Put {
-    /// There was no schedule of this name. Its first tick is the first instant from now.
+    /// There was no schedule with this name. Its first tick is the first instant from now.
     Created,
     /// The schedule was the same, and keeps its next tick.
     Unchanged,
-    /// The schedule was another one. If its instants are others, they count from now.
+    /// The schedule was different. If its instants have changed, they count from now.
     Changed,
 }
 
-/// What [`Schedules::declare`] has done.
+/// The result of [`Schedules::declare`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Declared {
-    /// How many schedules were created.
+    /// The number of created schedules.
     pub created: usize,
-    /// How many were changed.
+    /// The number of changed schedules.
     pub changed: usize,
-    /// How many were the same.
+    /// The number of unchanged schedules.
     pub unchanged: usize,
-    /// How many others of the owner were removed.
+    /// The number of the owner's other schedules, which were removed.
     pub removed: usize,
 }
 
@@ -114,7 +114,7 @@ impl Schedules {
         Self::open_named(connection, DEFAULT_QUEUE).await
     }
 
-    /// Opens the schedules in a queue of this name, which must hold nothing else.
+    /// Opens the schedules in a queue with this name, which must hold nothing else.
     ///
     /// # Errors
     ///
@@ -124,8 +124,8 @@ impl Schedules {
         Ok(Self { connection: connection.clone(), queue, targets: Arc::default(), patience: None })
     }
 
-    /// Sets for how long a call to the queue of schedules or to a target queue is repeated while
-    /// the server cannot be reached: see [`Queue::patience`].
+    /// Sets how long a call to the queue of schedules or to a target queue is repeated while the
+    /// server is unreachable: see [`Queue::patience`].
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         let queue = self.queue.patience(patience);
@@ -138,7 +138,7 @@ impl Schedules {
         &self.queue
     }
 
-    /// Creates a schedule, or changes the one of this name. A name has 1 to 100 bytes, and no `@`.
+    /// Creates the schedule with this name, or changes it. A name has 1 to 100 bytes, and no `@`.
     ///
     /// If two programs put different specs under one name, the last one counts. A change cancels
     /// the messages that the old spec has created [ahead](Spec::lead). A paused schedule stays
@@ -146,7 +146,8 @@ impl Schedules {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call may have taken effect, or not. Repeating it completes it.
+    /// If the future is dropped, the call may or may not have taken effect. Repeat it to complete
+    /// it.
     ///
     /// # Errors
     ///
@@ -159,8 +160,8 @@ impl Schedules {
         self.complete(name, spec, now, sent.outcome).await
     }
 
-    /// Creates or changes the schedules of an owner, such as a service, and removes its others.
-    /// They are named `OWNER/NAME`. The owner's name contains no `/`.
+    /// Creates or changes the schedules of an owner, such as a service, and removes the owner's
+    /// other schedules. They are named `OWNER/NAME`. The owner's name contains no `/`.
     ///
     /// Call it when the program starts: unchanged schedules keep their next ticks, however often
     /// this is called.
@@ -171,8 +172,8 @@ impl Schedules {
     ///
     /// # Errors
     ///
-    /// The first error of a schedule, like [`put`](Self::put). The others have been tried; nothing
-    /// is removed then.
+    /// The first error of a schedule, like [`put`](Self::put). The other schedules have been tried,
+    /// but none is removed.
     pub async fn declare<N: AsRef<str>>(
         &self,
         owner: &str,
@@ -221,11 +222,11 @@ impl Schedules {
         Ok(declared)
     }
 
-    /// Removes a schedule, and cancels the messages that it has created ahead. Returns `false` if
-    /// there is none of this name.
+    /// Removes a schedule, and cancels the messages it has created ahead of time. Returns `false`
+    /// if no schedule has this name.
     ///
-    /// If a scheduler holds the schedule now, it is removed when that has finished. If the
-    /// scheduler is dead, it is removed when the lease expires.
+    /// If a scheduler holds the schedule, it is removed when the scheduler has finished or, if the
+    /// scheduler is dead, when the lease expires.
     ///
     /// # Cancel safety
     ///
@@ -233,8 +234,8 @@ impl Schedules {
     ///
     /// # Errors
     ///
-    /// Like [`Queue::cancel`]. [`ErrorKind::Timeout`] as of [`pause`](Self::pause): the schedule is
-    /// removed all the same.
+    /// Like [`Queue::cancel`]. [`ErrorKind::Timeout`] as for [`pause`](Self::pause): the schedule
+    /// is still removed.
     pub async fn remove(&self, name: &str) -> Result<bool, Error> {
         let old = self.spec(name).await?;
         let removed = match self.queue.cancel(name).await? {
@@ -250,8 +251,8 @@ impl Schedules {
         Ok(removed)
     }
 
-    /// Sends the message of a schedule now, without any effect on its ticks. Returns `None` if
-    /// there is no schedule of this name.
+    /// Sends the message of a schedule now, without any effect on its ticks. Returns `None` if no
+    /// schedule has this name.
     ///
     /// The id is `NAME@NOW.now`; or `NAME@` if the schedule [skips](Overlap::Skip), so that the
     /// message is a duplicate while an earlier one is not finished.
@@ -274,8 +275,8 @@ impl Schedules {
         draft.send().await.map(Some)
     }
 
-    /// Stops the ticks of a schedule until [`resume`](Self::resume), and cancels the messages that
-    /// it has created ahead. Returns `false` if there is none of this name.
+    /// Stops the ticks of a schedule until [`resume`](Self::resume), and cancels the messages it
+    /// has created ahead of time. Returns `false` if no schedule has this name.
     ///
     /// # Cancel safety
     ///
@@ -292,8 +293,8 @@ impl Schedules {
         Ok(paused)
     }
 
-    /// Resumes the ticks of a schedule: the next one is the first instant from now. Resuming one
-    /// that is not paused changes nothing. Returns `false` if there is none of this name.
+    /// Resumes the ticks of a schedule: the next one is the first instant from now. If the schedule
+    /// is not paused, nothing changes. Returns `false` if no schedule has this name.
     ///
     /// # Cancel safety
     ///
@@ -314,8 +315,8 @@ impl Schedules {
     /// Configures a scheduler: a worker of the queue of schedules, to run with
     /// [`handler`](Self::handler). Any number of them can run, in any number of processes.
     ///
-    /// If a target queue cannot be sent to, its schedules keep their slots and are tried again with
-    /// a backoff of up to 30 seconds; so a scheduler has 64 slots by default.
+    /// If sends to a target queue fail, its schedules keep their slots and are retried with a
+    /// backoff of up to 30 seconds; so a scheduler has 64 slots by default.
     pub fn worker(&self) -> WorkerBuilder<Spec, Json> {
         Worker::builder(self.queue.clone()).concurrency(SLOTS)
     }
@@ -388,7 +389,7 @@ impl Schedules {
         }
     }
 
-    /// Moves a schedule to another due time, also one that a scheduler is about to finish with.
+    /// Moves a schedule to another due time, even if a scheduler is about to finish it.
     async fn move_to(&self, name: &str, due: u64) -> Result<bool, Error> {
         let give_up = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -404,8 +405,8 @@ impl Schedules {
         }
     }
 
-    /// Waits until no scheduler holds the schedule. A dead one no longer holds it when its lease
-    /// has expired, also if no scheduler is there to find that out.
+    /// Waits until no scheduler holds the schedule. A dead scheduler stops holding it when its
+    /// lease expires, even if no other scheduler runs that would reclaim it.
     async fn settled(&self, name: &str) -> Result<(), Error> {
         let give_up = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -433,8 +434,8 @@ impl fmt::Debug for Schedules {
     }
 }
 
-/// The first due time of a schedule. It lies in the past if its first tick is nearer than its lead,
-/// so that the due time always tells which tick is the next to be created.
+/// The first due time of a schedule. It lies in the past if the first tick is nearer than the lead.
+/// So the due time always determines the next tick to create.
 fn first_due(spec: &Spec, now: u64) -> u64 {
     spec.next(now).unwrap_or(PAUSED_MS).saturating_sub(spec.lead_ms())
 }
@@ -459,7 +460,7 @@ fn system_time(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(ms)
 }
 
-/// The queue that holds schedules, unless a program opens another one.
+/// The default name of the queue that holds schedules.
 pub const DEFAULT_QUEUE: &str = "schedules";
 /// The header with the name of the schedule.
 const NAME_HEADER: &str = "delayline-schedule";
@@ -467,12 +468,12 @@ const NAME_HEADER: &str = "delayline-schedule";
 const TICK_HEADER: &str = "delayline-tick";
 /// The due time of a paused schedule: in the year 9900.
 const PAUSED_MS: u64 = 250_246_540_800_000;
-/// With `@` and the digits of a tick it is an id.
+/// A name, `@` and the digits of a tick form an id.
 const MAX_NAME_BYTES: usize = 100;
 /// A changed spec is an update of its message, which has at most 16 KiB.
 const MAX_PAYLOAD_BYTES: usize = 15 * 1024;
 const SLOTS: usize = 64;
-/// How long to wait for a scheduler that holds a schedule: a dead one holds it for its lease, which
-/// is 30 s by default.
+/// How long to wait for a scheduler that holds a schedule: a dead scheduler holds it for its lease,
+/// which is 30 s by default.
 const PATIENCE: Duration = Duration::from_secs(35);
 const POLL: Duration = Duration::from_millis(20);

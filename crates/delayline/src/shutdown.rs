@@ -6,8 +6,8 @@ use std::io;
 use tokio::signal;
 
 /// Returns a future that completes at the first Ctrl-C or, on Unix, `SIGTERM`: the signal of
-/// Docker, Kubernetes and systemd. For [`Worker::run_until`](crate::Worker::run_until), and for
-/// whatever else the process runs.
+/// Docker, Kubernetes and systemd. Pass it to [`Worker::run_until`](crate::Worker::run_until), and
+/// to other tasks of the process.
 ///
 /// ```no_run
 /// # use delayline::{Job, Queue, Worker};
@@ -20,7 +20,7 @@ use tokio::signal;
 /// ```
 ///
 /// Without it, such a signal ends the process at once: messages stay leased until their leases
-/// expire, and each counts as a crash. Give the process more time than
+/// expire, and each counts as a crash. Configure the platform to wait longer than
 /// [`WorkerBuilder::stop_grace`](crate::worker::WorkerBuilder::stop_grace) before it is killed.
 ///
 /// On Unix, signals count from this call on, not from the first poll. All futures that exist at the

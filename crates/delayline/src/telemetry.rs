@@ -1,7 +1,7 @@
 //! Telemetry of a queue: spans, metrics, events, and the trace context of messages.
 //!
-//! It covers all calls of a [`Queue`](crate::Queue), its clones and their workers, and needs no
-//! code in your program. It contains ids and queue names, but never payloads, header values or
+//! Telemetry covers all calls of a [`Queue`](crate::Queue), its clones and their workers, and needs
+//! no code in your program. It contains ids and queue names, but no payloads, header values or
 //! passwords.
 //!
 //! # Spans
@@ -10,9 +10,9 @@
 //!
 //! - `send`, of level `DEBUG`: one message from the call to the result.
 //! - `call`, of level `DEBUG`: one operation of the backend. Messages that are sent together share
-//!   a `call`, inside a span `group` that follows from their `send`s.
-//! - `process`, of level `INFO`: one delivery, from the start of its handler to the outcome. Log
-//!   lines of a handler are inside it. It has no parent, so that each delivery is a separate trace
+//!   one `call`, inside a span `group` that follows from their `send`s.
+//! - `process`, of level `INFO`: one delivery, from the start of its handler to the outcome. A
+//!   handler's log lines are inside it. It has no parent, so each delivery is a separate trace
 //!   wherever the worker runs.
 //!
 //! | field | on | value |
@@ -32,8 +32,8 @@
 //!
 //! With the feature `metrics`, which is off by default, metrics go through the `metrics` crate:
 //! your program installs the exporter, and `telemetry::describe` registers descriptions and units.
-//! The label `queue` is the queue's name and nothing else; no label takes a value from a message.
-//! The label `kind` has the kinds that the program handles.
+//! The label `queue` is the queue's name; no label has a value from a message. The label `kind` has
+//! the kinds that the program handles.
 //!
 //! | name | kind | labels | meaning |
 //! |---|---|---|---|
@@ -66,8 +66,8 @@
 //! | `messaging.client.operation.duration` | histogram | `messaging.system`, `messaging.operation.name`, `messaging.destination.name`; `messaging.operation.type` of `send`, `receive` and `settle`; `error.type` of calls that failed |
 //! | `messaging.process.duration` | histogram | the same; `error.type` is `retry` or `reject` |
 //!
-//! The exporter `metrics-exporter-prometheus` turns histograms into summaries, which cannot be
-//! added up over processes, unless its builder sets buckets. The alert on lateness and the Grafana
+//! Unless its builder sets buckets, the exporter `metrics-exporter-prometheus` turns histograms
+//! into summaries, which cannot be aggregated over processes. The alert on lateness and the Grafana
 //! panels on lateness and handlers in `monitoring/` need them:
 //!
 //! ```text
@@ -79,7 +79,8 @@
 //!
 //! # Events
 //!
-//! [`Queue::events`](crate::Queue::events) reports each thing that this process does to a message.
+//! [`Queue::events`](crate::Queue::events) reports every change that this process makes to a
+//! message.
 //!
 //! # Trace context
 //!
@@ -135,7 +136,7 @@ pub(crate) fn process_span(queue: &str, id: &MessageId, epoch: u64) -> Span {
     )
 }
 
-/// The handler whose span this is began then, and has ended.
+/// The handler of this span began at that time and has ended.
 pub(crate) fn handled(
     queue: &Label,
     kind: Option<&'static str>,

@@ -1,12 +1,12 @@
 //! Tests for programs that use a queue: the messages sent, and the effects of handlers, without a
 //! server and without waiting. Needs the feature `testing`.
 //!
-//! A [`TestQueue`] is a queue in memory whose clock only moves when the test moves it; a
+//! A [`TestQueue`] is a queue in memory whose clock advances only when the test advances it. A
 //! [`TestConnection`] has many queues with one such clock. Pass a test queue's
-//! [`queue`](TestQueue::queue) to the code under test. Check the messages that it has sent
+//! [`queue`](TestQueue::queue) to the code under test, check the messages that it has sent
 //! ([`assert_sent`](TestQueue::assert_sent)), and run a handler on them
-//! ([`drain`](TestQueue::drain)). It handles one message after the other in the queue's order, so
-//! tests are deterministic. A delay of half an hour takes no time at all.
+//! ([`drain`](TestQueue::drain)). A drain handles one message after the other in the queue's order,
+//! so tests are deterministic. A delay of half an hour takes no time at all.
 //!
 //! ```
 //! use std::time::Duration;
@@ -67,7 +67,7 @@ use crate::codec::{Decode, Json};
 use crate::worker::Retry;
 use crate::{Error, Queue};
 
-/// A queue in memory that remembers sent messages, with a clock that the test moves.
+/// A queue in memory that remembers sent messages, with a clock that the test controls.
 ///
 /// Clones share the same queue. Each new `TestQueue` has its own clock: those of a
 /// [`TestConnection`] share one.
@@ -80,16 +80,16 @@ pub struct TestQueue<T: ?Sized, C = Json> {
 }
 
 impl<T: ?Sized> TestQueue<T> {
-    /// An empty queue of JSON payloads. Its clock starts at the machine's current time and stands
-    /// still. A message that is sent a moment later for the machine's current time is therefore due
-    /// a moment later.
+    /// Creates an empty queue of JSON payloads. Its clock starts at the machine's current time and
+    /// stands still. So if a message is sent later with the machine's time then as its due time, it
+    /// is not due yet.
     #[must_use]
     pub fn new() -> Self {
         Self::starting_at(SystemTime::now())
     }
 
-    /// An empty queue of JSON payloads. Its clock starts at `start`: to the millisecond, rounded
-    /// up, from 1970 to the end of the year 9999.
+    /// Creates an empty queue of JSON payloads. Its clock starts at `start`: to the millisecond,
+    /// rounded up, from 1970 to the end of the year 9999.
     #[must_use]
     pub fn starting_at(start: SystemTime) -> Self {
         TestConnection::starting_at(start).queue("test")
@@ -108,9 +108,9 @@ impl<T: ?Sized> TestQueue<T> {
 }
 
 impl TestConnection {
-    /// The queue of this name, with JSON payloads unless [`TestQueue::codec`] changes that. It is
-    /// created when its name is first used, here or by the code under test; the same name always
-    /// gives the same queue.
+    /// Returns the queue with this name, with JSON payloads unless [`TestQueue::codec`] changes
+    /// that. It is created when its name is first used, here or by the code under test; the same
+    /// name always returns the same queue.
     ///
     /// # Panics
     ///
@@ -132,23 +132,23 @@ impl<T: ?Sized> Default for TestQueue<T> {
 }
 
 impl<T: ?Sized, C> TestQueue<T, C> {
-    /// The same queue with payloads encoded by another codec.
+    /// Returns the same queue with payloads encoded by another codec.
     #[must_use]
     pub fn codec<D>(self, codec: D) -> TestQueue<T, D> {
         let Self { queue, connection, recorder, retry, max_deliveries } = self;
         TestQueue { queue: queue.codec(codec), connection, recorder, retry, max_deliveries }
     }
 
-    /// Sets how long a message that fails in a drain waits: like a worker's
+    /// Sets the retry delay of messages that fail in a drain: like a worker's
     /// [`retry`](crate::worker::WorkerBuilder::retry), but with jitter always at its maximum, so
-    /// that tests are deterministic. By default 1 s, 2 s, 4 s and so on up to one hour.
+    /// that tests are deterministic. The default is 1 s, 2 s, 4 s and so on, up to one hour.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Retry::Policy(policy);
         self
     }
 
-    /// The same with a function, like a worker's
+    /// Like [`retry`](Self::retry), with a function, like a worker's
     /// [`retry_with`](crate::worker::WorkerBuilder::retry_with).
     #[must_use]
     pub fn retry_with(
@@ -159,7 +159,7 @@ impl<T: ?Sized, C> TestQueue<T, C> {
         self
     }
 
-    /// Sets the number of deliveries after which a drain panics: 10,000 by default. This ends
+    /// Sets the number of deliveries after which a drain panics: 10,000 by default. This stops
     /// handlers that snooze their message forever.
     #[must_use]
     pub const fn max_deliveries(mut self, deliveries: usize) -> Self {
@@ -179,13 +179,13 @@ impl<T: ?Sized, C> TestQueue<T, C> {
         self.connection.now()
     }
 
-    /// Moves the clock forward: to the millisecond, rounded up, by 100 years at most.
+    /// Advances the clock: to the millisecond, rounded up, by at most 100 years.
     pub fn advance(&self, by: Duration) {
         self.connection.advance(by);
     }
 
-    /// Takes what relays of this queue have put into a list or stream, in order, as its consumers
-    /// would.
+    /// Takes the elements that relays of this queue have put into a list or stream, in order, as
+    /// its consumers would.
     ///
     /// ```
     /// # use delayline::relay::{Destination, DestinationKey};
@@ -206,20 +206,19 @@ impl<T: ?Sized, C> TestQueue<T, C> {
         self.recorder.take_relayed(key)
     }
 
-    /// All messages enqueued so far, in order, whatever has happened to them: handled, cancelled or
-    /// waiting. Does not include duplicates and conflicts.
+    /// Returns all messages enqueued so far, in order, whether handled, cancelled or waiting.
+    /// Duplicates and conflicts are not included.
     #[must_use]
     pub fn sent(&self) -> Vec<SentMessage<T, C>> {
         let sent = |record| SentMessage::new(record, Arc::clone(self.queue.encoding()));
         self.recorder.records().into_iter().map(sent).collect()
     }
 
-    /// Returns the message sent with this id, the latest if there are several, for further
-    /// assertions.
+    /// Returns the message sent with this id, or the latest of several, for further assertions.
     ///
     /// # Panics
     ///
-    /// If there is none. The text lists the sent messages.
+    /// If no such message was sent. The text lists the sent messages.
     #[track_caller]
     pub fn assert_sent<I>(&self, id: I) -> SentMessage<T, C>
     where
@@ -236,7 +235,7 @@ impl<T: ?Sized, C> TestQueue<T, C> {
     ///
     /// # Panics
     ///
-    /// If there is one. The text describes it.
+    /// If such a message was sent. The text describes it.
     #[track_caller]
     pub fn assert_not_sent<I>(&self, id: I)
     where
@@ -251,7 +250,7 @@ impl<T: ?Sized, C> TestQueue<T, C> {
     ///
     /// # Panics
     ///
-    /// If something was. The text lists it.
+    /// If a message was sent. The text lists the messages.
     #[track_caller]
     pub fn assert_nothing_sent(&self) {
         let sent = self.sent();
@@ -270,7 +269,7 @@ impl<T: PartialEq + fmt::Debug, C: Decode<T>> TestQueue<T, C> {
     ///
     /// # Panics
     ///
-    /// If there is none. The text lists the payloads that were sent.
+    /// If no such message was sent. The text lists the payloads that were sent.
     #[track_caller]
     pub fn assert_sent_payload(&self, payload: &T) -> SentMessage<T, C> {
         let sent = self.sent();

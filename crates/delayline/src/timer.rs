@@ -131,7 +131,8 @@ static ALARMS: LazyLock<Option<&'static Alarms>> = LazyLock::new(|| {
     match thread.spawn(|| alarms.run()) {
         Ok(_) => Some(alarms),
         Err(error) => {
-            tracing::debug!(%error, "no thread for timers, so they are less precise");
+            tracing::debug!(%error, "the timer thread could not be started, so timers are less \
+                                     precise");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! Updates: what a send does if its id is known already.
+//! Updates: the effect of a send whose id is already known.
 //!
 //! [`Draft::debounce`](crate::Draft::debounce), [`coalesce`](crate::Draft::coalesce) and
 //! [`or_replace`](crate::Draft::or_replace) make the usual ones;

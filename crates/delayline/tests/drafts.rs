@@ -82,7 +82,7 @@ async fn a_draft_of_another_queue_that_follows_is_a_failure() {
     let Found::Live(dead) = orders.get("a").await.unwrap() else { panic!("it is gone") };
     assert_eq!(
         dead.info.last_error.unwrap(),
-        "what the handler returned cannot be sent: \
+        "the handler's outcome cannot be sent: \
          a message of the queue texts cannot be sent to the queue orders"
     );
     assert_eq!((orders.stats().await.unwrap().ready, texts.stats().await.unwrap().ready), (0, 0));

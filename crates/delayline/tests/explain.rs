@@ -64,8 +64,8 @@ async fn a_message_is_explained_through_its_life() {
     sleep(5 * SECOND).await;
     let leases = claim(&backend, 2, SECOND).await;
     sleep(2 * SECOND).await;
-    let lost = "A worker holds it (delivery 2), but its lease has expired. The next claim takes it \
-                back.";
+    let lost = "A worker holds it (delivery 2), but its lease has expired. The next claim \
+                reclaims it.";
     assert_eq!(said(&queue, "a").await, lost);
     settle(&backend, leases[0], Outcome::Reject { error: "no such order".to_owned() }).await;
     sleep(7200 * SECOND).await;

@@ -170,7 +170,7 @@ async fn what_cannot_follow_is_refused() {
         .await;
     let Found::Live(dead) = queue.get("own").await.unwrap() else { panic!("it is gone") };
     let error = dead.info.last_error.unwrap();
-    assert!(error.starts_with("what the handler returned cannot be sent"), "{error}");
+    assert!(error.starts_with("the handler's outcome cannot be sent"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

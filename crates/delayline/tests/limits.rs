@@ -129,7 +129,7 @@ async fn limits_out_of_range_are_refused_and_named() {
     let queue: Queue<u64> = Queue::new(Faulty::new());
     let error = queue.set_limits(SetLimits::new().leased(0)).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
-    assert!(error.to_string().contains("the most leased at once"), "{error}");
+    assert!(error.to_string().contains("the limit of leased messages"), "{error}");
     assert_eq!(queue.limits().await.unwrap(), Limits::default());
     assert!(queue.set_limits(SetLimits::new().leased(2)).await.unwrap());
     assert!(!queue.set_limits(SetLimits::new().leased(2)).await.unwrap());

@@ -237,7 +237,7 @@ async fn a_result_that_is_too_large_fails_the_handling() {
     let error = message.info.last_error.unwrap();
     assert_eq!(
         error,
-        "what the handler returned cannot be sent: the result is 65537 bytes long; at \
+        "the handler's outcome cannot be sent: the result is 65537 bytes long; at \
          most 65536 are allowed"
     );
     let dead = Completion::Dead(DeathReason::MaxFailures);

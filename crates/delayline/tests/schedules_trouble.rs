@@ -307,7 +307,8 @@ mod on_servers {
         let scheduler = Scheduler::start(&schedules);
         let work: Queue<Bytes, Raw> = connection.queue("work").await.unwrap().codec(Raw);
         let (handled, mut ticks) = mpsc::unbounded_channel();
-        // The clock may go through all steps before an ack arrives, and no lease may expire by that.
+        // The clock may go through all steps before an ack arrives, and no lease may expire by
+        // that.
         let worker = Worker::builder(work.clone()).lease(MINUTE).build().unwrap();
         let stop = worker.handle();
         let worker = tokio::spawn(worker.run(move |job: Job<Bytes>| {

@@ -278,7 +278,8 @@ async fn what_is_put_off_for_ever_ends_a_drain_with_a_text_that_tells_it() {
 
     let panic = AssertUnwindSafe(test.drain(snooze)).catch_unwind().await.unwrap_err();
     let said = text(&*panic);
-    let begin = "after 100 deliveries there is still more to handle; the latest:\n  \
+    let begin = "after 100 deliveries, some messages are still not handled; the latest \
+                 deliveries:\n  \
                  waits, delivery 161: Snooze(60s), now Scheduled\n  waits, delivery 160: ";
     assert!(said.starts_with(begin), "{said}");
 

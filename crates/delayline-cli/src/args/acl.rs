@@ -17,7 +17,7 @@ pub(crate) struct Acl {
     #[arg(long, value_name = "NAME")]
     pub(crate) user: String,
 
-    /// Key of a list or stream that a relay may write to; may be repeated
+    /// Key of a list or stream that a relay may write to; repeatable
     #[arg(long, value_name = "KEY", required_if_eq("role", "relay"))]
     pub(crate) destination: Vec<String>,
 }
@@ -39,5 +39,5 @@ Example:
   delayline acl worker --queue orders --user billing | redis-cli
 
 The user has no password yet and cannot log in: `ACL SETUSER billing >PASSWORD` sets one. Redis
-distinguishes only commands and keys: a user who may call scripts may call any script, within the
+restricts only commands and keys: a user who may call scripts may call any script, but only with the
 commands of its role and the keys of the queue.";

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 /// Cancel messages before delivery
 ///
-/// Also cancels dead letters. A worker that has the message is notified; unless it acks, the
-/// message ends with its lease.
+/// Also cancels dead letters. If a worker has the message, the worker is notified, and the message
+/// ends with its lease unless the worker acks it.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Cancel {
@@ -34,6 +34,6 @@ Examples:
   delayline list --state scheduled --all --json | jq -r '.messages[].id' |
     delayline cancel --file - --yes
 
-Exit code 0 if all of them are cancelled, now or recently; 1 if one is unknown or with a worker (in
-flight), or if a line of the file is not a valid id; the others are still cancelled. For other exit
-codes, see `delayline --help`.";
+The exit code is 0 if all messages are cancelled, now or recently. It is 1 if one is unknown or with
+a worker (in flight), or if a line of the file is not a valid id; the others are still cancelled.
+For other exit codes, see `delayline --help`.";

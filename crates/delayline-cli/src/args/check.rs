@@ -2,8 +2,8 @@
 
 /// Audit the queue, and repair it with --repair
 ///
-/// Checks all stored data of the queue, page by page, while workers run. Of a directory (file:DIR),
-/// it also shows the size of the files, the room and the sync times.
+/// Checks all stored data of the queue, page by page, while workers run. For a directory
+/// (file:DIR), also shows the size of the files, the free space and the sync times.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Check {
@@ -25,6 +25,6 @@ Examples:
   delayline check
   delayline check --repair --yes
 
-A repair puts each message into the one place where it belongs. A message that cannot be read, or
-whose due time is lost, becomes a dead letter: see `delayline dead list --reason unreadable`. The
-exit code is 1 if something is wrong, or still wrong after a repair.";
+A repair makes the stored data of each message consistent. A message that cannot be read, or whose
+due time is lost, becomes a dead letter: see `delayline dead list --reason unreadable`. The exit
+code is 1 if something is wrong, or still wrong after a repair.";

@@ -44,8 +44,8 @@ pub(crate) struct DeadList {
 
 /// Group dead letters by reason and error
 ///
-/// Ids and numbers in errors do not count, so errors of one cause are in one group. Reads all dead
-/// letters that match.
+/// Ignores ids and numbers in errors, so that errors with the same cause are in one group. Reads
+/// all matching dead letters.
 #[derive(clap::Args)]
 #[command(after_help = GROUPS_HELP)]
 pub(crate) struct DeadGroups {
@@ -64,11 +64,11 @@ pub(crate) struct DeadGroups {
 /// The order of groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
-    /// The one with the latest death
+    /// The group with the latest death
     Newest,
-    /// The one with the earliest death
+    /// The group with the earliest death
     Oldest,
-    /// The one with the most letters
+    /// The group with the most letters
     Largest,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Purge {
     pub(crate) selection: Selection,
 }
 
-/// Which dead letters to do something with.
+/// The dead letters to redrive or purge.
 #[derive(clap::Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["ids", "all"])))]
 pub(crate) struct Selection {
@@ -151,7 +151,7 @@ pub(crate) struct Selection {
     pub(crate) json: bool,
 }
 
-/// Conditions that the dead letters must all meet.
+/// Conditions that each dead letter must meet.
 #[derive(clap::Args)]
 pub(crate) struct Filter {
     /// Only with this reason; repeatable
@@ -162,15 +162,15 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
 
-    /// Only if the last error is like this one, apart from ids and numbers; empty for no error
+    /// Only if the last error equals this one, apart from ids and numbers; empty for no error
     #[arg(long, value_name = "TEXT")]
     pub(crate) error_like: Option<String>,
 
-    /// Only if they died before: an instant, or an age like 2h
+    /// Only if they died before this: an instant, or an age like 2h
     #[arg(long, value_name = "INSTANT|AGE")]
     pub(crate) died_before: Option<String>,
 
-    /// Only if they died at or after: an instant, or an age like 2h
+    /// Only if they died at or after this: an instant, or an age like 2h
     #[arg(long, value_name = "INSTANT|AGE")]
     pub(crate) died_after: Option<String>,
 }
@@ -186,7 +186,7 @@ pub(crate) enum Reason {
     MaxCrashes,
     /// A handler rejected it
     Rejected,
-    /// It failed too often, at last because a worker could not decode its payload
+    /// It failed too often, and the last time a worker could not decode its payload
     Undecodable,
     /// It was not delivered before it expired
     Expired,
@@ -213,15 +213,15 @@ Examples:
   delayline dead list --reason max-failures --error 'timed out' --died-after 2h
   delayline dead list --all --json | jq -r '.messages[] | [.id, .last_error] | @tsv'
 
---died-after 2h means within the last two hours, by the server's clock. Cursor and JSON are the same
-as for `delayline list`. For exit codes, see `delayline --help`.";
+--died-after 2h means within the last two hours, by the server's clock. Cursors and JSON work as in
+`delayline list`. For exit codes, see `delayline --help`.";
 
 const GROUPS_HELP: &str = "\
 Examples:
   delayline dead groups --died-after 2h
   delayline dead redrive --all --reason rejected --error-like 'no such customer: #' --dry-run
 
-Give --reason and --error-like of a group to `dead redrive` or `dead purge` to act on it. At most
+To act on a group, pass its --reason and --error-like to `dead redrive` or `dead purge`. At most
 1000 groups are kept; the rest is counted on stderr. For exit codes, see `delayline --help`.";
 
 const REDRIVE_HELP: &str = "\
@@ -230,9 +230,9 @@ Examples:
   delayline dead redrive --all --error 'bank is down' --rate 50 --yes
   delayline dead redrive --all --limit 10 --dry-run
 
-Exit code 1 if a message is unknown, not dead, or unreadable (only `purge` helps then), if you
-answer no, or after Ctrl-C; messages redriven so far stay redriven. For other exit codes, see
-`delayline --help`.";
+The exit code is 1 if a message is unknown, not dead, or unreadable (such a message can only be
+purged), if you answer no, or after Ctrl-C; messages redriven so far stay redriven. For other exit
+codes, see `delayline --help`.";
 
 const PURGE_HELP: &str = "\
 Examples:
@@ -240,5 +240,5 @@ Examples:
   delayline dead purge --all --reason expired --died-before '7 days' --yes
   delayline dead purge --all --dry-run
 
-Exit code 1 if a message is unknown or not dead, if you answer no, or after Ctrl-C; messages deleted
-so far stay deleted. For other exit codes, see `delayline --help`.";
+The exit code is 1 if a message is unknown or not dead, if you answer no, or after Ctrl-C; messages
+deleted so far stay deleted. For other exit codes, see `delayline --help`.";

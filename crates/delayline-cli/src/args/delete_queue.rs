@@ -3,9 +3,9 @@
 /// Remove a queue that holds nothing
 ///
 /// The check and the removal are one step, so no concurrent send is lost. Messages in any state,
-/// kept results and throttled ids prevent the removal; no flag forces it. The queue's counters,
-/// history and pause are removed, and so are the ids of messages that finished in the last hour: a
-/// repeated send of one of these is delivered again.
+/// kept results and throttled ids prevent the removal; no flag forces it. The removal deletes the
+/// queue's counters, history and pause, and the ids of recently finished messages: if one of these
+/// is sent again, it is delivered again.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -13,8 +13,8 @@ Examples:
   delayline dead purge --all --queue old && delayline delete-queue --queue old
 
 On a server, the user needs UNLINK on all keys of the queue (delayline:{NAME}:*), which the rules of
-`delayline acl` do not include. A worker may go on; the first message creates the queue anew. If the
-queue holds something, the exit code is 1. For other exit codes, see `delayline --help`.")]
+`delayline acl` do not include. You need not stop workers; the next message creates the queue again.
+If the queue is not empty, the exit code is 1. For other exit codes, see `delayline --help`.")]
 pub(crate) struct DeleteQueue {
     /// Print JSON
     #[arg(long)]

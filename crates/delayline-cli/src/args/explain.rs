@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 /// Explain why messages are not delivered, or how they ended
 ///
-/// Not due, paused, held by a worker, dead, finished or unknown: in words.
+/// Says in words whether a message is not due, paused, held by a worker, dead, finished or unknown.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Explain {

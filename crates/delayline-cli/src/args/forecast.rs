@@ -1,6 +1,6 @@
 //! `delayline forecast`.
 
-/// Count the waiting messages by when they are due
+/// Count the waiting messages by due time
 ///
 /// Each line counts the messages that fall due within its delay from now, including those of the
 /// shorter delays but not the ready ones. With --json, the counts exclude the shorter delays.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// Show everything known about messages
+/// Show all that is known about messages
 ///
 /// State, due time, counters, errors, headers and payload.
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ Examples:
   delayline get order-1234 --json | jq .state
   delayline get order-1234 --raw > payload.bin
 
-Unknown ids are reported, and the exit code is 1. A message that was acked, cancelled or purged
-recently is known, but without its content: exit code 0, or 1 with --raw. In JSON, UTF-8 text is in
+Unknown ids are reported, and the exit code is 1. A message that was recently acked, cancelled or
+purged is known, but its content is gone: exit code 0, or 1 with --raw. In JSON, UTF-8 text is in
 payload, other bytes are in payload_base64; the same applies to id and headers. For other exit
 codes, see `delayline --help`.";

@@ -2,8 +2,8 @@
 
 /// Show what happened in a queue in the last hours or days
 ///
-/// The server keeps it, whether or not anything monitors the queue: six hours by the minute, 31
-/// days by the hour.
+/// The server keeps the history, even without monitoring: six hours by the minute, and 31 days by
+/// the hour.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct History {
@@ -22,9 +22,9 @@ Examples:
   delayline history --hours
   delayline history --json | jq '.points[] | [.at, .delivered_total, .ready]'
 
-Each column is 6 minutes, with --hours 12 hours; the last one is not over yet. `sent` to `died`
-count what happened in it; so do `relayed`, `replaced`, `cancelled` and `purged`, which are shown
-only if any was. `waiting`, `leased` and `dead` are the messages that were there at its end, and
-`waiting` are those that were scheduled or ready.
+Each column covers 6 minutes, or 12 hours with --hours; the last one has not ended yet. `sent` to
+`died` count the events in it. So do `relayed`, `replaced`, `cancelled` and `purged`, which are
+shown only if there were any. `waiting` (scheduled or ready), `leased` and `dead` are the numbers of
+messages at the end of the column.
 
 For exit codes, see `delayline --help`.";

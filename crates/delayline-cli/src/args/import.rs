@@ -5,9 +5,9 @@ use delayline::Durability;
 
 /// Move the waiting messages of another queue on Redis into this one
 ///
-/// Each message keeps its due time and its payload. It is removed from the old queue once this one
-/// has accepted it. Stop the old consumers first, which would handle some messages twice, and the
-/// old producers, unless --live follows them.
+/// Each message keeps its due time and its payload. It is removed from the old queue once this
+/// queue has accepted it. First stop the old consumers, which would handle some messages twice.
+/// Also stop the old producers, unless you use --live.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Import {
@@ -91,16 +91,16 @@ pub(crate) struct Live {
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) live: bool,
 
-    /// End when there is nothing more to move
+    /// Exit when no message is left to move
     #[arg(long, requires = "live")]
     pub(crate) until_empty: bool,
 
-    /// Time between two polls when there was nothing to move: 10ms to 1h
+    /// Interval between polls when there is nothing to move: 10ms to 1h
     #[arg(long, value_name = "DURATION", requires = "live", default_value = "1s")]
     pub(crate) interval: String,
 }
 
-/// What a number of a score counts.
+/// The unit of the scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Unit {
     /// Seconds
@@ -111,21 +111,21 @@ pub(crate) enum Unit {
     Us,
 }
 
-/// The same for every kind of queue.
+/// Options for every kind of queue.
 #[derive(clap::Args)]
 pub(crate) struct How {
-    /// The server of the old queue, if it is not --url; a single one, as redis://, rediss:// or
-    /// unix:PATH; --tls-ca is for both
+    /// Server of the old queue, if it is not --url: redis://, rediss:// or unix:PATH; --tls-ca
+    /// applies to both
     #[arg(long = "from", value_name = "URL", env = "DELAYLINE_FROM_URL", hide_env_values = true)]
     pub(crate) from_url: Option<String>,
 
-    /// Read and check the messages, and change nothing; what this queue knows of their ids is not
-    /// compared
+    /// Read and check the messages without changing anything; does not compare their ids with this
+    /// queue
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// What to wait for before a message is removed from the old queue: only the server (none), N
-    /// replicas as well (replicas=N), or the server's disk (disk)
+    /// What to wait for before removing a message from the old queue: only the server (none), also
+    /// N replicas (replicas=N), or the server's disk (disk)
     #[arg(long, value_name = "WHERE", default_value_t)]
     pub(crate) durability: Durability,
 
@@ -165,16 +165,16 @@ Examples:
   delayline --queue=reminders import zset reminders --unit s --live --yes
   delayline --queue=orders import hdt3213 orders --from redis://10.0.0.7 --yes
 
-An import that was interrupted can be repeated: what this queue has accepted already is a duplicate,
-and is only removed from the old one. This queue knows an id for at least an hour after its message
-has finished, unless 100,000 more finish meanwhile, so don't let more time pass.
+You can repeat an interrupted import: messages that this queue has already accepted are duplicates,
+and are only removed from the old queue. Repeat it soon: this queue remembers an id for at least an
+hour after its message has finished, unless 100,000 more messages finish in that time.
 
-With --live the old producers may go on: an entry that is added again updates its message, and one
-that is removed in the moment of its move is cancelled. Payloads have up to 16 KiB. What it has
-looked at is noted in the key KEY:delayline-import until it is moved; if it was killed, start it
+With --live, the old producers can keep running: an entry that is added again updates its message,
+and an entry that is removed while it is being moved is cancelled. Payloads have at most 16 KiB. The
+key KEY:delayline-import holds entries that are being moved; if the import was killed, start it
 again.
 
-Exit code 0 if everything was imported; 1 if messages were left in the old queue, because they have
-no payload or no valid due time, are too large, or this queue knows their id with different content
-or as dead, cancelled or deleted.
+The exit code is 0 if everything was imported. It is 1 if messages were left in the old queue: they
+have no payload or no valid due time, are too large, or this queue knows their id with different
+content or as dead, cancelled or deleted.
 For other exit codes, see `delayline --help`.";

@@ -1,8 +1,9 @@
 //! `delayline limits`.
 
-/// Show or change what limits deliveries
+/// Show or change the limits on deliveries
 ///
-/// For all workers together, and at once. Without options, it shows the limits.
+/// The limits apply to all workers together, and take effect at once. Without options, shows the
+/// limits.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -12,18 +13,18 @@ Examples:
   delayline limits --queue calls --hold 30s               # nothing is delivered for 30 s
   delayline limits --queue calls --rate none --hold none
 
-It prints the limits as they are then. Limits without an option stay unchanged. A relay keeps to the
-rate and the hold; it has no leases. For exit codes, see `delayline --help`.")]
+It prints the resulting limits. A limit without an option is not changed. A relay respects the rate
+and the hold; it has no leases. For exit codes, see `delayline --help`.")]
 pub(crate) struct Limits {
-    /// Messages that workers hold at once at most: 1 to 1000000, or none
+    /// Maximum number of messages that workers hold at once: 1 to 1000000, or none
     #[arg(long, value_name = "N|none")]
     pub(crate) leased: Option<String>,
 
-    /// Messages delivered in each period (1s to 1d) at most, such as 10/1s, or none
+    /// Maximum number of messages delivered per period (1s to 1d), such as 10/1s, or none
     #[arg(long, value_name = "COUNT/PERIOD|none")]
     pub(crate) rate: Option<String>,
 
-    /// How many messages of the rate may be delivered at once: 1 to its count
+    /// Maximum number of messages delivered at once: from 1 to the number in --rate
     #[arg(long, value_name = "N", requires = "rate")]
     pub(crate) burst: Option<u32>,
 

@@ -8,7 +8,7 @@ use delayline::admin::Listed;
 /// At most 100 by default: scheduled messages first, then ready, leased and dead ones. Scheduled
 /// and ready messages are in delivery order: by priority, then due time.
 ///
-/// Messages that change state meanwhile may appear twice or not at all.
+/// Messages that change state while you list them may appear twice or not at all.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct List {
@@ -24,7 +24,7 @@ pub(crate) struct List {
     pub(crate) json: bool,
 }
 
-/// How much of a list, and from where on.
+/// The part of a list to show.
 #[derive(clap::Args)]
 pub(crate) struct Paging {
     /// Maximum number of messages [default: 100]
@@ -40,7 +40,7 @@ pub(crate) struct Paging {
     pub(crate) all: bool,
 }
 
-/// A state that can be listed.
+/// A state that `list` can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum State {
     /// Not due yet
@@ -84,7 +84,7 @@ Examples:
   delayline list --state ready --limit 10
   delayline list --all --json | jq -r '.messages[].id'
 
-If there are more, the cursor for --after is printed on stderr, and with --json it is the field
-`next` of the last line (null if there are none). Each line of JSON is an object
+If there are more messages, the cursor for --after is printed on stderr. With --json, it is the
+field `next` of the last line (null if there are no more). Each line of JSON is an object
 {\"messages\": [...], \"next\": ...}; ids that are not UTF-8 are in id_base64. For exit codes, see
 `delayline --help`.";

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 /// Write man pages
 ///
-/// One for the command and one for each verb, for packages.
+/// Writes one page for the command and one for each verb, for use in packages.
 #[derive(clap::Args)]
 #[command(hide = true, after_help = HELP)]
 pub(crate) struct Man {
-    /// Directory that exists
+    /// Existing directory to write to
     pub(crate) directory: PathBuf,
 }
 

@@ -7,7 +7,7 @@ use delayline::limits::{MAX_BATCH, MAX_DESTINATION_LENGTH};
 /// Move messages to a Redis list or stream as they fall due
 ///
 /// Each message becomes one element, never before it is due, and is then finished. Consumers of the
-/// list or stream need no Delayline. Any number of relays and workers may serve a queue.
+/// list or stream do not need Delayline. Any number of relays and workers can serve a queue.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 #[command(group(ArgGroup::new("destination").required(true).args(["to_list", "to_stream"])))]
@@ -25,7 +25,7 @@ pub(crate) struct Relay {
     #[arg(long, value_name = "N", conflicts_with = "to_stream", value_parser = length())]
     pub(crate) max_len: Option<u64>,
 
-    /// Group of consumers that --max-backlog is about
+    /// Consumer group that --max-backlog applies to
     #[arg(long, value_name = "GROUP", requires = "max_backlog", conflicts_with = "to_list")]
     pub(crate) group: Option<String>,
 
@@ -35,12 +35,12 @@ pub(crate) struct Relay {
     #[arg(value_parser = length())]
     pub(crate) max_backlog: Option<u64>,
 
-    /// Most messages that one operation moves: 1 to 1000
+    /// Maximum number of messages per operation: 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_BATCH as u64))]
     pub(crate) batch: usize,
 
-    /// End when the queue has no more scheduled, ready or leased messages
+    /// Exit when no message is scheduled, ready or leased
     #[arg(long)]
     pub(crate) until_empty: bool,
 
@@ -49,7 +49,7 @@ pub(crate) struct Relay {
     pub(crate) json: bool,
 }
 
-/// A length at which a destination is full.
+/// The length at which a destination is full.
 fn length() -> RangedU64ValueParser {
     RangedU64ValueParser::new().range(1..=MAX_DESTINATION_LENGTH)
 }
@@ -60,9 +60,8 @@ Examples:
   delayline relay --queue orders --to-stream due-orders --group shop --max-backlog 10000
   delayline relay --queue orders --to-list 'due{orders}'     # on a cluster
 
-At the end, after Ctrl-C or SIGTERM, it prints how many messages it has moved, but for those of
-calls whose reply was lost: `delayline stats` has all. It keeps trying while the server cannot be
-reached or its memory is full. It ends with an error if the destination is
-something else, if the user may not write to it, or if a cluster has it in another hash slot than
-the queue. `delayline acl relay --destination KEY` prints the rules that its user needs. For exit
-codes, see `delayline --help`.";
+At the end, after Ctrl-C or SIGTERM, it prints how many messages it has moved. This lacks calls
+whose reply was lost: `delayline stats` counts all. It keeps trying while the server is unreachable
+or out of memory. It ends with an error if the destination has another type, if the user may not
+write to it, or if it is in another hash slot of a cluster than the queue. `delayline acl relay
+--destination KEY` prints the rules that its user needs. For exit codes, see `delayline --help`.";

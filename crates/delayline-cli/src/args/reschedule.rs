@@ -36,5 +36,6 @@ Examples:
   delayline reschedule order-1234 --at 'tomorrow 09:00'
   delayline reschedule order-1234 --delay 0s      # due at once
 
-Exit code 1 if a message is unknown, with a worker (in flight), or dead (`delayline dead redrive`
-revives it); the others are still rescheduled. For other exit codes, see `delayline --help`.";
+The exit code is 1 if a message is unknown, with a worker (in flight), or dead (`delayline dead
+redrive` revives it); the others are still rescheduled. For other exit codes, see `delayline
+--help`.";

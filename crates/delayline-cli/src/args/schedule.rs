@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Subcommand, ValueEnum};
 use delayline::schedules::DEFAULT_QUEUE;
 
-/// Send messages again and again, by cron line or interval
+/// Send recurring messages, by cron line or interval
 ///
-/// A schedule is a message in a separate queue. A scheduler (`schedule run`, or a program with the
-/// library) sends a message into the schedule's target queue for each of its instants, exactly
-/// once.
+/// A schedule is a message in a separate queue. For each instant, a scheduler (`schedule run`, or a
+/// program that uses the library) sends exactly one message to the schedule's target queue.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Schedule {
-    /// Queue that holds the schedules, and nothing else
+    /// Queue that holds only schedules
     #[arg(long, global = true, value_name = "NAME", default_value = DEFAULT_QUEUE)]
     pub(crate) schedules: String,
 
@@ -28,19 +27,19 @@ pub(crate) enum ScheduleVerb {
     List(ScheduleList),
     Next(ScheduleNext),
     Remove(ScheduleNamed),
-    /// Stop the instants of a schedule until `schedule resume`
+    /// Pause a schedule until `schedule resume`
     Pause(ScheduleNamed),
-    /// Continue a paused schedule with its first instant from now
+    /// Resume a paused schedule with its next instant
     Resume(ScheduleNamed),
     /// Send the message of a schedule now, in addition to its instants
     RunNow(ScheduleNamed),
     Run(ScheduleRun),
 }
 
-/// When a schedule has its instants.
+/// The instants of a schedule.
 #[derive(clap::Args)]
 pub(crate) struct When {
-    /// Line of cron: minute, hour, day of the month, month, day of the week; or @daily and so on
+    /// Cron line: minute, hour, day of the month, month, day of the week; or @daily and so on
     #[arg(long, value_name = "LINE")]
     pub(crate) cron: Option<String>,
 
@@ -55,8 +54,8 @@ pub(crate) struct When {
 
 /// Create a schedule, or change it
 ///
-/// The same schedule again changes nothing, and keeps its next instant. The target queue is that of
-/// --queue.
+/// Putting the same schedule again changes nothing, not even its next instant. The target queue is
+/// that of --queue.
 #[derive(clap::Args)]
 #[command(after_help = PUT_HELP)]
 #[command(group(ArgGroup::new("when").required(true).args(["cron", "every"])))]
@@ -71,7 +70,7 @@ pub(crate) struct SchedulePut {
     #[arg(long, value_name = "JSON")]
     pub(crate) payload: Option<String>,
 
-    /// Kind of the payload, for workers that handle several
+    /// Kind of the payload, for workers that handle several kinds
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: Option<String>,
 
@@ -83,7 +82,7 @@ pub(crate) struct SchedulePut {
     #[arg(long, value_name = "DURATION")]
     pub(crate) lead: Option<String>,
 
-    /// How late the latest missed instant is made up for, up to 31d [default: 1d]
+    /// Maximum age of the latest missed instant to make up for it, up to 31d [default: 1d]
     #[arg(long, value_name = "DURATION")]
     pub(crate) grace: Option<String>,
 
@@ -94,16 +93,16 @@ pub(crate) struct SchedulePut {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Overlap {
-    /// Send the next message all the same
+    /// Send the next message anyway
     Allow,
-    /// Leave that instant out
+    /// Skip that instant
     Skip,
 }
 
-/// Make the schedules of an owner those of a file
+/// Replace all schedules of an owner by those in a file
 ///
-/// Creates and changes what the file has, and removes the owner's other schedules. They are named
-/// OWNER/NAME.
+/// Creates and changes the schedules in the file, and removes the owner's other schedules. Their
+/// names are OWNER/NAME.
 #[derive(clap::Args)]
 #[command(after_help = APPLY_HELP)]
 pub(crate) struct ScheduleApply {
@@ -124,7 +123,7 @@ pub(crate) struct ScheduleList {
     pub(crate) json: bool,
 }
 
-/// Print the next ten instants of a schedule, or of a line that is not put yet
+/// Print the next ten instants of a schedule, or of any cron line or interval
 #[derive(clap::Args)]
 #[command(after_help = NEXT_HELP)]
 #[command(group(ArgGroup::new("which").required(true).args(["name", "cron", "every"])))]
@@ -140,7 +139,7 @@ pub(crate) struct ScheduleNext {
     pub(crate) json: bool,
 }
 
-/// Remove a schedule, and cancel the messages that it has created ahead
+/// Remove a schedule, and cancel the messages it has created ahead of time
 #[derive(clap::Args)]
 pub(crate) struct ScheduleNamed {
     /// Name of the schedule
@@ -162,8 +161,8 @@ pub(crate) struct ScheduleRun {
 }
 
 const HELP: &str = "\
-Exit code 1: there is no schedule of this name, or the file is malformed. For other exit codes, see
-`delayline --help`.";
+The exit code is 1 if no schedule has this name, or if the file is malformed. For other exit codes,
+see `delayline --help`.";
 
 const PUT_HELP: &str = r#"Examples:
   delayline schedule put daily-report --queue reports --cron '30 8 * * mon-fri' \
@@ -175,13 +174,13 @@ const APPLY_HELP: &str = r#"The file is a JSON object:
     "daily-report": {"cron": "30 8 * * mon-fri", "zone": "Europe/Berlin", "queue": "reports",
                      "payload": {"report": "sales"}},
     "sync": {"every": "60s", "queue": "sync", "overlap": "skip"}}}
-with the fields of a schedule
+A schedule has these fields:
   queue                  required: the target queue
-  cron, zone or every    required: when
+  cron, zone or every    required: its instants
   payload                any JSON [default: null]
   kind, overlap          as in `delayline schedule put`
   lead, grace            durations: "5m"
-Nothing is changed if one of them is malformed."#;
+If one schedule is malformed, nothing is changed."#;
 
 const NEXT_HELP: &str = "\
 Examples:

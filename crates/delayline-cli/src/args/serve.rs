@@ -10,12 +10,12 @@ use super::Post;
 
 /// Serve a dashboard, an HTTP API and metrics
 ///
-/// Until Ctrl-C or SIGTERM. Programs in other languages send messages by the API, which
-/// api/v1/openapi.json describes; Prometheus reads /metrics; /health answers 200 if all is well.
+/// Runs until Ctrl-C or SIGTERM. Programs in other languages use the API, which api/v1/openapi.json
+/// describes. Prometheus reads /metrics, and /health answers 200 if all is well.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Serve {
-    /// The queues, in addition to that of --queue
+    /// Queues to serve, in addition to that of --queue
     #[arg(value_name = "QUEUE")]
     pub(crate) queues: Vec<String>,
 
@@ -23,7 +23,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Address and port; with port 0, some free port
+    /// Address and port to listen on; port 0 chooses a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7380")]
     pub(crate) listen: SocketAddr,
 
@@ -41,28 +41,27 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ROLE", value_enum, default_value_t = Role::Operator)]
     pub(crate) contents_for: Role,
 
-    /// Most connections: each consumer that waits for messages has one
+    /// Maximum number of connections; each waiting consumer uses one
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(16..=100_000))]
     pub(crate) connections: usize,
 
-    /// Secret that makes claim ids unguessable: servers with the same one repeat each other's
-    /// claims, also after a restart. Without it, each start makes a new one; safer in the
-    /// environment variable
+    /// Secret that makes claim ids unguessable; safer in the environment variable. With the same
+    /// secret, a claim can be repeated at another server or after a restart. Default: a new secret
+    /// at each start
     #[arg(long, value_name = "SECRET", env = "DELAYLINE_CLAIM_SECRET", hide_env_values = true)]
     pub(crate) claim_secret: Option<String>,
 
-    /// Queue whose schedules are shown and changed [default: schedules, if all queues are shown or
-    /// with --scheduler]
+    /// Queue that holds the schedules to show [default: schedules, if all queues are shown or with
+    /// --scheduler]
     #[arg(long, value_name = "QUEUE")]
     pub(crate) schedules: Option<String>,
 
-    /// Run a scheduler in this process, too: like `delayline schedule run`
+    /// Also run a scheduler in this process, like `delayline schedule run`
     #[arg(long)]
     pub(crate) scheduler: bool,
 
-    /// Deliver the messages of the named queues to this command: like `delayline work --exec`, but
-    /// the shell reads it
+    /// Deliver the messages of the named queues to this shell command, like `delayline work --exec`
     #[arg(long, value_name = "COMMAND", conflicts_with = "post")]
     pub(crate) exec: Option<String>,
 
@@ -74,14 +73,15 @@ pub(crate) struct Serve {
     pub(crate) post: Post,
 }
 
-/// What a visitor may do.
+/// The permissions of a visitor.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Role {
-    /// Look
+    /// See queues and messages, without payloads and header values
     Viewer,
-    /// Look, send, cancel, reschedule, redrive, pause, resume and limit; change schedules
+    /// See contents and servers; send, cancel, reschedule, redrive, pause, resume and limit; change
+    /// schedules
     Operator,
-    /// What an operator may do; delete dead letters, and repair
+    /// Everything that an operator may do; delete dead letters, and repair
     Admin,
     /// Claim messages, settle and extend
     Worker,
@@ -108,9 +108,9 @@ Examples:
   curl -d '{\"id\":\"order-1\",\"payload\":7,\"delay\":\"30m\"}' -H 'content-type: application/json' \\
     http://127.0.0.1:7380/api/v1/queues/orders/messages
 
-With --all, or without a name in the arguments, --queue or DELAYLINE_QUEUE, queues are found by
-SCAN, at most once a minute: up to 200 of them, among the first 1,000,000 keys of each primary. The
-page of all queues says when it was read, and whether there may be more. The user needs SCAN, which
+With --all, or if neither the arguments, --queue nor DELAYLINE_QUEUE name a queue, it finds up to
+200 queues by SCAN, at most once a minute, among the first 1,000,000 keys of each primary. The page
+of all queues says when they were read, and whether some may be missing. The user needs SCAN, which
 the rules of `delayline acl` do not include.
 
 Without --users only this machine can connect, and only under localhost, 127.0.0.1, [::1] and the
@@ -122,22 +122,22 @@ address of --listen, so that pages of other sites cannot reach it. A file of use
   worker@orders,texts     bearer  billing     another-token
   operator+worker@orders  bearer  shop        a-third-token
 
-Each name is there once, and only the owner of the file may change it. After @ are the only queues
-that exist for the user. A worker claims and settles messages; it sees neither pages nor lists.
+Each name must be unique. No other user may have access to the file, and its group must not be able
+to change it: chmod 600. The queues after @ are the only ones that the user sees. A worker claims
+and settles messages; it sees neither pages nor lists.
 
-At most --connections are served, fewer if the limit of open files is low, and one address has half
-of the free ones at most. Beyond them only /health and /metrics are answered. At the end, consumers
-that wait are answered at once, without messages.
+At most --connections are served, or fewer if the limit of open files is low. One address gets at
+most half of the free ones. When all are taken, only /health and /metrics are answered. At the end,
+waiting consumers are answered at once, without messages.
 
-With --post or --exec this process also delivers, as `delayline work` does: with the same requests,
-variables and answers. At the end, deliveries under way have 20 s; a second signal ends them. A
+With --post or --exec, this process also delivers messages, with the same requests, variables and
+answers as `delayline work`. At the end, running deliveries get 20 s; a second signal ends them. A
 client that does not read its answer within 30 s is disconnected.
 
-With --scheduler this process also sends the messages of schedules. One process owns a directory
-(file:), so a directory can have schedules only in this way. A user who may operate on the queue of
-schedules may send into every queue by a schedule.
+With --scheduler, this process also sends the messages of schedules. One process owns a directory
+(file:), so this is the only way to run its schedules. An operator of the queue of schedules can
+send messages to any queue, through a schedule.
 
-Passwords and tokens travel with each request: on a network, put a proxy with TLS before it. Each
-action of a visitor except sending is logged on stderr, and so are refused ones and failed logins,
-which are slowed; sends are logged at DEBUG (-vv). Exit codes:
-see `delayline --help`.";
+Passwords and tokens are sent with each request: on a network, put a proxy with TLS in front. Each
+action of a visitor except sending is logged on stderr, as are refused requests and failed logins,
+which are slowed down; sends are logged at DEBUG (-vv). For exit codes, see `delayline --help`.";

@@ -2,7 +2,7 @@
 
 /// Count the messages of a queue
 ///
-/// By state, and how many were ever sent and finished.
+/// Counts them by state, and shows how many were ever sent and finished.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Stats {
@@ -22,5 +22,5 @@ Examples:
   delayline stats --watch 5s
 
 With --watch, a terminal shows the latest counts; other output gets a line each time. Ctrl-C,
-SIGTERM and a closed stdout end it with exit code 0, a server that is unreachable for 10 s with 3 or
-4. For other exit codes, see `delayline --help`.";
+SIGTERM and a closed stdout end it with exit code 0. If the server is unreachable for 10 s, the exit
+code is 3 or 4. For other exit codes, see `delayline --help`.";

@@ -2,8 +2,8 @@
 
 /// Stop deliveries
 ///
-/// For all workers, until `delayline resume`. Everything else continues: messages are accepted and
-/// fall due, and workers can finish their messages.
+/// Applies to all workers, until `delayline resume`. Everything else continues: messages are
+/// accepted and fall due, and workers can finish their messages.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ pub(crate) struct Pause {
 
 /// Resume deliveries
 ///
-/// What fell due during the pause is delivered at once.
+/// Messages that fell due during the pause are delivered at once.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:

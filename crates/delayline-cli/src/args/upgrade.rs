@@ -2,8 +2,8 @@
 
 /// Convert the queue to the layout of this version
 ///
-/// A new version with another layout refuses queues of the old one until this has converted them.
-/// While it runs, every other call fails, and workers wait. Messages, due times and leases stay as
+/// A version with a new layout refuses older queues until this command has converted them. During
+/// the conversion, all other calls fail, and workers wait. Messages, due times and leases stay as
 /// they are. Afterwards, older versions refuse the queue.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
@@ -27,6 +27,7 @@ Examples:
   delayline upgrade --yes
 
 Stop the workers of the older version first: a lease that ends during the upgrade counts as a crash.
-If the upgrade is interrupted, run it again, anywhere: it continues. The user needs INFO, and what
-the admin of `delayline acl` has. A queue that is up to date is left alone, with exit code 0. If
-the queue does not exist, the exit code is 1. For other exit codes, see `delayline --help`.";
+If the upgrade is interrupted, run it again on any machine: it continues. The user needs INFO, and
+the rules that `delayline acl admin` prints. If the queue is up to date, nothing is changed, and the
+exit code is 0. If the queue does not exist, the exit code is 1. For other exit codes, see
+`delayline --help`.";

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 /// Wait until a message is handled, and print its result
 ///
-/// Prints the result that the handler left, if the message was sent with --keep-result. How it
-/// ended is on stderr: acked, cancelled, purged, relayed or dead; or pending, when the time has
-/// passed.
+/// If the message was sent with --keep-result, prints the handler's result. Reports on stderr how
+/// the message ended (acked, cancelled, purged, relayed or dead), or that it is still pending at
+/// the timeout.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Wait {
@@ -14,7 +14,7 @@ pub(crate) struct Wait {
     #[arg(value_name = "ID")]
     pub(crate) id: OsString,
 
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub(crate) timeout: String,
 
@@ -29,5 +29,5 @@ Examples:
   delayline wait square-7 --timeout 30s > result
   delayline wait square-7 --json | jq -r .state
 
-The exit code is 0 if the message was acked, and 1 if it ended otherwise, is still pending, or is
-unknown. For other exit codes, see `delayline --help`.";
+The exit code is 0 if the message was acked, and 1 if it ended in another way, is still pending, or
+is unknown. For other exit codes, see `delayline --help`.";

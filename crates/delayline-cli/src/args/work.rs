@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 /// Handle messages: print each one, run a command for it, or post it to a URL
 ///
-/// Until Ctrl-C or SIGTERM, prints each due message as a JSON line on stdout, runs a command for
-/// it, or sends it as an HTTP POST. Acks it once the line is written, the command succeeds, or the
-/// answer has a status of 2xx.
+/// Prints each due message as a JSON line on stdout, runs a command for it, or sends it as an HTTP
+/// POST. Runs until Ctrl-C or SIGTERM. Acks the message once the line is written, the command
+/// succeeds, or the answer has a 2xx status.
 #[derive(clap::Args)]
 #[command(after_help = WORK_HELP)]
 pub(crate) struct Work {
@@ -14,17 +14,18 @@ pub(crate) struct Work {
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) concurrency: usize,
 
-    /// Lease duration: how long a message stays with this process without a heartbeat
+    /// Lease: how long a message stays with this process without a heartbeat
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) lease: String,
 
-    /// Time limit per command or request; then the attempt fails. A command and its children get
-    /// SIGTERM, a few seconds later SIGKILL. Without it, a request has 30s and a command has no
-    /// limit
+    /// Time limit per command or request, after which the attempt fails. A command and its children
+    /// get SIGTERM, and a few seconds later SIGKILL. Default: 30s for a request, no limit for a
+    /// command
     #[arg(long, value_name = "DURATION", requires = "action")]
     pub(crate) timeout: Option<String>,
 
-    /// Grace period for commands and requests after Ctrl-C or SIGTERM; a second signal ends it
+    /// Grace period for commands and requests after Ctrl-C or SIGTERM; a second signal ends it at
+    /// once
     #[arg(long, value_name = "DURATION", default_value = "20s")]
     pub(crate) grace: String,
 
@@ -60,7 +61,7 @@ pub(crate) struct Post {
     )]
     pub(crate) url: Option<String>,
 
-    /// Key that signs requests: whsec_ and base64, or any text of 16 bytes or more; safer in the
+    /// Key that signs requests: whsec_ and base64, or any text of at least 16 bytes; safer in the
     /// environment variable
     #[arg(
         id = "post_secret",
@@ -71,13 +72,12 @@ pub(crate) struct Post {
     )]
     pub(crate) secret: Option<String>,
 
-    /// Retry a message after an answer of 4xx, instead of moving it to the dead letters
+    /// Retry a message after a 4xx answer, instead of moving it to the dead letters
     #[arg(long, requires = "post")]
     pub(crate) retry_4xx: bool,
 
-    /// How often a message is snoozed because a response asks for it (429 or 503 with Retry-After);
-    /// after that, such a response counts as a failure. Releases, such as when work ends, count as
-    /// snoozes
+    /// Maximum number of snoozes requested by answers (429 or 503 with Retry-After); after that,
+    /// such an answer counts as a failure. Releases, for example when `work` ends, count as snoozes
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) max_snoozes: u64,
 }
@@ -94,20 +94,20 @@ released.
 
 A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
-DELAYLINE_HEADERS (JSON). Exit code 0 acks the message; if it was sent with --keep-result, what the
-command has written to stdout is its result. Any other code retries it later, with the
-end of the command's stderr as the reason; leftover child processes are terminated. Commands do not
-inherit DELAYLINE_POST_SECRET, nor, unless --pass-url is given, DELAYLINE_URL and
-DELAYLINE_SENTINEL_PASSWORD. When work ends, a command that is still running after the grace period
-is terminated, and its message is released and not counted. A message is delivered at least once: a
-command can run twice for it, the second time with a higher DELAYLINE_EPOCH.
+DELAYLINE_HEADERS (JSON). Exit code 0 acks the message; if it was sent with --keep-result, the
+command's stdout is its result. Any other code retries the message later, with the end of the
+command's stderr as the reason. Leftover child processes are terminated. Commands do not inherit
+DELAYLINE_POST_SECRET. They inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD only with
+--pass-url. When `work` ends, a command that still runs after the grace period is terminated, and
+its message is released, which is not counted. A message is delivered at least once: a command can
+run twice for it, the second time with a higher DELAYLINE_EPOCH.
 
 The body of a request is the payload. Its headers are those of Standard Webhooks (webhook-id,
 webhook-timestamp, and with a secret webhook-signature), content-type, traceparent and tracestate as
 in the message's headers, and delayline-queue, -due, -lateness-ms, -epoch, -attempt, -failures,
--crashes and -headers (JSON). An answer of 2xx acks the message; if it was sent with
---keep-result, the body of the answer is its result. 429 and 503 with Retry-After snooze
-it. Other answers of 4xx reject it, except 408 and 425. Everything else is retried, with the status
-and the beginning of the answer as the reason. Redirects are not followed, and proxies named in the
+-crashes and -headers (JSON). A 2xx answer acks the message; if it was sent with --keep-result, the
+body of the answer is its result. 429 and 503 with Retry-After snooze it. Other 4xx answers reject
+it, except 408, 425 and 429. After any other answer, the message is retried, with the status and the
+beginning of the answer as the reason. Redirects are not followed, and proxies named in the
 environment are not used. A message can be posted twice, the second time with a higher
 delayline-epoch.";

@@ -22,7 +22,7 @@ pub(crate) async fn run(target: &Target, args: DeleteQueue) -> Result<ExitCode, 
     if !removal.is_removed() {
         let sentence =
             format!("{} holds {}; nothing was done", harmless_line(queue), held(removal));
-        return Err(Failure::input(sentence).hint("only a queue that holds nothing is removed"));
+        return Err(Failure::input(sentence).hint("only an empty queue can be removed"));
     }
     write(&if args.json {
         format!("{}\n", json!({"queue": queue, "deleted": true}))

@@ -52,7 +52,8 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     let directory = Temporary::new();
     let url = format!("file:{}", directory.0.display());
     let early = killed(&url).await?;
-    say("\nThat process was killed. Another one opens the directory, and everything is there:\n")?;
+    say("\nThat process was killed. Another process opens the directory and finds every \
+         message:\n")?;
     let queue = open(&url).await?;
     let ended = finish(&queue, Duration::ZERO, early).await;
     drop(queue);

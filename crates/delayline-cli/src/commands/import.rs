@@ -30,7 +30,7 @@ use crate::signals::Signals;
 pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failure> {
     let how = args.from.how();
     if target.url.starts_with("memory:") && !how.dry_run {
-        let sentence = "a queue in memory ends with this command, and the messages with it";
+        let sentence = "a queue in memory is gone when this command ends, and so are its messages";
         return Err(Failure::usage(sentence).hint("nothing was done; --url names a server"));
     }
     let interval = args.from.live().map(|live| live::check(target, how, live)).transpose()?;
@@ -109,7 +109,7 @@ impl Move {
                     None => {
                         self.counts.created += self.unremoved;
                         let sentence =
-                            format!("others still change {} of the old queue", place.key);
+                            format!("other clients still change {} of the old queue", place.key);
                         return Err(Failure::input(sentence).hint(STILL_USED));
                     }
                 }
@@ -212,7 +212,7 @@ impl Move {
 const MOST_CHANGES: u32 = 10;
 
 const AGAIN: &str =
-    "what the queue has accepted was removed from the old one; import again to move the rest";
+    "accepted messages were removed from the old queue; import again to move the rest";
 const STILL_USED: &str = "messages of the last page are in both queues; stop the old producers and \
                           consumers, then import again";
 const OTHER_CONTENT: &str = "the queue knows its id with different content";

@@ -42,12 +42,12 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         }
         None => {
             let sentence = format!("{} can be reached from other machines", args.listen);
-            return Err(Failure::usage(sentence).hint("--users FILE has the users"));
+            return Err(Failure::usage(sentence).hint("name its users with --users FILE"));
         }
     };
     if names.is_empty() && (args.exec.is_some() || args.post.url.is_some()) {
-        let failure = Failure::usage("no queue is named whose messages are to be delivered");
-        return Err(failure.hint("name the queues of --post or --exec"));
+        let failure = Failure::usage("no queue was named to deliver messages from");
+        return Err(failure.hint("name the queues for --post or --exec"));
     }
     let mut signals = Signals::listen()?;
     let stop = CancellationToken::new();
@@ -105,8 +105,8 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     write(&format!("http://{address}/\n"))?;
     if !local {
         eprintln!(
-            "delayline: passwords and payloads travel unencrypted, unless a proxy with TLS is \
-                   before this"
+            "delayline: passwords and payloads are sent unencrypted, unless a proxy with TLS is \
+             in front"
         );
     }
     let limits = listen::Limits::of_this_process(args.connections);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::ClaimId;
 
 /// A pseudo-random generator. Its 2^128 numbers never repeat, so claim ids from one seed are always
-/// distinct, and those from different random seeds are as distinct as random ones.
+/// distinct. Claim ids from different random seeds are as distinct as random ones.
 #[derive(Debug)]
 pub(super) struct Rng(u128);
 

@@ -21,8 +21,8 @@ const LOCK_HEAD: &str = "delayline queues, in use by process ";
 #[derive(Debug)]
 pub(crate) struct RealDisk {
     path: PathBuf,
-    /// Opened to sync the names, and locked as well, in case a user removes the lock file. On systems
-    /// that cannot open a directory, there is nothing to sync.
+    /// Opened to sync the names, and locked as well, in case a user removes the lock file. On
+    /// systems that cannot open a directory, there is nothing to sync.
     directory: Option<File>,
     /// Held as long as the directory is in use.
     lock: File,

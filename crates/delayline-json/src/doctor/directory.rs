@@ -43,11 +43,11 @@ fn check(status: &DirectoryStatus, findings: &mut Findings) {
     findings.add("last checkpoint", Verdict::Good, checkpoint(status), "");
     let advice = "every send waits for a sync: use a faster disk, or send in batches";
     findings.add("syncs", good_unless(status.syncs.p99 > SLOW), syncs(status), advice);
-    let advice = "messages are refused: make room on the disk, or let workers drain the queues";
+    let advice = "messages are refused: free up space on the disk, or let workers drain the queues";
     findings.add("room", good_if(!status.full), room(status), advice);
     // A checkpoint writes a snapshot of everything beside the old one.
     let next = status.snapshot_bytes.saturating_add(status.log_bytes);
-    let advice = "the next snapshot may not fit: make room on the disk";
+    let advice = "the next snapshot may not fit: free up space on the disk";
     let detail = format!("{} free on the disk", bytes(status.free_bytes));
     findings.add("free", good_unless(status.free_bytes < 2 * next), detail, advice);
 }

@@ -129,7 +129,7 @@ fn replicas(info: &Fields, hours: &History, findings: &mut Findings) {
     let sent = in_a_day(hours, |totals| totals.enqueued);
     let replicas = number(info, "connected_slaves");
     let detail = format!("replicas: {replicas}; messages in the last day: {sent}");
-    let advice = "while its only server is away, nothing is sent or delivered: add a replica and \
+    let advice = "while its only server is down, nothing is sent or delivered: add a replica and \
                   sentinels, or a cluster";
     findings.add("failover", good_unless(replicas == 0 && sent >= BUSY), detail, advice);
 }

@@ -86,12 +86,12 @@ pub(super) fn check(survey: &Survey, findings: &mut Findings) {
         let (detail, is_enough) = persistence(info, server.settings.as_ref().ok());
         let advice = match (&detail[..], number(info, "connected_slaves")) {
             ("none", 1..) => {
-                "a primary that restarts comes back empty, and its replicas follow it: CONFIG SET \
+                "after a restart the primary is empty, and its replicas follow it: CONFIG SET \
                  appendonly yes"
             }
             _ => {
-                "a crash of the server loses what came after the last snapshot or sync: CONFIG SET \
-                 appendonly yes; appendfsync always loses nothing, everysec a second or two"
+                "a crash of the server loses all writes since the last snapshot or sync: CONFIG \
+                 SET appendonly yes; appendfsync always loses nothing, everysec a second or two"
             }
         };
         let verdict = good_unless(!is_enough);
@@ -125,8 +125,8 @@ fn answers(server: &ServerReport, is_primary: bool, findings: &mut Findings) {
         }
         Err(error) => {
             let verdict = if is_primary { Verdict::Bad } else { Verdict::Beware };
-            let advice = "start it, or fix its connection: network, login, --map-address; if it is gone \
-                          for good, CLUSTER FORGET or SENTINEL RESET";
+            let advice = "start it, or fix its connection: network, login, --map-address; if it \
+                          is gone permanently, CLUSTER FORGET or SENTINEL RESET";
             findings.add_on(address, "server", verdict, error.to_string(), advice);
         }
         Ok(_) => {}

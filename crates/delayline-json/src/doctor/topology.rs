@@ -138,8 +138,8 @@ fn link(replica: &ServerReport, findings: &mut Findings) {
     if field(info, "role") == "slave" && field(info, "master_link_status") != "up" {
         let seconds = field(info, "master_link_down_since_seconds");
         let detail = format!("its link to the primary has been down for {seconds} s");
-        let advice =
-            "a failover to it loses all since: check its log, masterauth, masteruser, network";
+        let advice = "a failover to it loses all writes since then: check its log, masterauth, masteruser, \
+             network";
         findings.add_on(&replica.address, "lag", Verdict::Beware, detail, advice);
     }
 }
@@ -153,8 +153,8 @@ fn fewest_replicas(primary: &ServerReport, findings: &mut Findings) {
         (0, _) => (
             Verdict::Beware,
             "min-replicas-to-write 0".to_owned(),
-            "a primary that has lost its replicas goes on, and a failover loses it all: CONFIG SET \
-             min-replicas-to-write 1 and min-replicas-max-lag 2",
+            "a primary that has lost its replicas accepts writes, and a failover loses them all: \
+             CONFIG SET min-replicas-to-write 1 and min-replicas-max-lag 2",
         ),
         (least, all) if all < least => (
             Verdict::Bad,
@@ -225,7 +225,8 @@ fn cluster(survey: &Survey, findings: &mut Findings) {
         0 => "all served".to_owned(),
         missing => format!("{missing} of {SLOTS} are not served"),
     };
-    let advice = "queues in them are refused: bring their nodes back, or give the slots to others";
+    let advice = "queues in them are refused: bring their nodes back, or assign the slots to \
+                  other nodes";
     findings.add("slots", good_if(slots == SLOTS), detail, advice);
     for server in survey.servers.iter().filter(|server| server.slots_in_motion > 0) {
         let detail = format!("{} being moved", server.slots_in_motion);

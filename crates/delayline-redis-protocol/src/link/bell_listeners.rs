@@ -25,7 +25,7 @@ use crate::{CallError, Value};
 /// Each hint costs a new command over all bells of its group, so groups are bounded.
 ///
 /// A hint goes to the caller that has waited longest. When the last waiter for one of its bells is
-/// gone, a listener stops at once, because it could pop a hint that another process waits for.
+/// gone, a listener stops at once: it could pop a hint that another process waits for.
 pub(crate) struct BellListeners<D: Driver> {
     pool: Arc<BlockingPool<D>>,
     groups: Mutex<Groups<D>>,
@@ -52,7 +52,7 @@ struct State {
     kept: HashSet<Bytes>,
     /// Several bells were waited for at once, as far as is known.
     several: bool,
-    /// Until then each bell has a listener of its own, so that one that is not permitted, or of the
+    /// Until then, each bell has its own listener. So a bell that is not permitted, or has the
     /// wrong type, does not silence the others.
     apart_until: Option<Instant>,
     next_number: u64,

@@ -13,9 +13,9 @@ pub(crate) enum Health {
     Good,
     /// It brings no replies any more, or they can't be read.
     Lost,
-    /// It works, but a new one may lead to a server that serves: after a failover the address of
-    /// the primary leads elsewhere while old connections stay with the replica (`READONLY`), and a
-    /// user whose rules changed has to log in anew (`NOAUTH`).
+    /// It works, but a new one may lead to a server that serves: after a failover, the address of
+    /// the primary leads to another server, but old connections stay with the replica (`READONLY`).
+    /// A user whose rules have changed must log in again (`NOAUTH`).
     Refused,
 }
 

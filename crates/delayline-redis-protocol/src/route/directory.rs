@@ -272,7 +272,7 @@ struct Told {
 
 /// Asks for the address before and after the epoch, so that both belong together.
 ///
-/// `SENTINEL MASTER` has an address, too, but during a failover it has the new epoch beside the old
+/// `SENTINEL MASTER` has an address, too. But during a failover it has the new epoch with the old
 /// address until all replicas follow the new primary. Of a primary that was just promoted,
 /// `GET-MASTER-ADDR-BY-NAME` tells from the moment of the new epoch on.
 async fn primary_of<D: Driver>(node: Arc<Node<D>>, service: String) -> Result<Told, Error> {

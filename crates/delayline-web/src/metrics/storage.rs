@@ -38,10 +38,14 @@ const GAUGES: [Gauge; 9] = [
     ("delayline_directory_segments", "Segments of the log", |status| status.segments),
     ("delayline_directory_log_bytes", "Size of the operations in the log", |it| it.log_bytes),
     ("delayline_directory_snapshot_bytes", "Size of the snapshot", |it| it.snapshot_bytes),
-    ("delayline_directory_free_bytes", "Room on the disk for other files", |it| it.free_bytes),
-    ("delayline_directory_room_bytes", "Room of the log, the reserve included", |it| it.room_bytes),
-    ("delayline_directory_reserve_bytes", "Room that only drains queues", |it| it.reserve_bytes),
-    ("delayline_directory_full", "1 while the disk has no room for messages", |it| {
+    ("delayline_directory_free_bytes", "Free space on the disk", |it| it.free_bytes),
+    ("delayline_directory_room_bytes", "Space in the log, including the reserve", |it| {
+        it.room_bytes
+    }),
+    ("delayline_directory_reserve_bytes", "Space for operations that drain queues", |it| {
+        it.reserve_bytes
+    }),
+    ("delayline_directory_full", "1 while the disk has no space for messages", |it| {
         u64::from(it.full)
     }),
     ("delayline_directory_failed", "1 once the disk has failed, until a restart", |it| {

@@ -191,7 +191,8 @@ fn how_many(asked: &Asked, seen: &Seen) -> String {
         return format!("{} {match_}.", letters(matched));
     }
     format!(
-        "Of the {} that died first, {} match. The queue has {}; a count says how many of them match.",
+        "Of the {} that died first, {} match. The queue has {}; to see how many of them match, \
+         run a count.",
         number(examined),
         number(matched),
         letters(dead),
@@ -230,7 +231,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         div data-part="job" {
             @match (&job, &progress) {
                 (Some(job), Some(progress)) => (state(context.visitor.rights, &of, job, progress)),
-                _ => p { "No job was started on this queue since the dashboard was." },
+                _ => p { "No job has run on this queue since the dashboard started." },
             }
         }
     };
@@ -285,7 +286,7 @@ fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
                 }
                 a.button href=(format!("job?queue={of}")) { "Reload" }
             }
-            a.button href=(format!("dead?queue={of}{}", asked.query())) { "To these letters" }
+            a.button href=(format!("dead?queue={of}{}", asked.query())) { "Show these letters" }
         }
         @if progress.end.is_none() {
             p.far { "It runs in the process of this dashboard, and stops if that ends. Its effects so far remain." }

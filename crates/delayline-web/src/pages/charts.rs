@@ -52,7 +52,7 @@ pub(super) fn flow(span: Span, history: &History) -> Markup {
     html! { (table(&head, span, flows, "scheduled")) }
 }
 
-/// How many messages there were, with a bar for the end of every part.
+/// Number of messages, with a bar for the end of every part.
 pub(super) fn depth(span: Span, history: &History) -> Markup {
     let series = json::series(span, history);
     html! { (table("Most", span, series.iter().filter(|series| series.is_level), "leased")) }

@@ -36,8 +36,8 @@ pub(super) async fn repair(context: Context, request: Request) -> Result<Respons
     if fields.text("sure").is_none() {
         let content = html! {
             h1 { "Repair " (name) "?" }
-            p { "A repair puts each message into the one place where it belongs. What cannot be \
-                 read becomes a dead letter. The queue may be in use meanwhile." }
+            p { "A repair makes the stored data of each message consistent. Unreadable messages \
+                 become dead letters. The queue can stay in use." }
             form method="post" {
                 div.actions {
                     button name="sure" value="yes" { "Repair" }
@@ -68,8 +68,8 @@ pub(super) async fn repair(context: Context, request: Request) -> Result<Respons
 fn frame(context: &Context, result: &Markup) -> Response {
     let content = html! {
         h1 { "Check" }
-        p { "A check examines all stored data of a queue's messages, and changes nothing. Workers may \
-             continue meanwhile." }
+        p { "A check examines all stored data of a queue's messages, and changes nothing. Workers \
+             can keep running." }
         (result)
         ul.plain {
             @for name in context.known.queues.keys() {

@@ -43,7 +43,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         div data-part="letters" {
             @if letters.is_empty() {
                 @if asked.is_everything() { p { "There are none." } }
-                @else { p { "None of the " (found.examined) " that were looked at match." } }
+                @else { p { "None of the " (found.examined) " that were examined match." } }
             }
             @else if context.may(Role::Operator) {
                 (form(&context, name, now, letters, cursor, &rest))

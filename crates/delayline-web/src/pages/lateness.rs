@@ -1,4 +1,4 @@
-//! How late deliveries were.
+//! Lateness of deliveries.
 
 use delayline::admin::History;
 use delayline_json::{Span, lateness_from, lateness_series, lateness_shares};
@@ -37,8 +37,8 @@ pub(super) fn plot(span: Span, history: &History) -> Markup {
             }
         }
         p.far {
-            "The stronger the colour, the more deliveries: at most " (number(most))
-            " in a field of " (charts::part(span)) "."
+            "A stronger colour means more deliveries: at most " (number(most))
+            " in a cell of " (charts::part(span)) "."
         }
         @if span == Span::SixHours { (by_hour(&rows)) }
     }

@@ -46,7 +46,7 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
         section {
             h2 { "Limits over all workers" }
             (one("leased", "Limit leases", limits.leased.is_some(), html! {
-                (number("leased", limits.leased, "Most messages leased at once "))
+                (number("leased", limits.leased, "Maximum leased at once "))
             }))
             (one("rate", "Limit rate", rate.is_some(), html! {
                 (number("count", rate.map(|rate| rate.count), "Most deliveries "))

@@ -32,7 +32,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 p { "The queue remembers that for an hour or more, and nothing else about it." }
             }
             Found::Unreadable => p.alert {
-                "The record of this message is damaged. The next claim that comes upon it makes it a \
+                "The record of this message is damaged. The next claim that reads it makes it a \
                  dead letter; " a href="check" { "a repair" } " does so now."
             },
             _ => p { (explanation) },

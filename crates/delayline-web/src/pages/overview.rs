@@ -110,8 +110,8 @@ fn searched(search: &Search, rights: Rights) -> Markup {
     html! {
         @match search.read {
             Some(read) => p.far {
-                "The list of queues was read " (span(read.elapsed())) " ago. A new queue is in it once \
-                 a message was sent to it, within about a minute."
+                "The list of queues was read " (span(read.elapsed())) " ago. A new queue appears \
+                 in it within about a minute after its first message."
             },
             None if search.failure.is_none() => p { "The list of queues is being read. Reload the page." },
             None => {}
@@ -121,8 +121,8 @@ fn searched(search: &Search, rights: Rights) -> Markup {
         }
         @if let Some(why) = &search.unread {
             p.alert role="alert" {
-                "The queues of some servers cannot be listed: " (harmless_line(&told(why, rights))) ". Those that \
-                 were listed before are shown."
+                "The queues of some servers cannot be listed: " (harmless_line(&told(why, rights)))
+                ". Previously listed queues are still shown."
             }
         }
         @if search.cut {
@@ -134,7 +134,7 @@ fn searched(search: &Search, rights: Rights) -> Markup {
         @if search.left_out > 0 {
             p.notice {
                 "At most " (MOST_QUEUES) " queues are looked for, and " (search.left_out)
-                " more were found. Queues that are named are always here."
+                " more were found. Queues that were added by name are always listed."
             }
         }
         @if !search.refused.is_empty() {

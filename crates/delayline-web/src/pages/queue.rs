@@ -85,11 +85,11 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 (charts::flow(span, history))
             }
             section data-part="depth" {
-                h2 { "How many messages there were" }
+                h2 { "Number of messages" }
                 (charts::depth(span, history))
             }
             section data-part="lateness" {
-                h2 { "How late deliveries were" }
+                h2 { "Lateness of deliveries" }
                 (lateness::plot(span, history))
             }
         }

@@ -21,7 +21,7 @@ use crate::when::span;
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
     let Some(examiner) = &context.shared.examiner else {
-        let why = "this dashboard has no address of the server";
+        let why = "this dashboard was not given the address of a server";
         return Err(Failure::Unknown(why.to_owned()));
     };
     let name = match context.params.text("queue") {

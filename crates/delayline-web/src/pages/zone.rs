@@ -20,7 +20,7 @@ pub(super) async fn page(context: Context, headers: HeaderMap) -> Response {
     let back = back(referer.unwrap_or_default());
     let content = html! {
         h1 { "Time zone" }
-        p { "Pages show and read times in this zone, with UTC beside it. The browser remembers it." }
+        p { "Pages show and read times in this zone, next to UTC. The browser remembers it." }
         form.line method="post" action="zone" {
             input type="hidden" name="back" value=(back);
             label { "Time zone "

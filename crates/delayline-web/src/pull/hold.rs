@@ -166,11 +166,15 @@ impl Drop for Hold {
             let release = |(id, lease)| Settlement::new(id, lease, Outcome::Release);
             let op = Op::Settle(leases.into_iter().map(release).collect());
             match queue.apply(&op).await {
-                Ok(_) => tracing::debug!(messages, "released what a client did not wait for"),
+                Ok(_) => tracing::debug!(
+                    messages,
+                    "released messages that a client did not wait \
+                                                    for"
+                ),
                 Err(error) => tracing::warn!(
                     messages,
                     %error,
-                    "what a client did not wait for stays leased until its lease expires"
+                    "messages that a client did not wait for stay leased until their leases expire"
                 ),
             }
             claims.lock().by_id.remove(&claim_id);

@@ -93,7 +93,7 @@ async fn those_that_match_are_counted_then_redriven() {
     asked.has("Of the 1,000 that died first, 1,000 match. The queue has 1,500 dead letters;");
     let page = get(&site, "/dead?queue=orders&error=bank").await;
     page.has(r#"name="error" value="bank""#);
-    get(&site, "/job?queue=orders").await.status(200).has("No job was started");
+    get(&site, "/job?queue=orders").await.status(200).has("No job has run");
     let next = post(&site, "/bulk?queue=orders", "action=count&rate=1&error=bank").await.leads_to();
     let done = async {
         while get(&site, &next).await.status(200).text().contains("running") {

@@ -23,7 +23,7 @@ async fn each_limit_is_set_and_cleared_on_its_own() {
     let site = site(&orders, Role::Operator);
     let page = get(&site, "/queue?queue=orders").await.status(200);
     inert(&page);
-    page.has("Most messages leased at once").lacks("Clear</button>");
+    page.has("Maximum leased at once").lacks("Clear</button>");
 
     change(&site, "limit=leased&change=set&leased=3").await;
     change(&site, "limit=rate&change=set&count=10&per=1m&burst=2").await;

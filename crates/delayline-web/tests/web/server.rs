@@ -69,7 +69,7 @@ async fn only_operators_see_it_and_only_where_the_server_is_known() {
     get(&viewer, "/server").await.status(403).lacks("noeviction");
     let unknown = crate::support::site(&orders_there, Role::Admin);
     get(&unknown, "/queues").await.lacks("href=\"server\"");
-    get(&unknown, "/server").await.status(404).has("has no address of the server");
+    get(&unknown, "/server").await.status(404).has("was not given the address of a server");
     // In memory there is no server.
     let dashboard = Dashboard::new(Access::everyone(Role::Admin)).queue(orders().await);
     let memory = dashboard.server(Connect::new("memory:").unwrap()).router().unwrap();

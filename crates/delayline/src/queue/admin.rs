@@ -14,8 +14,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// Makes a dead letter due at once; its failures and crashes are counted from 0 again
     /// ([G11](crate::guarantees#g11)).
     ///
-    /// If the reply to the first attempt was lost, a message that this call has redriven is
-    /// reported as [`Redriven::NotDead`]: it is alive either way.
+    /// If the reply to the first attempt was lost, a message redriven by this call may be reported
+    /// as [`Redriven::NotDead`]: it is live in both cases.
     ///
     /// # Cancel safety
     ///
@@ -145,9 +145,9 @@ impl<T: ?Sized, C> Queue<T, C> {
         .await
     }
 
-    /// Redrives all messages that are dead letters now, page by page, and returns how many. A
-    /// message that fails again meanwhile is redriven only once, so the call ends however quickly
-    /// messages die.
+    /// Redrives all messages that are dead letters now, page by page, and returns their number. A
+    /// message that dies again during the call is not redriven twice, so the call ends however
+    /// quickly messages die.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -162,8 +162,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the messages redriven so far stay redriven. Call again for the
-    /// rest, which includes messages that have died again.
+    /// If the future is dropped, the messages redriven so far stay redriven. Call this again for
+    /// the rest, which includes messages that have died again.
     ///
     /// # Errors
     ///
@@ -235,9 +235,10 @@ impl<T: ?Sized, C> Queue<T, C> {
         Listing::new(self.client.clone(), status)
     }
 
-    /// Lists the messages that are dead letters now, page by page, the oldest death first. Messages
-    /// that die later are not included, so a loop that redrives each page ends; that loop is
-    /// [`redrive_all`](Self::redrive_all). [`Listing::matching`] chooses by reason, error and time.
+    /// Lists the messages that are dead letters now, page by page, oldest death first. Messages
+    /// that die later are not included, so a loop that redrives each page ends;
+    /// [`redrive_all`](Self::redrive_all) is that loop. [`Listing::matching`] filters by reason,
+    /// error and time.
     ///
     /// # Cancel safety
     ///
@@ -252,7 +253,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     }
 
     /// Audits the whole queue, page by page ([G1](crate::guarantees#g1),
-    /// [G22](crate::guarantees#g22)). The queue can be in use meanwhile.
+    /// [G22](crate::guarantees#g22)). The queue can stay in use.
     ///
     /// # Cancel safety
     ///
@@ -265,22 +266,22 @@ impl<T: ?Sized, C> Queue<T, C> {
         listing::audit(&self.client).await
     }
 
-    /// Repairs what [`check`](Self::check) finds, page by page, until a pass finds nothing, with
-    /// three passes at most. Returns the findings. The queue can be in use meanwhile.
+    /// Repairs the findings of [`check`](Self::check), page by page, until a pass finds nothing, in
+    /// at most three passes. Returns the findings. The queue can stay in use.
     ///
-    /// Each message is moved to the one place where it belongs. If only half of an operation was
-    /// applied to it, that is the place where it was, or where the operation was moving it. A
-    /// message that cannot be read, or whose due time is lost, becomes a dead letter. It can be
-    /// inspected and purged, or redriven if its record is intact. Messages of which nothing is left
-    /// are counted as purged ([G20](crate::guarantees#g20)).
+    /// Afterwards each message is in exactly one state. If only half of an operation was applied to
+    /// it, that is the state before or after the operation. A message that cannot be read, or whose
+    /// due time is lost, becomes a dead letter. It can be inspected and purged, or redriven if its
+    /// record is intact. Messages without any data left are counted as purged
+    /// ([G20](crate::guarantees#g20)).
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the repairs so far are kept. Call again to continue.
+    /// If the future is dropped, the repairs so far are kept. Call this again to continue.
     ///
     /// # Errors
     ///
-    /// See [`patience`](Self::patience). Call again to continue.
+    /// See [`patience`](Self::patience). Call this again to continue.
     pub async fn repair(&self) -> Result<Audit, Error> {
         listing::repair(&self.client).await
     }

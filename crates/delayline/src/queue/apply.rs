@@ -1,4 +1,4 @@
-//! Operations as they are.
+//! Raw operations.
 
 use delayline_core::{Applied, Op};
 
@@ -7,8 +7,8 @@ use crate::Error;
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Applies an operation, and repeats it like every other call: see
-    /// [`patience`](Self::patience). For operations of [`Op`] that have no method here, and where
-    /// the instant or the revision of an answer matters.
+    /// [`patience`](Self::patience). Use it for operations of [`Op`] that have no method here, or
+    /// if you need the instant or the revision of a reply.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -25,7 +25,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// If the operation is outside of its limits, or see [`patience`](Self::patience).
+    /// If the operation is outside its limits. Otherwise see [`patience`](Self::patience).
     pub async fn apply(&self, op: &Op) -> Result<Applied, Error> {
         self.client().apply(op).await
     }

@@ -13,10 +13,10 @@ use crate::batches::{fitting, next_batch};
 use crate::error::message_id;
 
 impl<T: ?Sized, C> Queue<T, C> {
-    /// Sends many messages, made by [`message`](Self::message), in as few operations as possible.
-    /// Returns one result per message, in order. An id that occurs twice is a duplicate or a
-    /// conflict the second time ([G18](crate::guarantees#g18)). They have the durability of this
-    /// queue, not that of the queue that made the drafts.
+    /// Sends many messages, created by [`message`](Self::message), in as few operations as
+    /// possible. Returns one result per message, in order. If an id occurs twice, the second
+    /// message is a duplicate or a conflict ([G18](crate::guarantees#g18)). The durability is that
+    /// of this queue, not of the queue that created the drafts.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -38,7 +38,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// # Errors
     ///
     /// For each message like [`Draft::send`](super::Draft::send), except that a batch is never
-    /// refused because too many sends wait. A draft of a queue of another name is invalid
+    /// refused because too many sends are waiting. A draft of a queue with another name is invalid
     /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)). Messages after a failed operation
     /// are not sent and fail with [`ErrorClass::NotExecuted`] or with the error of that operation.
     pub async fn send_many<M: Sendable>(
@@ -48,7 +48,7 @@ impl<T: ?Sized, C> Queue<T, C> {
         let mut results = Vec::new();
         let mut waiting = VecDeque::new();
         for message in messages {
-            // A bad message must not fail its neighbours.
+            // An invalid message must not fail the others.
             let checked = message.into_parts().and_then(|Parts { queue, message }| {
                 same_queue(queue.as_ref(), self.client().queue_name())?;
                 Ok(message.validate().map(|()| message)?)
@@ -80,7 +80,7 @@ impl<T: ?Sized, C> Queue<T, C> {
                 results[place] = Some(result);
             }
         }
-        // Every place is filled: `enqueue` returns one result per message.
+        // Every slot is filled, because `enqueue` returns one result per message.
         results.into_iter().map(|it| it.unwrap_or_else(|| Err(Error::unexpected_reply()))).collect()
     }
 

@@ -1,4 +1,4 @@
-//! Which dead letters are meant.
+//! Filters of dead letters.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,8 @@ use delayline_core::{DeathReason, MessageInfo, MessageState, Position, Timestamp
 
 use super::folded_error::folded_error;
 
-/// Which dead letters are meant: those that meet all conditions. Without conditions, all are.
+/// A filter of dead letters. A letter matches if it meets all conditions; without conditions, all
+/// match.
 ///
 /// ```
 /// # use delayline::Queue;
@@ -41,36 +42,37 @@ impl DeadLetterFilter {
         Self { reasons: Vec::new(), error: None, like: None, since: None, before: None }
     }
 
-    /// Only those that died for this reason. Several calls allow any of their reasons.
+    /// Matches only letters that died for this reason. Several calls allow any of their reasons.
     #[must_use]
     pub fn reason(mut self, reason: DeathReason) -> Self {
         self.reasons.push(reason);
         self
     }
 
-    /// Only those whose last error contains this text. Case matters.
+    /// Matches only letters whose last error contains this text, with the same case.
     #[must_use]
     pub fn error_contains(mut self, text: impl Into<String>) -> Self {
         self.error = Some(text.into());
         self
     }
 
-    /// Only those whose last error is like this one: equal after
-    /// [`folded_error`](crate::admin::folded_error). The empty text means letters without an error.
+    /// Matches only letters whose last error equals this one after
+    /// [`folded_error`](crate::admin::folded_error). The empty text matches letters without an
+    /// error.
     #[must_use]
     pub fn error_like(mut self, error: impl AsRef<str>) -> Self {
         self.like = Some(folded_error(error.as_ref()));
         self
     }
 
-    /// Only those that died at this instant or later, by the clock of the server.
+    /// Matches only letters that died at this instant or later, by the server's clock.
     #[must_use]
     pub fn died_since(mut self, instant: SystemTime) -> Self {
         self.since = Some(Timestamp::try_from(instant).unwrap_or(Timestamp::MAX));
         self
     }
 
-    /// Only those that died before this instant, by the clock of the server.
+    /// Matches only letters that died before this instant, by the server's clock.
     #[must_use]
     pub fn died_before(mut self, instant: SystemTime) -> Self {
         self.before = Some(Timestamp::try_from(instant).unwrap_or(Timestamp::MAX));
@@ -95,14 +97,16 @@ impl DeadLetterFilter {
             && !self.excludes_from(since)
     }
 
-    /// Where a listing of dead letters can start, since all before it died too early.
+    /// The position where a listing of dead letters can start, because all earlier letters died too
+    /// early.
     #[must_use]
     pub fn start(&self) -> Option<Position> {
         let instant = self.since?;
         Some(Position { index: Position::DEAD, instant, sequence: 0 })
     }
 
-    /// Where a listing from the latest death on can start, since all from there on died too late.
+    /// The position where a listing from the latest death on can start, because all later letters
+    /// died too late.
     #[must_use]
     pub fn end(&self) -> Option<Position> {
         let instant = self.before?;

@@ -1,4 +1,4 @@
-//! A message on its way into the queue.
+//! A message to be sent.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,16 +17,17 @@ use crate::error::message_id;
 use crate::merge::Merger;
 use crate::telemetry::TraceContext;
 
-/// A message to be sent: made by [`Queue::message`](crate::Queue::message), sent by
+/// A message to be sent. Created by [`Queue::message`](crate::Queue::message), and sent by
 /// [`send`](Self::send) or [`Queue::send_many`](crate::Queue::send_many).
 ///
-/// It remembers the name of its queue: a queue of another name refuses it, before anything is sent.
+/// It remembers the name of its queue. A queue with another name refuses it, before anything is
+/// sent.
 ///
-/// By default it is due at once, has normal priority, a generated id (a UUIDv7) and no headers, and
-/// never expires. It becomes a dead letter after 20 failures or 5 expired leases.
+/// By default, it is due at once, has normal priority, a generated id (a UUIDv7) and no headers,
+/// and never expires. It becomes a dead letter after 20 failures or 5 expired leases.
 ///
-/// Setters never fail. The first value that is outside its limits makes [`send`](Self::send) fail,
-/// before anything is sent, with an error that names the value and the limit.
+/// Setters never fail. If a value is outside its limits, [`send`](Self::send) fails before anything
+/// is sent, with an error that names the first such value and its limit.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -82,9 +83,9 @@ impl Draft {
         self
     }
 
-    /// Names the message: 1 to 128 bytes. Sending the same content under the same id again is
-    /// harmless, until at least an hour after the message has finished
-    /// ([G15](crate::guarantees#g15)). The id cancels or reschedules the message later.
+    /// Sets the message's id: 1 to 128 bytes. Until at least an hour after the message has
+    /// finished, sending the same content under the same id again is harmless
+    /// ([G15](crate::guarantees#g15)). You need the id to cancel or reschedule the message later.
     pub fn id<I>(mut self, id: I) -> Self
     where
         I: TryInto<MessageId, Error: Into<Error>>,
@@ -96,7 +97,7 @@ impl Draft {
         })
     }
 
-    /// Names the message unless it has a name.
+    /// Sets the message's id unless the caller has set one.
     pub(crate) fn or_id(mut self, id: impl FnOnce() -> Result<MessageId, Violation>) -> Self {
         if std::mem::replace(&mut self.named, true) {
             return self;
@@ -107,20 +108,20 @@ impl Draft {
         })
     }
 
-    /// Accepts the message even if its id was handled, cancelled or purged recently: for ids that
-    /// recur, such as one reminder per shop.
+    /// Accepts the message even if a message with its id was recently handled, cancelled or purged.
+    /// Use it for ids that recur, such as one reminder per shop.
     ///
     /// A repeated send could then create a second message, if the first was handled in between. So
-    /// after a reply that was lost or not confirmed this message is not sent again automatically,
-    /// and the error is [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) at once;
-    /// [`Queue::get`](crate::Queue::get) returns the message of the id.
+    /// if the reply is lost or not confirmed, this message is not sent again automatically, and the
+    /// error is [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous) at once.
+    /// [`Queue::get`](crate::Queue::get) shows whether the queue has the message.
     pub fn reuse_finished_id(self) -> Self {
         self.with(|message| message.finished_ids = FinishedIds::Reuse)
     }
 
-    /// Debounces: each send of this id postpones the message, and the latest content wins. It is
-    /// due as long after the latest send as [`due_in`](Self::due_in) says, but at most `at_most`
-    /// after the first, so that it does not starve.
+    /// Debounces: each send with this id postpones the message, and the latest content wins. The
+    /// message is due [`due_in`](Self::due_in) after the latest send, but at most `at_most` after
+    /// the first, so that it is not postponed forever.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -135,14 +136,14 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for the memory of ids.
+    /// See [`update`](Self::update) for messages that are being handled, and for how long ids last.
     pub fn debounce(self, at_most: Duration) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Later { at_most })
     }
 
-    /// Throttles: creates at most one message of this id per `window` (1 ms to 31 days). The first
-    /// send of a window counts, and what becomes of its message does not matter. Other sends of the
-    /// window change nothing and are answered [`Throttled`](crate::Enqueued::Throttled), or
+    /// Throttles: creates at most one message with this id per `window` (1 ms to 31 days). The
+    /// first send in a window counts, whatever happens to its message. Other sends in the window
+    /// change nothing and return [`Throttled`](crate::Enqueued::Throttled), or
     /// [`Duplicate`](crate::Enqueued::Duplicate) as long as the queue has the message with the same
     /// content. Afterwards the id may be used again ([G33](crate::guarantees#g33)).
     ///
@@ -159,9 +160,9 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// Use [`coalesce`](Self::coalesce) if the last send of a window counts, not the first. Sends
-    /// of the id without `throttle` are not throttled. A queue throttles at most 100,000 ids at a
-    /// time: beyond that, nothing is created, and the answer is
+    /// Use [`coalesce`](Self::coalesce) if the last send in a window should count, not the first.
+    /// Sends with this id but without `throttle` are not throttled. A queue throttles at most
+    /// 100,000 ids at a time: beyond that, nothing is created, and the answer is
     /// [`TooManyThrottled`](crate::Enqueued::TooManyThrottled).
     ///
     /// After a reply that was lost, this message is sent again automatically only if the window is
@@ -175,8 +176,8 @@ impl Draft {
         })
     }
 
-    /// Coalesces: of all sends of this id, the first decides when the message is due, and the
-    /// latest decides its content. So several sends become one delivery, with the latest content.
+    /// Coalesces: of all sends with this id, the first determines the due time, and the latest
+    /// determines the content. So several sends become one delivery, with the latest content.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -190,15 +191,15 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// Use [`throttle`](Self::throttle) if the first send of a window counts, not the last.
+    /// Use [`throttle`](Self::throttle) if the first send in a window should count, not the last.
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for the memory of ids.
+    /// See [`update`](Self::update) for messages that are being handled, and for how long ids last.
     pub fn coalesce(self) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Keep)
     }
 
-    /// Reschedules the message of this id if it waits, and keeps its content, which includes when
-    /// it expires; creates it otherwise.
+    /// If the message with this id is waiting, reschedules it and keeps its content, including its
+    /// expiry. Otherwise creates it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -212,12 +213,13 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for the memory of ids.
+    /// See [`update`](Self::update) for messages that are being handled, and for how long ids last.
     pub fn or_reschedule(self) -> Self {
         self.update(UpdateContent::Keep, UpdateDue::Set)
     }
 
-    /// Replaces content and due time of the message of this id if it waits; creates it otherwise.
+    /// If the message with this id is waiting, replaces its content and due time. Otherwise creates
+    /// it.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -231,33 +233,33 @@ impl Draft {
     /// # }
     /// ```
     ///
-    /// See [`update`](Self::update) for a message that is being handled, and for the memory of ids.
+    /// See [`update`](Self::update) for messages that are being handled, and for how long ids last.
     pub fn or_replace(self) -> Self {
         self.update(UpdateContent::Replace, UpdateDue::Set)
     }
 
-    /// Updates what the queue has under this id, whatever its state; [`debounce`](Self::debounce),
+    /// Updates the message with this id, whatever its state. [`debounce`](Self::debounce),
     /// [`coalesce`](Self::coalesce), [`or_reschedule`](Self::or_reschedule) and
-    /// [`or_replace`](Self::or_replace) are short for the usual kinds. [`Sent::outcome`] says what
+    /// [`or_replace`](Self::or_replace) are the usual kinds of updates. [`Sent::outcome`] says what
     /// happened:
     ///
-    /// | the message of this id | what happens | outcome |
+    /// | the message with this id | effect | outcome |
     /// |---|---|---|
     /// | waits | `content` and `due` apply to it | [`Updated`](crate::Enqueued::Updated), or [`Duplicate`](crate::Enqueued::Duplicate) if neither changes |
     /// | is being handled | this one *follows* it: it takes its place when the handler ends, however it ends. A further update applies to the follower: there is one at most | [`Following`](crate::Enqueued::Following) |
     /// | is a dead letter | this one takes its place | [`Updated`](crate::Enqueued::Updated) |
     /// | is unknown, or has finished | this one is created | [`Created`](crate::Enqueued::Created) |
     ///
-    /// No update is lost, and two messages of one id are never handled at once
+    /// No update is lost, and two messages with one id are never handled at once
     /// ([G29](crate::guarantees#g29), [G30](crate::guarantees#g30)). The content has at most 16
-    /// KiB, with headers. A trace context that the caller has not set is left out.
+    /// KiB, with headers. A trace context is kept only if the caller has set it.
     ///
-    /// An update has a random token, which this call creates. Sending a clone of this draft again
-    /// changes nothing; the library does so itself after a lost reply. That holds as long as
+    /// This call gives the update a random token. So sending a clone of this draft again changes
+    /// nothing, and the library repeats it after a lost reply. That holds as long as
     ///
     /// - fewer than four other updates of the id were sent in between,
     /// - the message, if it has finished, is still remembered ([G15](crate::guarantees#g15)), and
-    /// - the id has not been reused for a message that is no update.
+    /// - the id has not been reused for a message that is not an update.
     ///
     /// Make a new draft for a new update.
     pub fn update(self, content: UpdateContent, due: UpdateDue) -> Self {
@@ -265,8 +267,8 @@ impl Draft {
         self.update_as(content, due, token)
     }
 
-    /// Like [`update`](Self::update), with a token of your own: one that your caller repeats along
-    /// with its request, for example.
+    /// Like [`update`](Self::update), with your own token, for example one that your client repeats
+    /// with its request.
     pub fn update_as(self, content: UpdateContent, due: UpdateDue, token: UpdateToken) -> Self {
         self.try_with(|message| {
             message.known = Known::Update(Update::new(content, due.try_into()?, token));
@@ -293,12 +295,12 @@ impl Draft {
         })
     }
 
-    /// Sets how urgent the message is once it is due ([G12](crate::guarantees#g12)).
+    /// Sets the message's priority among due messages ([G12](crate::guarantees#g12)).
     pub fn priority(self, priority: Priority) -> Self {
         self.with(|message| message.priority = priority)
     }
 
-    /// Sets a header, replacing an earlier one of that name. Names have 1 to 255 bytes; a message
+    /// Sets a header, replacing an earlier one with that name. Names have 1 to 255 bytes; a message
     /// has at most 32 headers, of 8 KiB in total.
     pub fn header(self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.try_with(|message| Ok(message.headers.set(name, value)?))
@@ -309,12 +311,12 @@ impl Draft {
         self.try_with(|message| Ok(message.headers.set_kind(kind)?))
     }
 
-    /// Keeps the result of the message's handler, for up to seven days after the ack: for
-    /// [`Queue::wait_for`](crate::Queue::wait_for). Rounded up to the millisecond, and at least
-    /// one.
+    /// Keeps the handler's result for this long after the ack, up to seven days, for
+    /// [`Queue::wait_for`](crate::Queue::wait_for). The time is rounded up to the millisecond, and
+    /// is at least 1 ms.
     ///
-    /// It is in the header
-    /// [`Headers::RESULT_RETENTION_MS`](crate::message::Headers::RESULT_RETENTION_MS), and so a
+    /// It is stored in the header
+    /// [`Headers::RESULT_RETENTION_MS`](crate::message::Headers::RESULT_RETENTION_MS), and is thus
     /// part of the content.
     pub fn keep_result(self, retention: Duration) -> Self {
         self.try_with(|message| Ok(message.headers.set_result_retention(retention)?))
@@ -328,7 +330,7 @@ impl Draft {
         self.try_with(|message| Ok(context.put(&mut message.headers)?))
     }
 
-    /// Lets the message expire `after` from now, up to 100 years: if it has not been delivered by
+    /// Makes the message expire `after` from now, up to 100 years: if it has not been delivered by
     /// then, it becomes a dead letter instead.
     pub fn expires_in(self, after: Duration) -> Self {
         self.try_with(|message| {
@@ -337,7 +339,7 @@ impl Draft {
         })
     }
 
-    /// Lets the message expire at an instant up to the end of the year 9999.
+    /// Makes the message expire at an instant, up to the end of the year 9999.
     pub fn expires_at(self, instant: SystemTime) -> Self {
         self.try_with(|message| {
             message.expires = Some(Schedule::At(Timestamp::try_from(instant)?));
@@ -345,14 +347,15 @@ impl Draft {
         })
     }
 
-    /// The number of failures after which the message becomes a dead letter: 1 to 65,535
+    /// Sets the number of failures after which the message becomes a dead letter: 1 to 65,535
     /// ([G9](crate::guarantees#g9)).
     pub fn max_failures(self, max_failures: u32) -> Self {
         self.with(|message| message.max_failures = max_failures)
     }
 
-    /// The number of expired leases after which the message becomes a dead letter: 1 to 65,535
-    /// ([G9](crate::guarantees#g9)). With 1, a claim whose reply was lost is enough.
+    /// Sets the number of expired leases after which the message becomes a dead letter: 1 to 65,535
+    /// ([G9](crate::guarantees#g9)). With 1, a single claim whose reply is lost makes it a dead
+    /// letter.
     pub fn max_crashes(self, max_crashes: u32) -> Self {
         self.with(|message| message.max_crashes = max_crashes)
     }
@@ -361,16 +364,17 @@ impl Draft {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the message if it is still waiting to be sent. If it is
-    /// already on its way, it may or may not end up in the queue.
+    /// If the future is dropped while the message is still waiting to be sent, it is not sent. If
+    /// it is already in flight, it may or may not reach the queue.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value has no payload.
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is outside its limits, if too
-    /// many sends wait ([`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded), nothing was sent),
-    /// or see [`Queue::patience`](crate::Queue::patience). After an ambiguous error, send a message
-    /// with the same id and content again to be sure; of an update, a clone of this draft.
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value cannot be encoded.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is outside its limits.
+    /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded) if too many sends are waiting;
+    /// nothing was sent. Otherwise see [`Queue::patience`](crate::Queue::patience). After an
+    /// ambiguous error, send a message with the same id and content again to be sure; for an
+    /// update, send a clone of this draft.
     pub async fn send(self) -> Result<Sent, Error> {
         let (client, merger) = (self.client.clone(), self.merger.clone());
         merger.send(&client, self.try_into()?).await
@@ -386,8 +390,8 @@ fn checked(message: NewMessage) -> Result<NewMessage, Error> {
     Ok(message)
 }
 
-/// The message as [`Op::Enqueue`](crate::backend::Op::Enqueue) takes it, for any queue, or the
-/// first error of a setter.
+/// Converts to the message of [`Op::Enqueue`](crate::backend::Op::Enqueue), for any queue, or
+/// returns the first error of a setter.
 impl TryFrom<Draft> for NewMessage {
     type Error = Error;
 

@@ -19,10 +19,10 @@ pub(crate) struct Answered<K> {
 /// Sends messages until their outcome is known, within bounds: see [`Tries`]. They must fit in one
 /// operation. Returns one result per message, in any order.
 ///
-/// There is one exception to the rule that an operation that may have been executed is sent again:
-/// a message that may reuse a finished id, is no update, and is not throttled for as long as this
-/// takes. If the first attempt was executed and the message has been handled since, a second
-/// attempt would create another message. So it fails with [`ErrorClass::Ambiguous`] at once.
+/// An operation that may have been executed is sent again, with one exception: messages that may
+/// reuse a finished id, are not updates, and are not throttled for long enough. If the first
+/// attempt was executed and the message has been handled since, a second attempt would create
+/// another message. So such messages fail with [`ErrorClass::Ambiguous`] at once.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,
@@ -92,7 +92,7 @@ fn take_unrepeatable<K>(
     }
 }
 
-/// The token of an update is known even after its message has finished, and so is a throttled id.
+/// The token of an update and a throttled id are remembered even after the message has finished.
 fn is_unrepeatable(message: &NewMessage, patience: Duration) -> bool {
     let is_throttled = message.throttle.is_some_and(|window| Duration::from(window) > patience);
     message.finished_ids == FinishedIds::Reuse && message.known == Known::Refuse && !is_throttled

@@ -7,14 +7,14 @@ use delayline_core::{DeathReason, Limits, MessageInfo, MessageState, Stats, Stat
 
 use super::Found;
 
-/// Why a message is not delivered now, or its end: the result of
-/// [`Queue::explain`](crate::Queue::explain). `Display` says it in words.
+/// The reason why a message is not delivered now, or how it ended: the result of
+/// [`Queue::explain`](crate::Queue::explain). `Display` explains it in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Explanation {
     /// It is not due.
     NotDue {
-        /// How long it still waits, by the server's clock.
+        /// The time until it is due, by the server's clock.
         wait: Duration,
         /// Its failures since it was enqueued or redriven, if it waits for another attempt.
         failures: u32,
@@ -34,23 +34,23 @@ pub enum Explanation {
     Held {
         /// How long it has been due.
         overdue: Duration,
-        /// How long the hold still lasts, by the server's clock.
+        /// The time until the hold ends, by the server's clock.
         remaining: Duration,
     },
-    /// It is due, but the rate of the queue lets nothing through now.
+    /// It is due, but the queue's rate limit allows no delivery now.
     RateLimited {
         /// How long it has been due.
         overdue: Duration,
-        /// How long until the rate lets the next message through, by the server's clock.
+        /// The time until the rate limit allows the next delivery, by the server's clock.
         remaining: Duration,
     },
-    /// It is due, but as many messages are leased as the queue allows.
+    /// It is due, but the queue's limit of leased messages is reached.
     AllLeased {
         /// How long it has been due.
         overdue: Duration,
-        /// How many messages are leased.
+        /// The number of leased messages.
         leased: u64,
-        /// How many may be.
+        /// The maximum number of leased messages.
         most: u32,
     },
     /// It is due, and waits for a worker with a free slot.
@@ -60,10 +60,10 @@ pub enum Explanation {
     },
     /// A worker holds it.
     Leased {
-        /// When the lease expires unless the worker extends it; zero if it has expired, and the
-        /// next claim takes the message back.
+        /// The time until the lease expires unless the worker extends it; zero if it has expired,
+        /// and the next claim will reclaim the message.
         remaining: Duration,
-        /// The number of claims, this one included.
+        /// The number of claims, including this one.
         epoch: u64,
         /// Whether a cancel was requested.
         cancel_requested: bool,
@@ -88,8 +88,8 @@ pub enum Explanation {
 }
 
 impl Explanation {
-    /// Explains the result of a look-up, given the server's clock then and the counters of the
-    /// queue. [`Queue::explain`](crate::Queue::explain) does all of it.
+    /// Explains the result of a look-up, given the server's time then and the counters of the
+    /// queue. [`Queue::explain`](crate::Queue::explain) reads all three and explains them.
     #[must_use]
     pub fn new<T>(found: &Found<T>, now: Timestamp, stats: &Stats) -> Self {
         match found {
@@ -200,7 +200,7 @@ impl fmt::Display for Explanation {
             Self::Leased { remaining, epoch, cancel_requested } => {
                 write!(f, "A worker holds it (delivery {epoch}), ")?;
                 if remaining.is_zero() {
-                    f.write_str("but its lease has expired. The next claim takes it back")?;
+                    f.write_str("but its lease has expired. The next claim reclaims it")?;
                 } else {
                     write!(f, "and its lease expires in {} unless extended", Span(*remaining))?;
                 }

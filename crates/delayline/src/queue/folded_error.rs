@@ -1,18 +1,17 @@
-//! Errors without what differs from message to message.
+//! Error texts without the parts that differ between messages.
 
 use delayline_core::is_printable;
 
-/// Returns an error with its ids and numbers replaced by `#`, so that errors of one cause are
-/// equal: `no customer 8841 (request 6f1c...)` becomes `no customer # (request #)`.
+/// Returns an error text with ids and numbers replaced by `#`, so that errors with the same cause
+/// are equal: `no customer 8841 (request 6f1c...)` becomes `no customer # (request #)`.
 ///
-/// These become one `#` each: UUIDs; words of at least eight letters and digits that are
+/// Each of these becomes one `#`: UUIDs; words of at least eight letters and digits that are
 /// hexadecimal or change at least twice between letters and digits; and runs of digits in other
-/// words. Numbers that `-`, `.`, `:` or `,` joins are one number. White space and characters that
-/// cannot be printed become one space between words, so the result is one line. All other
-/// characters stay. The result is at most as long as the error, and folding it again changes
-/// nothing.
+/// words. Numbers joined by `-`, `.`, `:` or `,` are one number. White space and unprintable
+/// characters become one space between words, so the result is one line. All other characters stay.
+/// The result is at most as long as the error, and folding it again changes nothing.
 ///
-/// [`DeadLetterFilter::error_like`](super::DeadLetterFilter::error_like) chooses dead letters by
+/// [`DeadLetterFilter::error_like`](super::DeadLetterFilter::error_like) filters dead letters by
 /// it.
 #[must_use]
 pub fn folded_error(error: &str) -> String {

@@ -7,7 +7,7 @@ use delayline_core::{Follower, Headers, MessageInfo, Status};
 
 use crate::codec::{CodecError, Decode};
 
-/// What a queue knows about an id: returned by [`Queue::get`](crate::Queue::get).
+/// The message with an id, or how it ended: returned by [`Queue::get`](crate::Queue::get).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Found<T> {
@@ -20,7 +20,8 @@ pub enum Found<T> {
         /// Why the codec failed.
         error: CodecError,
     },
-    /// A message that finished recently. (One that was replaced has left its id to another.)
+    /// A message that finished recently. (A replaced message does not count: another one has its
+    /// id.)
     Finished(Status),
     /// A message whose record is damaged. The next claim that encounters it makes it a dead letter.
     Unreadable,
@@ -34,18 +35,18 @@ pub enum Found<T> {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message<T> {
-    /// Everything but the content.
+    /// The metadata of the message, without its content.
     pub info: MessageInfo,
     /// The headers.
     pub headers: Headers,
     /// The value that was sent.
     pub payload: T,
-    /// What will take the place of this message when its lease ends, if an update came meanwhile.
+    /// The update that will replace this message when its lease ends, if there is one.
     pub follower: Option<Follower>,
 }
 
 impl<T> Found<T> {
-    /// Returns everything but the content of a live message, whether or not it can be decoded.
+    /// Returns the metadata of a live message, whether or not its payload can be decoded.
     #[must_use]
     pub const fn info(&self) -> Option<&MessageInfo> {
         match self {

@@ -6,7 +6,7 @@ use super::Queue;
 use crate::Error;
 
 impl<T: ?Sized, C> Queue<T, C> {
-    /// Returns what limits the deliveries of this queue, over all workers
+    /// Returns the limits on deliveries of this queue, over all workers
     /// ([G34](crate::guarantees#g34)). [`stats`](Self::stats) returns them with the counts.
     ///
     /// # Cancel safety
@@ -21,7 +21,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     }
 
     /// Changes limits of this queue, at once and for all workers ([G34](crate::guarantees#g34)).
-    /// The others stay unchanged. Returns whether that changed anything.
+    /// Limits that `set` does not mention stay unchanged. Returns whether anything changed.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -14,7 +14,7 @@ use crate::admin::{DeadLetterFilter, Listed};
 use crate::client::Client;
 use crate::{Error, Queue};
 
-/// A listing of the messages of one status: made by [`Queue::list`](crate::Queue::list) or
+/// A listing of the messages of one status. Created by [`Queue::list`](crate::Queue::list) or
 /// [`Queue::dead_letters`](crate::Queue::dead_letters).
 ///
 /// ```
@@ -43,8 +43,8 @@ pub struct Listing {
     filter: Option<DeadLetterFilter>,
 }
 
-/// Ends a listing of dead letters. Without it, a loop that redrives would continue for as long as
-/// its messages die again: each new death adds an entry at the end of the list.
+/// The end of a listing of dead letters. Each new death adds an entry to the end of the list, so a
+/// loop that redrives would continue for as long as its messages die again.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     /// The server's clock at the start. Messages that died later are not listed.
@@ -75,8 +75,8 @@ impl Listing {
         self.bound.map(|bound| bound.until)
     }
 
-    /// Lists only the dead letters that match. It reads only those that died in the time that the
-    /// filter asks for. It starts there, or [`after`](Self::after) a later position. In a listing
+    /// Lists only the dead letters that match. Reads only letters that died in the time range of
+    /// the filter, beginning at its start or [`after`](Self::after) a later position. In a listing
     /// of another status, nothing matches.
     ///
     /// See [`DeadLetterFilter`] for an example.
@@ -87,24 +87,24 @@ impl Listing {
         self
     }
 
-    /// Starts after a position in the order of this status, such as the
-    /// [`position`](Self::position) that another process has reached in the same status.
+    /// Starts after a position, such as the [`position`](Self::position) that another process has
+    /// reached in a listing of the same status.
     #[must_use]
     pub const fn after(mut self, position: Position) -> Self {
         (self.after, self.ended) = (Some(position), false);
         self
     }
 
-    /// Sets how many messages a page has at most: 1 to 100, 100 by default. With any other number,
-    /// the next page is an error.
+    /// Sets the maximum number of messages per page: 1 to 100, 100 by default. With any other
+    /// number, reading the next page fails.
     #[must_use]
     pub const fn page_size(mut self, messages: usize) -> Self {
         self.page_size = messages;
         self
     }
 
-    /// Where the next page starts: `None` before the first page and after the last. There may be
-    /// nothing after it. It stays valid whatever happens to the message at that position.
+    /// The position where the next page starts: `None` before the first page and after the last.
+    /// The next page may be empty. The position stays valid whatever happens to the message there.
     #[must_use]
     pub const fn position(&self) -> Option<Position> {
         self.after
@@ -149,8 +149,8 @@ impl Listing {
 }
 
 impl Listing {
-    /// Makes this listing a stream of its messages, page by page. It ends after the last page, or
-    /// after an error.
+    /// Converts this listing to a stream of its messages, read page by page. The stream ends after
+    /// the last page, or after an error.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -211,13 +211,13 @@ pub(super) async fn redrive_all<T: ?Sized, C>(
     Ok(redriven)
 }
 
-/// The findings of an audit of a whole queue, or what a repair has fixed.
+/// The findings of an audit of a whole queue, or of a repair, which has fixed them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
     /// The number of messages examined.
     pub examined: u64,
-    /// The finding. Empty if nothing is.
+    /// The findings. Empty if nothing is wrong.
     pub findings: Vec<Finding>,
 }
 
@@ -256,5 +256,5 @@ async fn pass(client: &Client, op: impl Fn(Check) -> Op) -> Result<Audit, Error>
     }
 }
 
-/// A later pass may have to look at what an earlier one has moved.
+/// A later pass may have to examine messages that an earlier one has moved.
 const MAX_PASSES: usize = 3;

@@ -16,7 +16,7 @@ use crate::error::message_id;
 use crate::{Error, telemetry};
 
 impl<T, C: Decode<T>> Queue<T, C> {
-    /// Returns the message or the end of an id, with the value of a live message.
+    /// Returns the message with an id, including its value, or how that message ended.
     ///
     /// ```
     /// # use delayline::{Found, Queue};
@@ -45,8 +45,8 @@ impl<T, C: Decode<T>> Queue<T, C> {
         only(self.get_many([id]).await?)
     }
 
-    /// Returns the messages or ends of many ids, one result per id, in order. Each operation looks
-    /// up at most 16 ids; several operations are not one snapshot.
+    /// Like [`get`](Self::get) for many ids: returns one result per id, in order. Each operation
+    /// looks up at most 16 ids; several operations are not one snapshot.
     ///
     /// ```
     /// # use delayline::message::Status;
@@ -89,16 +89,16 @@ impl<T, C: Decode<T>> Queue<T, C> {
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Waits until a message is acked, cancelled, purged, relayed or a dead letter, or until
-    /// `limit` has passed. Returns how far it has come ([G32](crate::guarantees#g32)). An id that
-    /// the queue does not know is [`Completion::Unknown`] at once.
+    /// `limit` has passed. Returns its progress ([G32](crate::guarantees#g32)). For an unknown id,
+    /// returns [`Completion::Unknown`] at once.
     ///
-    /// What happens is noticed within an eighth of the time waited, and within 10 ms to 1 s. All
-    /// who wait for messages of one queue in a process share one task, whose calls look for up to
+    /// The interval between queries is an eighth of the time waited so far, between 10 ms and 1 s.
+    /// All waits for messages of one queue in a process share one task, whose calls query up to
     /// 1,000 messages each.
     ///
-    /// A handler leaves a result with [`Outcome::AckWith`](crate::Outcome::AckWith) if the sender
-    /// has asked for it with [`Draft::keep_result`](crate::Draft::keep_result). After a wait that
-    /// was interrupted, wait again.
+    /// If the sender asks for a result with [`Draft::keep_result`](crate::Draft::keep_result), a
+    /// handler returns it with [`Outcome::AckWith`](crate::Outcome::AckWith). If a wait is
+    /// interrupted, wait again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -129,8 +129,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// Like [`cancel`](Self::cancel). If the server does not reply, the wait ends 100 ms after
-    /// `limit` at the latest, or after one second if `limit` is shorter. The error is
+    /// Like [`cancel`](Self::cancel). If the server does not reply, the wait ends at the latest 100
+    /// ms after `limit`, or after one second if `limit` is shorter. The error is
     /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), or that of the last call. If the message
     /// was pending in the last two seconds, the wait returns [`Completion::Pending`] instead.
     #[doc(alias = "join")]
@@ -183,8 +183,7 @@ impl<T: ?Sized, C> Queue<T, C> {
         Ok(Explanation::new(&found, at, &stats))
     }
 
-    /// Counts the messages in each state, and how often each thing has happened so far
-    /// ([G22](crate::guarantees#g22)).
+    /// Counts the messages in each state, and the events so far ([G22](crate::guarantees#g22)).
     ///
     /// # Cancel safety
     ///
@@ -200,8 +199,8 @@ impl<T: ?Sized, C> Queue<T, C> {
         }
     }
 
-    /// Counts the waiting messages by when they are due: now, within each of the delays from now
-    /// but not within the one before, and later ([G22](crate::guarantees#g22)).
+    /// Counts the waiting messages by due time: due now, due within each of the delays from now but
+    /// not within the previous one, and due later ([G22](crate::guarantees#g22)).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -237,9 +236,9 @@ impl<T: ?Sized, C> Queue<T, C> {
         }
     }
 
-    /// Returns what the queue was like in the last six hours, minute by minute, or in the last 31
-    /// days, hour by hour ([G22](crate::guarantees#g22)). The server keeps it, whether or not
-    /// anything monitors the queue.
+    /// Returns the history of the queue: the last six hours, minute by minute, or the last 31 days,
+    /// hour by hour ([G22](crate::guarantees#g22)). The server keeps it, whether or not anything
+    /// monitors the queue.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -287,8 +286,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     }
 
     /// Counts like [`stats`](Self::stats) and, with the feature `metrics`, updates the gauges
-    /// described in [`telemetry`]. [`report_depths_every`](Self::report_depths_every) does it again
-    /// and again.
+    /// described in [`telemetry`]. [`report_depths_every`](Self::report_depths_every) repeats this.
     ///
     /// # Cancel safety
     ///
@@ -306,7 +304,7 @@ impl<T: ?Sized, C> Queue<T, C> {
 
     /// Calls [`report_depths`](Self::report_depths) at once and then every `interval`, until its
     /// future is dropped or its task is aborted. Run it in only one of the processes that share the
-    /// queue. A call that fails is logged with level `WARN`, and the next one comes at its time.
+    /// queue. If a call fails, that is logged at level `WARN`, and the next call follows as usual.
     ///
     /// ```no_run
     /// # use std::time::Duration;

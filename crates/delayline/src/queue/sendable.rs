@@ -1,12 +1,13 @@
-//! What can be sent together, and to which queue.
+//! Messages that can be sent together, and their queue.
 
 use delayline_core::{NewMessage, QueueName, Violation};
 
 use super::Draft;
 
 pub(super) use self::sealed::Parts;
-/// What [`Queue::send_many`](crate::Queue::send_many) and [`Outcome::then`](crate::Outcome::then)
-/// send: a [`Draft`] of the same queue, or a [`NewMessage`], which belongs to no queue.
+/// A message for [`Queue::send_many`](crate::Queue::send_many) and
+/// [`Outcome::then`](crate::Outcome::then): a [`Draft`] of the same queue, or a [`NewMessage`],
+/// which belongs to no queue.
 ///
 /// The trait cannot be implemented by other crates.
 pub trait Sendable: sealed::Sealed {}
@@ -15,8 +16,8 @@ impl Sendable for Draft {}
 
 impl Sendable for NewMessage {}
 
-/// Checks that a message made for one queue is sent to that queue. A queue without a name, on a
-/// backend of the caller's, is compared with nothing.
+/// Checks that a message is sent to the queue that it was made for. A queue without a name, on the
+/// caller's own backend, accepts any.
 pub(crate) fn same_queue(
     made_for: Option<&QueueName>,
     queue: Option<&QueueName>,

@@ -11,15 +11,15 @@ pub struct Sent {
     pub id: MessageId,
     /// What the queue replied.
     pub outcome: Enqueued,
-    /// Whether the message was sent again, because a reply was lost or not confirmed in time. Then
+    /// Whether the message was sent again because a reply was lost or not confirmed in time. Then
     /// [`Enqueued::Duplicate`] may refer to this very message.
     pub repeated: bool,
 }
 
 impl Sent {
-    /// Returns `true` if the message will be or has been delivered: it was created, or it has
-    /// updated or follows the message of its id. Also if a message with this id and content is
-    /// waiting, leased, acked or relayed ([G15](crate::guarantees#g15)). False for a conflict, for
+    /// Returns `true` if the message will be or has been delivered. It was created, or it updated
+    /// or follows the message with its id. Or a message with this id and content is waiting,
+    /// leased, acked or relayed ([G15](crate::guarantees#g15)). Returns `false` for a conflict, for
     /// a throttled message, and for a duplicate of a dead, cancelled or purged message, which will
     /// not be delivered.
     #[must_use]
@@ -36,7 +36,7 @@ impl Sent {
         }
     }
 
-    /// Whether the queue has a message with other content under this id
+    /// Returns `true` if the queue knows this id with different content
     /// ([G15](crate::guarantees#g15)).
     #[must_use]
     pub const fn is_conflict(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What an update does to the due time of a message.
+//! The effect of an update on the due time of a message.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use delayline_core::{ErrorKind, Millis, Violation};
 
 use crate::Error;
 
-/// What an update does to the due time of a waiting message: for
+/// The effect of an update on the due time of a waiting message, for
 /// [`Draft::update`](crate::Draft::update).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UpdateDue {
-    /// The message is due as before.
+    /// The due time does not change.
     Keep,
-    /// The message is due when the update says.
+    /// The message is due at the time of the update.
     Set,
-    /// The message is due when the update says, but no sooner than before, and at most `at_most`
-    /// after it was first sent.
+    /// The message is due at the time of the update, but not earlier than before, and at most
+    /// `at_most` after it was first sent.
     Later {
         /// The maximum time between the first send and the due time: up to 100 years.
         at_most: Duration,

@@ -1,4 +1,4 @@
-//! Changing a schedule while schedulers run, and its messages that exist before their instants.
+//! Changing a schedule while schedulers run, and the messages it has created ahead of time.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ impl Schedules {
     ) -> Result<Put, Error> {
         let is_dead = match outcome {
             Enqueued::Created { .. } => return Ok(Put::Created),
-            // Only a schedule that a scheduler holds can have a change under way.
+            // Only a schedule that a scheduler holds can have a pending change.
             Enqueued::Duplicate { status: Status::Scheduled | Status::Ready } => {
                 return Ok(Put::Unchanged);
             }
@@ -47,11 +47,12 @@ impl Schedules {
             self.replace_ahead(name, spec).await?;
             return Ok(put);
         }
-        // With the same instants, one that is overdue is not lost.
+        // With the same instants, an overdue one is not lost.
         let due = first_due(spec, now);
         let due = if has_same_times { due.min(old_due) } else { due };
-        // First, because a scheduler creates messages as soon as the spec has changed. What it
-        // created between the two calls goes afterwards, but for instants of the new spec.
+        // This comes first, because a scheduler creates messages as soon as the spec has changed.
+        // Messages that it creates between the two calls are cancelled afterwards, except at
+        // instants of the new spec.
         self.cancel_ahead(name, &old, None).await?;
         let put = self.update(name, spec, due, UpdateDue::Set).await?;
         self.cancel_ahead(name, &old, Some(spec)).await?;
@@ -75,9 +76,9 @@ impl Schedules {
         Ok(Put::Changed)
     }
 
-    /// Cancels the messages that a spec has created before their instants, but for the instants of
-    /// the spec that has replaced it. If a later spec has the same instants, they get
-    /// [other ids](ids::tick_id).
+    /// Cancels the messages that a spec has created ahead of time, except at instants of the spec
+    /// that has replaced it. If a later spec has the same instants, they get [other
+    /// ids](ids::tick_id).
     pub(super) async fn cancel_ahead(
         &self,
         name: &str,
@@ -101,9 +102,9 @@ impl Schedules {
         Ok(())
     }
 
-    /// Gives the messages that exist before their instants the content of a new spec. Those of the
-    /// next seconds keep the old one: an update of a message that has just been handled would
-    /// create it again.
+    /// Gives the messages created ahead of time the content of a new spec. Messages due in the next
+    /// seconds keep the old content: an update of a message that has just been handled would create
+    /// it again.
     async fn replace_ahead(&self, name: &str, spec: &Spec) -> Result<(), Error> {
         if spec.lead_ms() == 0 {
             return Ok(());

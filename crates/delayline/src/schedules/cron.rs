@@ -1,4 +1,4 @@
-//! Lines of cron: which instants match, across changes of a time zone's offset.
+//! Cron lines: the instants that match, across changes of a time zone's offset.
 
 use delayline_core::Violation;
 use jiff::civil::{Date, DateTime, Time};
@@ -7,7 +7,7 @@ use jiff::{Timestamp, ToSpan as _};
 
 /// A line of five fields: minute, hour, day of the month, month, day of the week.
 ///
-/// As in Vixie's cron, a line whose hours and minutes are fixed runs once a day even where a clock
+/// As in Vixie's cron, a line with fixed hours and minutes runs once a day even where a clock
 /// change skips or repeats its time. A line with `*` or `/` in one of them follows the elapsed
 /// time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) struct Cron {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Whether one of the two kinds of days is enough: neither field begins with `*`.
+    /// Whether a day needs to match only one of the two day fields: neither begins with `*`.
     either_day: bool,
     /// Whether the line follows the elapsed time.
     elapsing: bool,
@@ -100,10 +100,10 @@ impl Cron {
         }
     }
 
-    /// A time that a change of the offset skips is when the change ends; of a repeated one the
-    /// first counts.
+    /// A time that a change of the offset skips becomes the end of the change. If a time occurs
+    /// twice, the first one counts.
     fn next_fixed(&self, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
-        // No change of an offset is longer than a day.
+        // No offset changes by more than a day.
         let mut civil = zone.to_datetime(after).checked_sub(25.hours()).ok()?;
         loop {
             civil = self.on_or_after(civil)?;
@@ -177,7 +177,7 @@ impl Field {
             (_, Some((first, last))) => (self.value(first)?, self.value(last)?),
             (_, None) => {
                 let first = self.value(range)?;
-                // With a step, a single value is where a range begins.
+                // With a step, a single value is the start of a range.
                 (first, if step.is_some() { self.highest } else { first })
             }
         };

@@ -1,4 +1,4 @@
-//! What a scheduler does with a schedule that is due.
+//! How a scheduler handles a schedule that is due.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{Draft, Error, Found, Job, Outcome};
 struct Plan {
     ticks: Vec<u64>,
     next: Option<u64>,
-    /// How many ticks within the grace are left out.
+    /// The number of ticks within the grace that are skipped.
     missed: u64,
 }
 
 impl Plan {
-    /// The due time of a schedule is one lead before its next tick, whatever has happened. So all
-    /// ticks before that one have been created, and none after it.
+    /// The due time of a schedule is always one lead before its next tick. So all earlier ticks
+    /// have been created, and no later ones.
     fn new(spec: &Spec, due: u64, now: u64) -> Self {
         let lead = spec.lead_ms();
         let oldest = now.saturating_sub(spec.grace_ms()).max(due.saturating_add(lead));
@@ -37,7 +37,7 @@ impl Plan {
             }
             plan.next = spec.next(tick);
         }
-        // After a downtime, only the latest tick that was missed is sent.
+        // After a downtime, only the latest missed tick is sent.
         plan.ticks.splice(..0, missed);
         plan
     }
@@ -88,7 +88,7 @@ impl Schedules {
         }
     }
 
-    /// Returns how many of the ticks have a message now: all, unless the lease was lost.
+    /// Returns the number of ticks that have a message now: all, unless the lease was lost.
     async fn create_all(&self, job: &Job<Spec>, plan: &Plan) -> Result<usize, Error> {
         let name = job.id().to_string();
         for (index, &tick) in plan.ticks.iter().enumerate() {
@@ -102,8 +102,8 @@ impl Schedules {
         Ok(plan.ticks.len())
     }
 
-    /// Creates the message of a tick unless it exists. With `replace` it gets the spec's content if
-    /// it waits already.
+    /// Creates the message of a tick unless it exists. With `replace`, a waiting message gets the
+    /// spec's content.
     pub(super) async fn create(
         &self,
         name: &str,
@@ -145,8 +145,8 @@ impl Schedules {
     }
 }
 
-/// Sends a message at most once in a window: a scheduler that was suspended for long must not send
-/// an old tick again, and ids of finished messages are remembered for hours only.
+/// Sends a message at most once in a window. A scheduler that was suspended for a long time must
+/// not send an old tick again, but ids of finished messages are only remembered for hours.
 async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
     let outcome = draft.clone().throttle(window).send().await?.outcome;
     if outcome == Enqueued::TooManyThrottled {
@@ -155,13 +155,13 @@ async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
     Ok(outcome)
 }
 
-/// A tick that is sent this long after its instant is late.
+/// A tick is late if it is sent this long after its instant.
 const LATE_MS: u64 = 1_000;
-/// Pauses while a target queue cannot be sent to.
+/// Pauses while sends to a target queue fail.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
-/// For how many intervals a tick cannot be created a second time.
+/// The number of intervals during which a tick cannot be created a second time.
 const INTERVALS: u32 = 5_000;
 const SHORTEST_WINDOW: Duration = Duration::from_millis(1);
 const LONGEST_WINDOW: Duration = Duration::from_millis(delayline_core::limits::MAX_THROTTLE_MS);
-/// How often a spec can be changed just before one of its ticks.
+/// Maximum number of changes of a spec just before one of its ticks.
 pub(super) const MOST_REVISIONS: u32 = 8;

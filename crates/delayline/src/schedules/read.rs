@@ -1,4 +1,4 @@
-//! Reading schedules, their next instants and what became of the last ones.
+//! Reading schedules, their next instants and the outcomes of their last ones.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::SystemTime;
@@ -9,21 +9,21 @@ use super::{Overlap, PAUSED_MS, Schedules, Spec, fire, ids, system_time, text};
 use crate::admin::Listed;
 use crate::{Error, Found};
 
-/// A schedule, as [`Schedules::list`] returns it.
+/// A schedule, as returned by [`Schedules::list`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its name: after [`Schedules::declare`] `OWNER/NAME`.
+    /// Its name, which is `OWNER/NAME` after [`Schedules::declare`].
     pub name: String,
-    /// What it does.
+    /// The spec.
     pub spec: Spec,
     /// Whether it is paused.
     pub is_paused: bool,
-    /// The next instants, at most ten; none if it is paused.
+    /// The next ten instants at most; empty if it is paused.
     pub next: Vec<SystemTime>,
 }
 
-/// The latest instant of a schedule that has passed: for [`Schedules::last_ticks`].
+/// The latest past instant of a schedule, as returned by [`Schedules::last_ticks`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastTick {
@@ -31,9 +31,9 @@ pub struct LastTick {
     pub instant: SystemTime,
     /// The id of its message in the target queue.
     pub id: String,
-    /// The status of its message. Of a schedule that [skips](Overlap::Skip), the status of the
-    /// latest message. `None` if the target queue knows no such message, for example because it
-    /// finished hours ago, or if the target queue cannot be read now.
+    /// The status of its message; for a schedule that [skips](Overlap::Skip), that of the latest
+    /// message. `None` if the target queue does not know the message, for example because it
+    /// finished hours ago, or if the target queue cannot be read.
     pub status: Option<Status>,
 }
 
@@ -52,8 +52,8 @@ impl Schedules {
         self.list_within(usize::MAX).await
     }
 
-    /// Returns at most this many schedules, like [`list`](Self::list). If there are more, those
-    /// whose next instants are the nearest are returned.
+    /// Like [`list`](Self::list), but returns at most `most` schedules: those with the nearest next
+    /// instants.
     ///
     /// # Cancel safety
     ///
@@ -76,7 +76,7 @@ impl Schedules {
         Ok(entries)
     }
 
-    /// Returns a schedule with its next ten instants, or `None` if there is none of this name.
+    /// Returns a schedule with its next ten instants, or `None` if no schedule has this name.
     ///
     /// # Cancel safety
     ///
@@ -84,17 +84,17 @@ impl Schedules {
     ///
     /// # Errors
     ///
-    /// Like [`Queue::get`](crate::Queue::get).
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the message of this id is no schedule.
+    /// Like [`Queue::get`](crate::Queue::get). [`ErrorKind::Decode`](crate::ErrorKind::Decode) if
+    /// the message with this id is not a schedule.
     pub async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
         let now = self.now().await?;
         entry(name, self.queue.get(name).await?, now)
     }
 
-    /// Returns the latest instant of each schedule, in order, and what has become of its message.
+    /// Returns the latest instant of each schedule, in order, with the status of its message.
     /// `None` for a schedule without an instant in the last 31 days.
     ///
-    /// Each schedule costs a look-up in its target queue; one operation has up to 16 of them.
+    /// Each schedule costs one look-up in its target queue; an operation does up to 16 of them.
     ///
     /// # Cancel safety
     ///
@@ -130,7 +130,7 @@ impl Schedules {
         Ok(last)
     }
 
-    /// Sets the statuses of the wanted ones, whose target is this queue.
+    /// Sets the statuses of the wanted ticks, whose target is this queue.
     async fn find_statuses(
         &self,
         queue: &QueueName,
@@ -147,7 +147,7 @@ impl Schedules {
             if status != Some(Status::Cancelled) || spec.overlap_rule() == Overlap::Skip {
                 continue;
             }
-            // A change of the spec has cancelled it, and a later message may have taken its place.
+            // A change of the spec has cancelled it, and a later message may have replaced it.
             let tick = ms(last.instant);
             let ids = (1..fire::MOST_REVISIONS).map(|revision| ids::tick_id(name, tick, revision));
             let ids: Vec<_> = ids.collect();
@@ -160,7 +160,7 @@ impl Schedules {
         }
     }
 
-    /// The statuses of messages of a target queue, in order; `None` for an unknown one.
+    /// The statuses of messages of a target queue, in order; `None` for an unknown message.
     async fn statuses(
         &self,
         queue: &QueueName,
@@ -175,8 +175,9 @@ impl Schedules {
         Ok(statuses.collect())
     }
 
-    /// The names of the schedules, up to a number. One that is being handled may change its status
-    /// meanwhile, so the statuses are in the order of its life, and the first one is read twice.
+    /// The names of at most this number of schedules. A schedule that is being handled may change
+    /// its status at any time. So the statuses are read in the order of its life cycle, and the
+    /// first one twice.
     pub(super) async fn names(&self, most: usize) -> Result<Vec<String>, Error> {
         let order = [Listed::Scheduled, Listed::Ready, Listed::Leased, Listed::Dead];
         let mut names = Vec::new();
@@ -195,7 +196,7 @@ impl Schedules {
     }
 }
 
-/// A schedule as it was found; `None` if it has been removed.
+/// The schedule, or `None` if it has been removed.
 fn entry(name: &str, found: Found<Spec>, now: u64) -> Result<Option<Entry>, Error> {
     let (info, spec) = match found {
         Found::Live(message) => (message.info, message.payload),
@@ -203,7 +204,7 @@ fn entry(name: &str, found: Found<Spec>, now: u64) -> Result<Option<Entry>, Erro
         _ => return Ok(None),
     };
     let is_paused = info.due.as_ms() >= PAUSED_MS;
-    // Ticks that were created ahead are still to come.
+    // Ticks that were created ahead of time are still to come.
     let upcoming = spec.upcoming(system_time(now)).take(if is_paused { 0 } else { SHOWN });
     let next = upcoming.collect();
     Ok(Some(Entry { name: name.to_owned(), spec, is_paused, next }))
@@ -213,7 +214,7 @@ fn ms(instant: SystemTime) -> u64 {
     Timestamp::try_from(instant).map_or(0, Timestamp::as_ms)
 }
 
-/// How many schedules one call looks up.
+/// The number of schedules that one call looks up.
 const LOOK_UP: usize = 256;
 /// Maximum number of next instants of an entry.
 const SHOWN: usize = 10;

@@ -1,4 +1,4 @@
-//! What a schedule does, and when.
+//! The spec of a schedule.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,8 @@ use super::cron::Cron;
 use crate::codec::{Encode, Json};
 use crate::{Error, Kind};
 
-/// What a schedule sends, where, and when: for [`Schedules::put`](super::Schedules::put).
+/// The messages of a schedule, their queue and their instants, for
+/// [`Schedules::put`](super::Schedules::put).
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,17 +43,17 @@ pub struct Spec {
     grace: Millis,
 }
 
-/// Whether a tick is sent while the message of an earlier one is not finished.
+/// Whether a tick is sent while the message of an earlier tick is not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Overlap {
-    /// It is sent, under an id of its own: `NAME@TICK`, with the tick in milliseconds since 1970.
+    /// It is sent, with the id `NAME@TICK`, where the tick is in milliseconds since 1970.
     #[default]
     Allow,
-    /// It is left out. All ticks have the id `NAME@`. They are sent when they are due, without a
-    /// lead. If a scheduler is suspended for more than half an interval while it sends a tick, and
-    /// the tick's message has been handled meanwhile, the tick gets a second message.
+    /// It is skipped. All ticks have the id `NAME@`, and are sent when they are due, without a
+    /// lead. A scheduler may be suspended for more than half an interval while it sends a tick. If
+    /// the tick's message has been handled by then, the tick gets a second message.
     Skip,
 }
 
@@ -62,7 +63,7 @@ enum When {
     Cron { line: String, zone: String, parsed: Cron, time_zone: TimeZone },
 }
 
-/// A spec as it is stored: the fields that have their defaults are left out.
+/// The stored form of a spec, without the fields that have their defaults.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -86,25 +87,26 @@ struct Form {
 }
 
 impl Spec {
-    /// A schedule for the instants that a cron line matches in an IANA time zone, such as
+    /// Creates a schedule for the instants that a cron line matches in an IANA time zone, such as
     /// `Europe/Berlin` or `UTC`.
     ///
     /// A line has five fields: minute, hour, day of the month, month, day of the week (0 and 7 are
     /// Sunday), with lists, ranges, steps and English names; or it is `@hourly`, `@daily`,
-    /// `@weekly`, `@monthly` or `@yearly`. If neither kind of day begins with `*`, one of the two
-    /// is enough. Where a clock change skips a fixed time, the tick is at the change; a repeated
-    /// one counts once. Lines with `*` or `/` in the minutes or hours follow the elapsed time.
+    /// `@weekly`, `@monthly` or `@yearly`. If neither day field begins with `*`, a day needs to
+    /// match only one of them. Where a clock change skips a fixed time, the tick is at the change;
+    /// a repeated time counts once. Lines with `*` or `/` in the minutes or hours follow the
+    /// elapsed time.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a malformed line, one that matches no
-    /// date, an unknown time zone, or an invalid queue name.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a malformed line, a line that matches
+    /// no date, an unknown time zone, or an invalid queue name.
     pub fn cron(line: &str, zone: &str, queue: &str) -> Result<Self, Error> {
         Ok(Self::new(When::cron(line, zone)?, QueueName::new(queue)?))
     }
 
-    /// A schedule with a fixed interval of 1 second to 366 days, counted from 1970: `every` minute
-    /// is at the full minute of UTC.
+    /// Creates a schedule with a fixed interval of 1 second to 366 days, counted from 1970 in UTC:
+    /// an interval of a minute has its ticks at full minutes.
     ///
     /// # Errors
     ///
@@ -123,7 +125,7 @@ impl Spec {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value cannot be JSON.
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value cannot be encoded as JSON.
     pub fn payload<T: Serialize + ?Sized>(mut self, value: &T) -> Result<Self, Error> {
         let encoded = Json.encode(value).map_err(Error::encode)?;
         self.payload = serde_json::from_slice(&encoded).map_err(|_| not_json())?;
@@ -139,7 +141,7 @@ impl Spec {
         Ok(Self { kind: Some(T::KIND.to_owned()), ..self.payload(value)? })
     }
 
-    /// Sets whether a tick is sent while the message of an earlier one is not finished.
+    /// Sets whether a tick is sent while the message of an earlier tick is not finished.
     #[must_use]
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
@@ -147,8 +149,8 @@ impl Spec {
     }
 
     /// Sets how long before its instant the message of a tick is created, so that no scheduler has
-    /// to be alive at the instant: 0 to 1 hour, and at most 100 intervals. The default is one
-    /// minute, or 100 intervals if that is less. A [skipping](Overlap::Skip) schedule has no lead.
+    /// to run at the instant: 0 to 1 hour, and at most 100 intervals. The default is one minute, or
+    /// 100 intervals if that is less. A [skipping](Overlap::Skip) schedule has no lead.
     ///
     /// # Errors
     ///
@@ -159,7 +161,7 @@ impl Spec {
     }
 
     /// Sets how late a tick may be sent, up to 31 days; the default is one day. After a downtime,
-    /// the latest tick that was missed is sent once if it is not older than this.
+    /// the latest missed tick is sent once, unless it is older than this.
     ///
     /// # Errors
     ///
@@ -175,8 +177,7 @@ impl Spec {
         self.queue.as_str()
     }
 
-    /// The instants after `after`, in order. There are none if `after` is outside the years 1970 to
-    /// 9999.
+    /// The instants after `after`, in order. Empty if `after` is outside the years 1970 to 9999.
     pub fn upcoming(&self, after: SystemTime) -> impl Iterator<Item = SystemTime> + '_ {
         let after =
             delayline_core::Timestamp::try_from(after).ok().map(delayline_core::Timestamp::as_ms);
@@ -185,7 +186,7 @@ impl Spec {
             .map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
     }
 
-    /// Whether it has the same instants, created at the same times, as another one.
+    /// Whether another spec has the same instants, created at the same times.
     pub(super) fn has_times_of(&self, other: &Self) -> bool {
         self.when == other.when && self.lead_ms() == other.lead_ms()
     }
@@ -217,7 +218,7 @@ impl Spec {
         self.grace.as_ms()
     }
 
-    /// The instants after `now` whose messages may exist already.
+    /// The instants after `now` whose messages may already exist.
     pub(super) fn ahead(&self, now: u64) -> impl Iterator<Item = u64> + '_ {
         let last = now.saturating_add(self.lead_ms());
         std::iter::successors(self.next(now), |&tick| self.next(tick))
@@ -226,7 +227,7 @@ impl Spec {
 
     /// The latest instant up to `now` in the last 31 days, both in milliseconds since 1970.
     pub(super) fn previous(&self, now: u64) -> Option<u64> {
-        // A line can only be searched forwards, so the search starts earlier and earlier.
+        // A line can only be searched forwards, so each search starts earlier.
         let earlier = |&back: &u64| (back < SEARCHED_MS).then(|| (back * 2).min(SEARCHED_MS));
         std::iter::successors(Some(SHORTEST_INTERVAL_MS), earlier).find_map(|back| {
             let first = self.next(now.saturating_sub(back));
@@ -359,10 +360,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 const SHORTEST_INTERVAL_MS: u64 = 1_000;
-/// How far back the latest instant is searched.
+/// How far back to search for the latest instant.
 const SEARCHED_MS: u64 = 31 * 86_400_000;
 const LONGEST_INTERVAL_MS: u64 = 366 * 86_400_000;
-/// Longer than the default lease, so that ticks exist before a scheduler's death could matter.
+/// Longer than the default lease, so that ticks exist before a scheduler's death can delay them.
 const DEFAULT_LEAD_MS: u64 = 60_000;
 const LONGEST_LEAD_MS: u64 = 3_600_000;
 /// Maximum number of intervals of a lead.

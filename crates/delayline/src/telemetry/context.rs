@@ -1,4 +1,4 @@
-//! W3C trace context: which trace a message belongs to.
+//! W3C trace context: the trace that a message belongs to.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use delayline_core::{Headers, Violation};
 /// [`Draft::trace_context`](crate::Draft::trace_context), or to all messages with
 /// [`Queue::trace_source`](crate::Queue::trace_source). The consumer reads it with
 /// [`from_headers`](Self::from_headers) and passes it to its tracer, as a link of the handler's
-/// span or as a parent: see the guide [`traces`](crate::guides::traces). This crate has no tracer,
-/// because `tracing` alone has no such ids.
+/// span or as a parent: see the guide [`traces`](crate::guides::traces). This crate has no tracer
+/// itself, because `tracing` alone has no such ids.
 ///
 /// ```
 /// use delayline::message::Headers;
@@ -58,7 +58,7 @@ impl TraceContext {
         Ok(Self { trace_id, span_id, flags: u8::from(sampled), state: None })
     }
 
-    /// Parses a `traceparent`. From a later version it takes the fields that it knows.
+    /// Parses a `traceparent`. Of a later version, only the known fields are used.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl TraceContext {
     ///
     /// # Errors
     ///
-    /// [`Violation`] if it is longer than 512 bytes or contains other than printable ASCII
-    /// characters.
+    /// [`Violation`] if it is longer than 512 bytes or contains characters that are not printable
+    /// ASCII.
     pub fn with_state(mut self, tracestate: impl Into<String>) -> Result<Self, Violation> {
         let state = tracestate.into();
         let (what, actual) = ("the tracestate", state.len());
@@ -92,8 +92,8 @@ impl TraceContext {
         Ok(self)
     }
 
-    /// Reads the trace context from a message's headers; `None` if there is no `traceparent` or it
-    /// is invalid. An invalid `tracestate` is ignored, as the W3C recommends.
+    /// Reads the trace context from a message's headers. Returns `None` if the `traceparent` is
+    /// missing or invalid. An invalid `tracestate` is ignored, as the W3C recommends.
     #[must_use]
     pub fn from_headers(headers: &Headers) -> Option<Self> {
         let text = |name| headers.get(name).and_then(|value| std::str::from_utf8(value).ok());
@@ -178,7 +178,7 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
 const SAMPLED: u8 = 1;
 /// Level 2 of the recommendation: the trace id is random.
 const RANDOM: u8 = 2;
-/// The length that every participant in a trace must at least pass on.
+/// The length that every participant in a trace must be able to pass on.
 const MAX_STATE_BYTES: usize = 512;
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub fn describe() {
         (DOORBELL, "Waits for a hint"),
         (OVERLOADED, "Sends refused because too many waited"),
         #[cfg(feature = "schedules")]
-        (TICKS, "Instants of schedules, by what became of them"),
+        (TICKS, "Instants of schedules, by result"),
     ];
     for (name, text) in counters {
         describe_counter!(name, Unit::Count, text);

@@ -283,7 +283,7 @@ impl<'a> Drain<'a> {
     fn gave_up(&self) -> String {
         let several = self.workers.lanes.len() > 1;
         let mut text = format!(
-            "after {} deliveries there is still more to handle; the latest:",
+            "after {} deliveries, some messages are still not handled; the latest deliveries:",
             self.drained.handled.len()
         );
         for handled in self.drained.handled.iter().rev().take(MOST_TOLD) {

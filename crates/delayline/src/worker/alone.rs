@@ -1,4 +1,4 @@
-//! Handles deliveries without a worker's loop.
+//! Handles deliveries without the loop of a worker.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Running a handler on many messages at once.
+//! Handlers of many messages at once.
 
 use std::any::Any;
 use std::future::Future;
@@ -15,23 +15,24 @@ use super::handler::panic_text;
 use super::linger::{joined, linger};
 use super::{HandlerError, Job, Outcome};
 
-/// Makes a handler for [`Worker::run`](super::Worker::run) from a function of many jobs, for work
-/// that is cheaper in bulk: one insert of a hundred rows, one request for fifty users.
+/// Makes a handler for [`Worker::run`](super::Worker::run) from a function that takes many jobs,
+/// for work that is cheaper in bulk: one insert of a hundred rows, one request for fifty users.
 ///
 /// A batch has at most `max` jobs (0 counts as 1), and never more than the worker's
 /// [`concurrency`](super::WorkerBuilder::concurrency). It starts as soon as it is full, or `linger`
-/// after its first job came. Several batches can run at once, if there are slots for them.
+/// after its first job arrived. Several batches can run at once, if there are free slots.
 ///
-/// - **Outcomes.** `Ok(())` acks all messages, [`Outcomes`] has one outcome for all or one for
-///   each. An error is a failure of each message. A wrong number of outcomes fails all messages.
-/// - **Leases** belong to each message: the worker renews them while the batch waits and runs. A
-///   job whose lease is lost, or which is cancelled, has its [token](Job::cancellation) fired.
+/// - **Outcomes.** `Ok(())` acks all messages. [`Outcomes`] contains one outcome for all messages,
+///   or one for each. An error is a failure of every message, as is a wrong number of outcomes.
+/// - **Leases.** Each message has its own lease, which the worker renews while the batch waits and
+///   runs. If a job's lease is lost, or its message is cancelled, its [token](Job::cancellation)
+///   fires.
 /// - **Tests.** In the drains of the module `testing`, a batch has up to `max` messages that are
-///   due at the same instant, and `linger` takes no time.
+///   due at the same instant. `linger` takes no time.
 /// - **Spans.** The function runs in the span of the batch's first message.
-/// - **Panics** and dropped batches are failures of each message. If a message exceeds the worker's
-///   [`handler_timeout`](super::WorkerBuilder::handler_timeout), which includes its wait, the whole
-///   batch is dropped. So no message is handled twice at once.
+/// - **Panics** and dropped batches are failures of every message. If a message exceeds the
+///   worker's [`handler_timeout`](super::WorkerBuilder::handler_timeout), which includes its wait,
+///   the whole batch is dropped. So no message is handled twice at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -80,9 +81,9 @@ where
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcomes {
-    /// The same for all messages.
+    /// The same outcome for all messages.
     All(Outcome),
-    /// One for each message.
+    /// One outcome for each message.
     Each(Vec<Outcome>),
 }
 
@@ -111,10 +112,10 @@ struct Batcher<T, H> {
     open: Mutex<Option<Open<T>>>,
 }
 
-/// A batch that others may still join.
+/// A batch that further jobs may still join.
 struct Open<T> {
     batch: Batch<T>,
-    /// Takes the batch to its first job once it is full.
+    /// Passes the batch to its first job once it is full.
     full: oneshot::Sender<Batch<T>>,
 }
 
@@ -125,7 +126,7 @@ struct Batch<T> {
     dropped: Arc<CancellationToken>,
 }
 
-/// A place in a batch.
+/// A slot in a batch.
 struct Member<T> {
     result: oneshot::Receiver<Result<Outcome, Outcome>>,
     dropped: Arc<CancellationToken>,
@@ -160,7 +161,7 @@ where
     fn join(&self, job: Job<T>) -> Member<T> {
         let (sender, result) = oneshot::channel();
         let mut place = self.open();
-        // A batch that has lost a job never begins.
+        // A batch that has lost a job never starts.
         let opened = place.take().filter(|open| !open.batch.dropped.is_cancelled());
         let (mut open, lead) = match opened {
             Some(open) => (open, None),
@@ -218,7 +219,7 @@ where
         };
         let outcomes = each(count, ended);
         for (result, outcome) in results.into_iter().zip(outcomes) {
-            // A job that is gone has its outcome already.
+            // A dropped job already has its outcome.
             let _ = result.send(outcome);
         }
     }

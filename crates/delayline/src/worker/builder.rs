@@ -16,7 +16,7 @@ use super::{Stuck, Undecodable, Worker};
 use crate::codec::Json;
 use crate::{Error, Queue};
 
-/// Configures a [`Worker`]. Values are checked by [`build`](Self::build).
+/// Configures a [`Worker`]. [`build`](Self::build) checks the values.
 #[must_use = "a builder does nothing until `build`"]
 pub struct WorkerBuilder<T, C = Json> {
     queue: Queue<T, C>,
@@ -61,17 +61,17 @@ impl<T, C> WorkerBuilder<T, C> {
         }
     }
 
-    /// Sets how many handlers run at once: 1 to 1000. The default is 10; in
-    /// [`Workers`](crate::Workers), as many as there are slots.
+    /// Sets the maximum number of handlers that run at once: 1 to 1000. The default is 10, or all
+    /// slots in [`Workers`](crate::Workers).
     #[doc(alias = "prefetch")]
     pub const fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = Some(handlers);
         self
     }
 
-    /// Sets how long this worker holds a message without renewing its lease: 1 ms to one day, 30 s
-    /// by default. The worker renews the lease every third of it, so a handler may take as long as
-    /// it likes. After a crash, the message is redelivered when the lease expires.
+    /// Sets the duration of leases: 1 ms to one day, 30 s by default. The worker renews a lease
+    /// after every third of this time, so a handler may run as long as it needs. After a crash, the
+    /// message is redelivered when the lease expires.
     #[doc(alias = "visibility timeout")]
     #[doc(alias = "heartbeat")]
     pub const fn lease(mut self, lease: Duration) -> Self {
@@ -79,8 +79,8 @@ impl<T, C> WorkerBuilder<T, C> {
         self
     }
 
-    /// Sets how long a failed message waits if its handler returns no delay. By default,
-    /// exponential backoff with full jitter from 1 s to one hour.
+    /// Sets the retry delay of failed messages whose handler returns no delay. The default is
+    /// exponential backoff with full jitter, from 1 s to one hour.
     #[doc(alias = "backoff")]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Retry::Policy(policy);
@@ -99,19 +99,20 @@ impl<T, C> WorkerBuilder<T, C> {
         self
     }
 
-    /// Sets how soon a running handler learns that another process has cancelled its message, plus
-    /// a round trip: at least 10 ms. The worker renews leases at least this often, with one call
-    /// for all handlers of the queue. Without this, the handler learns of it within a third of the
-    /// lease, 10 s by default. A cancel through the same [`Connection`](crate::Connection) or a
-    /// clone of the queue always reaches the handler after a round trip.
+    /// Sets the maximum time, at least 10 ms, until a running handler learns that another process
+    /// has cancelled its message. The worker then renews leases at least this often, with one call
+    /// for all handlers of the queue, and a round trip is added. By default, the handler learns of
+    /// it within a third of the lease, which is 10 s by default. A cancel through the same
+    /// [`Connection`](crate::Connection) or a clone of the queue always reaches the handler after a
+    /// round trip.
     pub const fn cancel_within(mut self, bound: Duration) -> Self {
         self.cancel_within = Some(bound);
         self
     }
 
-    /// Sets how long a lease is renewed at most, counted from the claim. By default, for as long as
-    /// the handler runs. At that age the handler's token fires
-    /// ([`CancelReason::LeaseTooOld`](super::CancelReason::LeaseTooOld)); when the lease expires,
+    /// Sets the maximum age of a lease, counted from the claim. By default, a lease is renewed for
+    /// as long as the handler runs. At the maximum age, the handler's token fires
+    /// ([`CancelReason::LeaseTooOld`](super::CancelReason::LeaseTooOld)). When the lease expires,
     /// the message is redelivered as after a crash. So a hanging handler does not keep its message
     /// forever.
     pub const fn max_lease_age(mut self, age: Duration) -> Self {
@@ -133,7 +134,7 @@ impl<T, C> WorkerBuilder<T, C> {
 
     /// Calls `hook` when the backend refuses an operation of the worker
     /// ([`ErrorClass::Rejected`](crate::ErrorClass::Rejected)), for example because a permission is
-    /// missing: the first time, and once a minute while it lasts. It runs on the worker's own task
+    /// missing: at once, and then once a minute while that lasts. It runs on the worker's own task
     /// and must not block.
     pub fn on_refusal(mut self, hook: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_refusal = Some(Hook::new(hook));
@@ -149,31 +150,31 @@ impl<T, C> WorkerBuilder<T, C> {
 
     /// Sets what happens to a message whose payload cannot be decoded: by default, a failure is
     /// counted and the message is retried ([`Undecodable::Retry`]). So a worker that does not know
-    /// a new format yet leaves the message to others. If it uses up
-    /// the message's failures, the reason of the death is
+    /// a new format leaves the message to newer workers. If the message's failures are used up, the
+    /// reason of its death is
     /// [`DeathReason::Undecodable`](crate::message::DeathReason::Undecodable).
     pub const fn on_undecodable(mut self, undecodable: Undecodable) -> Self {
         self.rules.undecodable = undecodable;
         self
     }
 
-    /// Sets how long handlers may continue after the shutdown of [`Worker::run_until`]: 20 s by
-    /// default. See [`WorkerHandle::stop`](super::WorkerHandle::stop) for what follows.
+    /// Sets how long handlers may continue after `shutdown` of [`Worker::run_until`] completes: 20
+    /// s by default. [`WorkerHandle::stop`](super::WorkerHandle::stop) describes what happens then.
     pub const fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;
         self
     }
 
-    /// Sets whether the worker ends when no message is scheduled, ready or leased any more: off by
-    /// default. Such a worker also ends when the backend refuses an operation; see
+    /// Sets whether the worker ends when no message is scheduled, ready or leased. The default is
+    /// `false`. Such a worker also ends when the backend refuses an operation; see
     /// [`on_refusal`](Self::on_refusal).
     pub const fn until_empty(mut self, until_empty: bool) -> Self {
         self.until_empty = until_empty;
         self
     }
 
-    /// Names this worker in the queue's journal of claims: up to 31 bytes, empty by default. An id
-    /// unique to the instance is appended ([G16](crate::guarantees#g16)).
+    /// Sets the name of this worker in the queue's journal of claims: up to 31 bytes, empty by
+    /// default. An id that is unique to the instance is appended ([G16](crate::guarantees#g16)).
     pub fn consumer(mut self, name: impl Into<String>) -> Self {
         self.consumer = name.into();
         self
@@ -182,12 +183,12 @@ impl<T, C> WorkerBuilder<T, C> {
     /// Confirms each claim before its handlers start. The default is [`Durability::None`], whatever
     /// [`Queue::durability`] is.
     ///
-    /// Choose it if you use [`Job::epoch`](super::Job::epoch) as a fencing token and the server can
-    /// fail over: a failover that loses a claim repeats its epoch. A handler whose claim is
-    /// confirmed has an epoch that no later handler gets, as far as the confirmation reaches
+    /// Use this if [`Job::epoch`](super::Job::epoch) is your fencing token and the server can fail
+    /// over: a failover that loses a claim repeats its epoch. If a claim is confirmed, no later
+    /// handler gets the same epoch, as far as the confirmation reaches
     /// ([G25](crate::guarantees#g25)).
     ///
-    /// Each claim then takes one more round trip to the replicas or one sync of the disk. A claim
+    /// Each claim then takes one more round trip to the replicas, or one sync of the disk. A claim
     /// that is not confirmed is repeated, and starts no handler.
     pub const fn claim_durability(mut self, durability: Durability) -> Self {
         self.claim_durability = durability;

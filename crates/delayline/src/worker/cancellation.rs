@@ -1,8 +1,8 @@
-//! How a handler learns that it should stop.
+//! The token that asks a handler to stop.
 
 use tokio_util::sync::CancellationToken;
 
-/// Fires when it is no longer useful to continue with a message: returned by
+/// A token that fires when there is no use in handling a message any further. Returned by
 /// [`Job::cancellation`](crate::Job::cancellation). Clones fire together.
 ///
 /// ```

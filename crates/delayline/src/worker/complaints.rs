@@ -1,4 +1,4 @@
-//! Lasting failures of the backend.
+//! Persistent failures of the backend.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use delayline_core::ErrorKind;
 use tokio::time::Instant;
 
-/// The failures that last, by queue and operation. A worker tries again at least every two seconds;
-/// its log need not mention each attempt.
+/// The persistent failures, by queue and operation. A worker retries at least every two seconds,
+/// and its log should not mention each attempt.
 #[derive(Debug, Default)]
 pub(super) struct Complaints(HashMap<(usize, &'static str), (ErrorKind, Instant)>);
 
 impl Complaints {
-    /// An operation has failed. Returns whether to log it: the first time, when it fails in another
-    /// way, and once a minute.
+    /// Records a failure of an operation. Returns `true` if it should be logged: the first time,
+    /// when the kind of failure changes, and once a minute.
     pub(super) fn failed(&mut self, queue: usize, op: &'static str, kind: &ErrorKind) -> bool {
         let now = Instant::now();
         let known = self.0.get(&(queue, op));
@@ -24,7 +24,7 @@ impl Complaints {
         !is_old
     }
 
-    /// An operation has succeeded. Returns whether it had been failing.
+    /// Records a success of an operation. Returns whether it had been failing.
     pub(super) fn succeeded(&mut self, queue: usize, op: &'static str) -> bool {
         !self.0.is_empty() && self.0.remove(&(queue, op)).is_some()
     }

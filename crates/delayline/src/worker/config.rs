@@ -1,4 +1,4 @@
-//! The configuration of a worker, as its builder makes it.
+//! The configuration of a worker, built by its builder.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::Error;
 /// The configuration of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// The most handlers at once.
+    /// Maximum number of handlers at once.
     pub(super) concurrency: usize,
     pub(super) lease: Millis,
     pub(super) cancel_within: Option<Duration>,
@@ -45,7 +45,7 @@ impl Config {
         }
     }
 
-    /// Checks the limits. A claim for all slots checks the shared ones.
+    /// Checks the limits. Validating a claim for all slots covers the limits of claims.
     pub(super) fn validate(&self) -> Result<(), Violation> {
         self.claim_durability.validate()?;
         if self.concurrency == 0 || self.concurrency > MAX_BATCH {
@@ -72,5 +72,5 @@ pub(super) fn out_of_range(what: &'static str, actual: usize, most: usize) -> Vi
     Violation::OutOfRange { what, actual: number(actual), least: 1, most: number(most) }
 }
 
-/// More heartbeats would be most of what the server does.
+/// With more heartbeats, the server would do little else.
 const SHORTEST_BEAT: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! How a running handler learns that it should stop.
+//! State that a worker shares with a running handler.
 
 use std::sync::OnceLock;
 
@@ -7,14 +7,14 @@ use delayline_core::worker::CancelReason;
 use super::Cancellation;
 use crate::codec::CodecError;
 
-/// What a worker and the handler of one message share.
+/// The state that a worker and the handler of one message share.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(super) cancellation: Cancellation,
     reason: OnceLock<CancelReason>,
     /// The kind of the message, as its handler is registered.
     kind: OnceLock<&'static str>,
-    /// Why the payload cannot be decoded, if a handler has found that out.
+    /// Why the payload cannot be decoded, if a handler has reported that.
     undecodable: OnceLock<CodecError>,
 }
 
@@ -37,7 +37,7 @@ impl Control {
         self.kind.get().copied()
     }
 
-    /// The worker handles the message as one that it cannot decode, whatever its handler returns.
+    /// Makes the worker treat the payload as undecodable, whatever the handler returns.
     pub(crate) fn set_undecodable(&self, error: CodecError) {
         let _ = self.undecodable.set(error);
     }

@@ -10,11 +10,11 @@ use super::Outcome;
 /// An error that a handler can return: a type that implements [`std::error::Error`] and is
 /// `Send + Sync`, a `String` or `&'static str`, a boxed error, or one of `anyhow` or `eyre`.
 ///
-/// It is a failure: the message is retried. The error is stored with its causes, as "outer: cause:
-/// cause". A cause that an error's own text already ends with is not repeated.
+/// Such an error is a failure, and the message is retried. The error is stored with its causes, as
+/// "outer: cause: cause". If an error's own text already ends with its cause, the cause is not
+/// repeated.
 ///
-/// An error that chooses what becomes of its message is an [`Outcome`]. Implement `From` of your
-/// error type for it, and `?` does the rest:
+/// To let an error choose the outcome, implement `From<YourError>` for [`Outcome`], and use `?`:
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,7 +51,8 @@ use super::Outcome;
     note = "return a type that implements `std::error::Error + Send + Sync`, a `String`, or an `Outcome`"
 )]
 pub trait HandlerError<Kind>: sealed::Sealed<Kind> {
-    /// Returns the outcome: a retry whose text has all causes, or what the error has chosen.
+    /// Returns the outcome: a retry whose text has all causes, or the one that the error has
+    /// chosen.
     #[doc(hidden)]
     fn into_outcome(self) -> Outcome;
 }
@@ -99,8 +100,8 @@ impl HandlerError<Chosen> for Outcome {
 }
 
 impl Outcome {
-    /// Failed because of this error; to be retried as the worker's retry policy says. This is what
-    /// an error means that a handler returns: the text has all its causes ([`HandlerError`]).
+    /// Failed because of this error, to be retried according to the worker's retry policy. An error
+    /// returned by a handler has the same effect: the text has all its causes ([`HandlerError`]).
     ///
     /// ```
     /// # use delayline::Outcome;
@@ -121,7 +122,7 @@ fn with_causes(error: &dyn Error) -> String {
             break;
         }
         let cause = cause.to_string();
-        // Many errors show their cause themselves.
+        // Many errors already show their cause.
         if !text.ends_with(&cause) {
             text.push_str(": ");
             text.push_str(&cause);

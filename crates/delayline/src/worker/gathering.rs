@@ -1,4 +1,4 @@
-//! Lets a test fill batches: instead of a linger, they wait until it has no further message.
+//! Lets a test fill batches: instead of lingering, they wait until the test has no further message.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ tokio::task_local! {
     static GATHERING: Arc<Gathering>;
 }
 
-/// The batches that handlers have opened and not begun to handle.
+/// The batches that handlers have opened but not yet started.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     /// The number of their jobs.
@@ -31,7 +31,7 @@ impl Gathering {
         GATHERING.scope(Arc::clone(self), handler)
     }
 
-    /// The one of this task's handler, in a test.
+    /// The gathering of this task's handler, in a test.
     pub(super) fn current() -> Option<Arc<Self>> {
         GATHERING.try_with(Arc::clone).ok()
     }
@@ -39,7 +39,7 @@ impl Gathering {
     /// A job has joined a batch, which has this many jobs now.
     pub(super) fn joined(&self, jobs: usize, is_full: bool) {
         if is_full {
-            // The last job has not waited. Others may belong to another drain with the same
+            // The last job has not waited. The other jobs may belong to another drain with the same
             // handler.
             let earlier = jobs.saturating_sub(1);
             let less = |waiting: usize| Some(waiting.saturating_sub(earlier));
@@ -50,7 +50,7 @@ impl Gathering {
         self.changed.notify_one();
     }
 
-    /// Completes once no further job comes.
+    /// Completes once no further job can arrive.
     pub(super) async fn completed(&self) {
         self.complete.cancelled().await;
     }
@@ -60,12 +60,12 @@ impl Gathering {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Completes when more jobs may wait than before.
+    /// Completes when the number of waiting jobs may have grown.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Begins all open batches. From now on none waits.
+    /// Starts all open batches. From now on no batch waits.
     pub(crate) fn complete(&self) {
         self.complete.cancel();
     }

@@ -1,4 +1,4 @@
-//! From a delivery to an outcome: decoding, the user's handler, its timeout.
+//! Turns a delivery into an outcome: decoding, the user's handler, its timeout.
 
 use std::any::Any;
 use std::future::Future;
@@ -17,14 +17,14 @@ use super::{CancelReason, HandlerError, Job, Outcome};
 use crate::codec::Decode;
 use crate::telemetry::Label;
 
-/// Makes the future that handles a delivery, given how late it was claimed.
+/// Creates the future that handles a delivery, given how late it was claimed.
 pub(super) type Start = Arc<
     dyn Fn(Delivery, Duration, Arc<Control>) -> Pin<Box<dyn Future<Output = Outcome> + Send>>
         + Send
         + Sync,
 >;
 
-/// What a worker does with each delivery, whatever its handler is.
+/// The rules of a worker for each delivery, independent of its handler.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rules {
     /// How long the handler may run.

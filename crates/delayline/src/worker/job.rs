@@ -1,4 +1,4 @@
-//! What a handler receives.
+//! The argument of a handler.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{CancelReason, Cancellation, Outcome};
 use crate::telemetry::Label;
 use crate::{Draft, Error};
 
-/// A delivered message, decoded: what a handler receives.
+/// A delivered message with its decoded payload: the argument of a handler.
 ///
 /// Its `Debug` output does not contain the payload.
 #[doc(alias = "delivery")]
@@ -69,11 +69,11 @@ impl<T> Job<T> {
         &self.headers
     }
 
-    /// How often the message has been claimed, including this time.
+    /// The number of claims of the message, including this one.
     ///
     /// Use it as a fencing token for conditional writes elsewhere: a store that has seen this epoch
-    /// or a higher one refuses the write. If a failover or a crash of the server loses a claim, its
-    /// epoch is given to the next one again. To prevent that, confirm claims with
+    /// or a higher one refuses the write. If a failover or a crash of the server loses a claim, the
+    /// next claim gets the same epoch. To prevent that, confirm claims with
     /// [`claim_durability`](super::WorkerBuilder::claim_durability). A new message that reuses an
     /// id starts at 1.
     #[doc(alias = "fencing token")]
@@ -81,13 +81,13 @@ impl<T> Job<T> {
         self.lease.epoch
     }
 
-    /// How often a handler has failed on this message.
+    /// The number of failures of handlers of this message.
     pub const fn failures(&self) -> u32 {
         self.info.failures
     }
 
-    /// How often a lease of this message has expired: workers that crashed or hung, and claims
-    /// whose reply was lost.
+    /// The number of expired leases of this message, because workers crashed or hung, or the
+    /// replies to claims were lost.
     pub const fn crashes(&self) -> u32 {
         self.info.crashes
     }
@@ -112,21 +112,22 @@ impl<T> Job<T> {
         &self.info
     }
 
-    /// The lease, to settle or extend the message with [`Op`](crate::backend::Op)s of your own.
+    /// The lease, for settling or extending the message with your own [`Op`](crate::backend::Op)s.
     pub const fn lease(&self) -> Lease {
         self.lease
     }
 
-    /// Sends a message to another queue, on any server, and returns [`Outcome::Ack`] once that has
-    /// accepted it: return this outcome from the handler. In the job's own queue,
-    /// [`Outcome::then`] does both in one step.
+    /// Sends a message to another queue, on any server, and returns [`Outcome::Ack`] once that
+    /// queue has accepted it. Return this outcome from the handler. Within the job's own queue,
+    /// [`Outcome::then`] does both in one atomic step.
     ///
     /// A draft without an id gets one that is derived from this queue and from the job's id,
-    /// sequence number and time of enqueuing. So if the handler runs again, because its ack was
-    /// lost, the other queue recognizes the message. It remembers it for at least an hour after it
-    /// has finished ([G15](crate::guarantees#g15)). The message is sent at least once, and within
-    /// that time exactly once. If the other queue refuses the message, as a conflict or because it
-    /// knows it as dead, cancelled or purged, this returns a failure: [`Outcome::Retry`].
+    /// sequence number and time of enqueuing. So if the handler runs again because its ack was
+    /// lost, the other queue recognizes the message. It remembers the id for at least an hour after
+    /// that message has finished ([G15](crate::guarantees#g15)). The message is sent at least once,
+    /// and within that time exactly once. If the other queue refuses the message, as a conflict or
+    /// because it knows it as dead, cancelled or purged, this returns a failure:
+    /// [`Outcome::Retry`].
     ///
     /// ```
     /// # use delayline::{Error, Job, Queue, Worker};
@@ -175,7 +176,7 @@ impl<T> Job<T> {
         })
     }
 
-    /// Returns what fires when it is no longer useful to continue: see [`CancelReason`]. The
+    /// Returns the token that fires when there is no use in continuing: see [`CancelReason`]. The
     /// handler is not forced to end; its result counts as long as the lease is valid.
     pub fn cancellation(&self) -> &Cancellation {
         &self.control.cancellation
@@ -188,7 +189,7 @@ impl<T> Job<T> {
     }
 }
 
-/// The namespace of the ids of messages that are handed over to another queue.
+/// The namespace of the ids of messages that are handed over to other queues.
 const HAND_OVER: Uuid = Uuid::from_u128(0x6df1_a7c2_53e0_4b8e_9a0b_27d1_4cf3_60f5);
 
 impl<T> fmt::Debug for Job<T> {

@@ -1,4 +1,5 @@
-//! How long a batch waits for further jobs: in a worker the linger, in a test as the test says.
+//! How long a batch waits for further jobs: for the linger in a worker, and until the test decides
+//! in a test.
 
 use std::time::Duration;
 

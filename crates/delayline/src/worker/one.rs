@@ -17,11 +17,11 @@ use crate::codec::{Decode, Json};
 /// It claims no more messages than it has free slots, and wakes up when the next one is due. It
 /// renews the leases of running handlers, and settles each message with its handler's result. A
 /// panic, a timeout or an undecodable payload affects only its own message. While the backend fails
-/// or refuses calls, the worker keeps trying, every two seconds at most, and recovers on its own
-/// ([G21](crate::guarantees#g21)): a missing permission may still be granted. It logs a lasting
-/// failure once a minute and calls [`on_refusal`](super::WorkerBuilder::on_refusal). Only a worker
-/// that ends on an empty queue also ends when it is refused, because it cannot learn whether the
-/// queue is empty.
+/// or refuses calls, the worker keeps trying, at least every two seconds, and recovers
+/// automatically ([G21](crate::guarantees#g21)): a missing permission may still be granted. It logs
+/// a persistent failure once a minute and calls [`on_refusal`](super::WorkerBuilder::on_refusal).
+/// Only a worker with [`until_empty`](super::WorkerBuilder::until_empty) ends when it is refused,
+/// because it cannot learn whether the queue is empty.
 ///
 /// A message is handled at least once. To write elsewhere only as the latest holder of the message,
 /// use [`Job::epoch`] as a fencing token, with
@@ -63,7 +63,7 @@ impl<T, C> Worker<T, C> {
         Self { queue, config, stop: Stop::default() }
     }
 
-    /// Returns a handle that stops this worker from elsewhere.
+    /// Returns a handle that stops this worker from another task.
     #[must_use]
     pub fn handle(&self) -> WorkerHandle {
         self.stop.handle()
@@ -73,15 +73,15 @@ impl<T, C> Worker<T, C> {
 impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     /// Handles messages until a [`WorkerHandle`] stops it, and returns a summary.
     ///
-    /// The result of `handler` settles its message: `Ok(())` or [`Outcome::Ack`] acks it, and an
-    /// error is a failure, after which the message is retried as the retry policy says. The error
-    /// is stored with its causes: see [`HandlerError`]. See [`Outcome`] for more. Needs a tokio
-    /// runtime with time enabled.
+    /// The result of `handler` settles its message. `Ok(())` or [`Outcome::Ack`] acks it. An error
+    /// is a failure, after which the message is retried according to the retry policy. The error is
+    /// stored with its causes: see [`HandlerError`]. [`Outcome`] has the other results. Needs a
+    /// tokio runtime with time enabled.
     ///
     /// # Shared state
     ///
     /// Calls of `handler` overlap, so each call needs a clone of the state that it uses.
-    /// [`with_state`](crate::with_state) gives it one:
+    /// [`with_state`](crate::with_state) passes it one:
     ///
     /// ```
     /// use delayline::{Job, Queue, Worker, with_state};
@@ -103,7 +103,8 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     ///
     /// An async closure that uses captured state, such as `async move |job| sum.fetch_add(1)`, does
     /// not compile ("async closure does not implement `Fn` because it captures state from its
-    /// environment"). Its futures would borrow from the closure, but each runs in its own task.
+    /// environment"). Its futures would borrow from the closure, but each of them runs in its own
+    /// task.
     ///
     /// # Cancel safety
     ///
@@ -120,8 +121,8 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
         self.run_until(pending(), handler).await
     }
 
-    /// Handles messages until `shutdown` completes or a [`WorkerHandle`] stops it, then stops as
-    /// [`stop_grace`](super::WorkerBuilder::stop_grace) says. Returns a summary.
+    /// Handles messages until `shutdown` completes or a [`WorkerHandle`] stops it, and then stops
+    /// within [`stop_grace`](super::WorkerBuilder::stop_grace). Returns a summary.
     ///
     /// # Cancel safety
     ///
@@ -140,7 +141,7 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
         Run::new(slots, vec![lane]).until(shutdown, stop).await
     }
 
-    /// Its part of a run.
+    /// The worker's part of a run.
     pub(super) fn into_lane<H, F, O, E, K>(self, weight: NonZeroU16, handler: H) -> Lane
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,

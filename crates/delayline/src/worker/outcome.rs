@@ -1,4 +1,4 @@
-//! What a handler returns.
+//! The result of a handler.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -14,11 +14,11 @@ use crate::Error;
 use crate::message::Sendable;
 use crate::queue::same_queue;
 
-/// How the handling of a message ended.
+/// The result of a handler, which settles its message.
 ///
 /// Delays and instants are rounded up to the millisecond, and limited to 100 years and to the end
-/// of the year 9999. The server's clock decides when they have come. Error texts are cut after 1024
-/// bytes.
+/// of the year 9999. The server's clock decides when they are reached. Error texts are cut off
+/// after 1024 bytes.
 ///
 /// Its `Debug` output omits results.
 #[derive(Clone, PartialEq, Eq)]
@@ -26,13 +26,14 @@ use crate::queue::same_queue;
 pub enum Outcome {
     /// Handled: the message is finished.
     Ack,
-    /// Handled, with a result of up to 64 KiB, which the queue keeps for as long as the sender has
-    /// asked with [`Draft::keep_result`](crate::Draft::keep_result) ([G32](crate::guarantees#g32)).
-    /// If the sender has not asked, or if the results of the queue would exceed 64 MiB, the message
-    /// is acked without it. A result that is too large makes the handling a failure.
+    /// Handled, with a result of up to 64 KiB. The queue keeps it for as long as the sender has
+    /// requested with [`Draft::keep_result`](crate::Draft::keep_result)
+    /// ([G32](crate::guarantees#g32)). If the sender has not requested a result, or if the results
+    /// of the queue would exceed 64 MiB, the message is acked without it. A result that is too
+    /// large counts as a failure.
     AckWith(Bytes),
-    /// Failed: counts as a failure. The message is retried, or becomes a dead letter after its last
-    /// allowed failure ([G9](crate::guarantees#g9)).
+    /// Failed: a failure is counted. The message is retried, or becomes a dead letter after its
+    /// last allowed failure ([G9](crate::guarantees#g9)).
     #[doc(alias = "nack")]
     Retry {
         /// The delay from now until the retry; `None` to use the worker's retry policy.
@@ -47,12 +48,13 @@ pub enum Outcome {
         /// What went wrong.
         error: String,
     },
-    /// The payload could not be decoded, with what the codec reported. It counts as a failure, and
-    /// is retried as the worker's retry policy says. If it is the last failure allowed, the reason
-    /// of the death is [`DeathReason::Undecodable`](crate::message::DeathReason::Undecodable).
+    /// The payload could not be decoded; the text is that of the codec. It counts as a failure, and
+    /// the message is retried according to the worker's retry policy. At the last allowed failure,
+    /// the reason of its death is
+    /// [`DeathReason::Undecodable`](crate::message::DeathReason::Undecodable).
     ///
-    /// Workers return this for payloads that their codec cannot decode. Return it from a handler
-    /// that decodes a part of the payload itself.
+    /// Workers use this for payloads that their codec cannot decode. Return it from a handler that
+    /// decodes part of the payload itself.
     Undecodable(String),
     /// Not now: nothing is counted. The message is due again after this delay.
     ///
@@ -74,35 +76,35 @@ pub enum Outcome {
     SnoozeUntil(SystemTime),
     /// Not here: nothing is counted. The message is ready again at once, for any worker.
     ///
-    /// While handlers return nothing else, a worker claims less and less often, down to ten times a
+    /// While handlers return only this, the worker claims less and less often, down to ten times a
     /// second. So a message that no worker wants does not cause a busy loop.
     #[doc(alias = "requeue")]
     Release,
     /// Hopeless: the message becomes a dead letter, with this text as the error.
     #[doc(alias = "DLQ")]
     Reject(String),
-    /// An outcome, and messages that follow from it: made by [`then`](Self::then).
+    /// An outcome with further messages to send: created by [`then`](Self::then).
     Then {
-        /// What becomes of the handled message.
+        /// The outcome of the handled message.
         outcome: Box<Self>,
-        /// What follows.
+        /// The messages to send.
         messages: Vec<NewMessage>,
-        /// The name of the queue that has made their drafts, if it is known. If the handled message
-        /// is in another one, its handling is a failure.
+        /// The name of the queue that created their drafts, if it is known. If the handled message
+        /// is in another queue, the delivery is a failure.
         queue: Option<QueueName>,
     },
-    /// An outcome that holds the queue: made by [`hold_queue`](Self::hold_queue) and
+    /// An outcome that holds the queue: created by [`hold_queue`](Self::hold_queue) and
     /// [`hold_queue_until`](Self::hold_queue_until).
     Hold {
-        /// What becomes of the handled message.
+        /// The outcome of the handled message.
         outcome: Box<Self>,
-        /// Until when the queue delivers nothing.
+        /// The end of the hold.
         until: Schedule,
     },
 }
 
 impl Outcome {
-    /// Failed; to be retried as the worker's retry policy says.
+    /// Failed; to be retried according to the worker's retry policy.
     #[must_use]
     pub fn retry(error: impl Into<String>) -> Self {
         Self::Retry { after: None, error: error.into() }
@@ -126,10 +128,10 @@ impl Outcome {
         Self::Reject(error.into())
     }
 
-    /// Lets the queue deliver nothing for this long, to no worker: the answer to "429 Too Many
-    /// Requests, Retry-After: 30" ([G34](crate::guarantees#g34)). It takes effect in one step with
-    /// the outcome, if that is accepted. Of holds that overlap, the latest end counts. Running
-    /// handlers continue, and [`Queue::set_limits`](crate::Queue::set_limits) ends a hold.
+    /// Holds the queue for this long: no worker gets a message. Use it after "429 Too Many
+    /// Requests, Retry-After: 30" ([G34](crate::guarantees#g34)). The hold takes effect in one step
+    /// with the outcome, if the outcome is accepted. If holds overlap, the latest end counts.
+    /// Running handlers continue. [`Queue::set_limits`](crate::Queue::set_limits) can end a hold.
     ///
     /// ```
     /// use std::time::Duration;
@@ -149,13 +151,13 @@ impl Outcome {
         Self::Hold { outcome: Box::new(self), until: Schedule::In(millis(duration)) }
     }
 
-    /// Like [`hold_queue`](Self::hold_queue), until this instant. A past instant holds nothing.
+    /// Like [`hold_queue`](Self::hold_queue), until this instant. A past instant has no effect.
     #[must_use]
     pub fn hold_queue_until(self, until: SystemTime) -> Self {
         Self::Hold { outcome: Box::new(self), until: Schedule::At(timestamp(until)) }
     }
 
-    /// The outcome without the hold of its queue, and that. The outermost counts.
+    /// Separates the outcome from its hold. Of several holds, the outermost counts.
     pub(crate) fn held(self) -> (Self, Option<Schedule>) {
         match self {
             Self::Hold { outcome, until } => (outcome.held().0, Some(until)),
@@ -167,15 +169,15 @@ impl Outcome {
         }
     }
 
-    /// Sends messages together with this outcome, in one step ([G31](crate::guarantees#g31)): they
-    /// are created if and only if the outcome is accepted, however often a reply is lost, and
-    /// whatever this process meets. If the lease is lost, or the server is full, nothing of it
-    /// happens. So a chain of messages neither breaks nor forks.
+    /// Sends messages together with this outcome, in one atomic step
+    /// ([G31](crate::guarantees#g31)). They are created if and only if the outcome is accepted,
+    /// even if replies are lost or this process dies. If the lease is lost, or the server is full,
+    /// neither happens. So a chain of messages neither breaks nor forks.
     ///
-    /// They go to the queue of the handled message, and so their drafts must be of that queue, or
-    /// of one with its name. For another queue, use [`Job::hand_over`](crate::Job::hand_over). A
-    /// message whose id the queue knows already is not created, and the outcome counts all the same
-    /// ([G15](crate::guarantees#g15)).
+    /// The messages go to the queue of the handled message, so their drafts must be of that queue,
+    /// or of one with the same name. For another queue, use
+    /// [`Job::hand_over`](crate::Job::hand_over). A message whose id the queue already knows is not
+    /// created, but the outcome still counts ([G15](crate::guarantees#g15)).
     ///
     /// ```
     /// use std::time::Duration;
@@ -209,7 +211,7 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if a value has no payload.
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if a value cannot be encoded.
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a message is outside its limits, is an
     /// update, or has the id of another one. Also if there are no messages, more than
     /// [`MAX_FOLLOW_UPS`](crate::limits::MAX_FOLLOW_UPS), or more than
@@ -217,8 +219,8 @@ impl Outcome {
     /// well ([`Violation::OtherQueue`](crate::Violation::OtherQueue)).
     ///
     /// The worker checks the rest when the handler has ended. If a message has the id of the
-    /// handled one, or the drafts are of another queue, nothing is sent. The handling is a failure
-    /// with that error.
+    /// handled one, or a draft is of another queue, nothing is sent, and the delivery fails with
+    /// that error.
     #[doc(alias = "chain")]
     #[doc(alias = "follow_up")]
     pub fn then<M: Sendable>(self, messages: impl IntoIterator<Item = M>) -> Result<Self, Error> {
@@ -240,7 +242,7 @@ impl Outcome {
         })
     }
 
-    /// The outcome itself, the messages that follow, and the queue of these.
+    /// Separates the outcome, the messages to send, and their queue.
     fn parts(self) -> (Self, Vec<NewMessage>, Option<QueueName>) {
         match self {
             Self::Then { outcome, mut messages, queue } => {
@@ -252,8 +254,8 @@ impl Outcome {
         }
     }
 
-    /// The outcome of the message `id` of a queue, the messages that follow, and the result, if it
-    /// is `wanted`. If these cannot be sent, it is a failure.
+    /// Returns the outcome of the message `id` of a queue, the messages to send, and the result, if
+    /// it is `wanted`. If the messages cannot be sent, the outcome is a failure.
     pub(crate) fn of(
         self,
         id: &MessageId,
@@ -275,7 +277,7 @@ impl Outcome {
         match is_ours.and_then(|()| validated(id.clone(), messages, result)) {
             Ok((messages, result)) => (outcome, messages, result.filter(|_| wanted.is_some())),
             Err(violation) => {
-                let error = format!("what the handler returned cannot be sent: {violation}");
+                let error = format!("the handler's outcome cannot be sent: {violation}");
                 (Self::retry(error), Vec::new(), None)
             }
         }
@@ -361,7 +363,7 @@ fn validated(
     Ok(only.map_or((Vec::new(), None), |only| (only.messages, only.result)))
 }
 
-/// Of a result that will not be kept.
+/// For a result that will not be kept.
 const SHORTEST: Millis = Millis::saturating(1);
 
 fn millis(duration: Duration) -> Millis {

@@ -1,4 +1,4 @@
-//! How long failed messages wait if their handlers return no delay.
+//! Delays of failed messages whose handlers return no delay.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ impl Retry {
         self.spread_delay(failures, error, || fastrand::u64(..))
     }
 
-    /// The same, with all jitter at its maximum.
+    /// Like `delay`, with all jitter at its maximum.
     #[cfg(feature = "testing")]
     pub(crate) fn longest_delay(&self, failures: u32, error: &str) -> Millis {
         self.spread_delay(failures, error, || u64::MAX)

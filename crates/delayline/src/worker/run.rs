@@ -1,4 +1,4 @@
-//! The worker's loop: performs the actions of the state machine, and reports to it what happened.
+//! The worker's loop: performs the actions of the state machine, and reports their results to it.
 
 use std::collections::HashMap;
 use std::future::{Future, pending};
@@ -143,7 +143,7 @@ impl Run {
                 Some(report) = self.calls.next(), if !self.calls.is_empty() => self.reported(report),
                 () = sleep_until(wake) => {}
             }
-            // Settle together all that have ended by now.
+            // Settle all handlers that have ended by now in one call.
             while let Some(ended) = self.handlers.try_join_next_with_id() {
                 self.ended(ended);
             }
@@ -287,7 +287,7 @@ impl Run {
             messages = ids.len(),
             %lease,
             ?round_trip,
-            "the leases ran out before the claim was answered, so the messages were given back \
+            "the leases expired before the claim was answered, so the messages were released \
              unstarted; use a lease of several round trips"
         );
         for id in ids {
@@ -337,15 +337,14 @@ impl Run {
         }
         let is_last = is_cancelled || failures >= running.max_failures;
         let outcome = outcome.settled(|error| {
-            // Without a retry, nothing waits.
+            // Without a retry, no delay is needed.
             if is_last { Millis::ZERO } else { lane.config.retry.delay(failures, error) }
         });
         telemetry::handled(lane.client.label(), running.control.kind(), span, &outcome, *since);
         self.machine.handle_finished(slot, outcome, messages, result, hold);
     }
 
-    /// Logs what people need to know, and stops after a refusal if the run should end on empty
-    /// queues.
+    /// Logs problems, and stops after a refusal if the run should end on empty queues.
     fn look_at(&mut self, queue: usize, op: &Op, result: &Result<Applied, Error>) {
         let error = match result {
             Ok(applied) => {
@@ -368,7 +367,7 @@ impl Run {
                 hook.call(&error.clone().into());
             }
         }
-        // A settlement beyond a limit is given up and affects only its message.
+        // A settlement beyond a limit is dropped and affects only its message.
         if self.until_empty && is_refused && !matches!(error.kind(), ErrorKind::Invalid(_)) {
             let deadline = self.started.elapsed().saturating_add(self.grace);
             self.machine.handle_stop(Moment::at(deadline));
@@ -383,7 +382,8 @@ impl Run {
                 if let Some(lane) = self.lanes.get(queue)
                     && has_left_nothing(&op, &result)
                 {
-                    // Exactly the time that the machine gets, so that it recognizes its own claim.
+                    // The same time that the state machine gets, so that it recognizes its own
+                    // claim.
                     lane.client.looks().send_replace(self.started + now.since_start());
                 }
                 self.machine.handle_answer(now, queue, op, result);

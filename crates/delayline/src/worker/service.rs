@@ -1,4 +1,4 @@
-//! Running a `tower` service as a handler.
+//! `tower` services as handlers.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, PoisonError};
@@ -8,18 +8,18 @@ use tower_service::Service;
 
 use super::{Job, Outcome};
 
-/// Makes a handler for [`Worker::run`](super::Worker::run) from a `tower` service, and so from a
-/// function wrapped in `tower` layers: limits, timeouts, load shedding, your own logging. Needs the
+/// Makes a handler for [`Worker::run`](super::Worker::run) from a `tower` service, for example a
+/// function wrapped in `tower` layers for limits, timeouts, load shedding or logging. Needs the
 /// feature `tower`.
 ///
-/// Each job gets a clone of the service. It waits until the clone is ready, then calls it once.
+/// Each job gets a clone of the service, waits until the clone is ready, and calls it once.
 ///
 /// - **Readiness.** A job whose service is not ready holds its slot, and its lease is renewed like
 ///   that of a running handler; the time counts towards
 ///   [`handler_timeout`](super::WorkerBuilder::handler_timeout) and
-///   [`on_stuck`](super::WorkerBuilder::on_stuck). If the job's token fires meanwhile, the message
-///   is released unstarted, and nothing is counted: [`Outcome::Release`]. It fires if the worker
-///   stops or the message is to be cancelled.
+///   [`on_stuck`](super::WorkerBuilder::on_stuck). The job's token fires if the worker stops or the
+///   message should be cancelled. Then the message is released unstarted, and nothing is counted
+///   ([`Outcome::Release`]).
 /// - **Errors** of the service, including those of becoming ready, are failures of the message. If
 ///   an error is not the message's fault, such as shed load, let an outer layer turn it into an
 ///   [`Outcome::Snooze`].
@@ -28,8 +28,8 @@ use super::{Job, Outcome};
 ///   does not stop tasks that the handler has spawned.
 ///
 /// A service that cannot be cloned, such as `tower`'s rate limit, can be wrapped in its `Buffer`.
-/// Layers that repeat a request cannot be used, because a [`Job`] is not `Clone`: the queue does
-/// the retries.
+/// Layers that repeat a request cannot be used, because a [`Job`] is not `Clone`: the queue itself
+/// retries.
 ///
 /// ```
 /// use std::time::Duration;
@@ -84,7 +84,7 @@ where
         () = job.cancellation().cancelled() => return Ok(Outcome::Release),
     }
     let response = service.call(job);
-    // It is no longer needed, and may hold a permit that others wait for.
+    // The service is no longer needed, and may hold a permit that other jobs wait for.
     drop(service);
     response.await.map(Into::into)
 }

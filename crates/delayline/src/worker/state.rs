@@ -1,10 +1,10 @@
 //! Handlers that share state.
 
 /// Makes a handler from a function that also takes the program's state. Each call gets a clone of
-/// it, so a clone should be cheap: a connection pool, an [`Arc`](std::sync::Arc), or a tuple of
-/// such.
+/// the state, so cloning should be cheap: a connection pool, an [`Arc`](std::sync::Arc), or a tuple
+/// of these.
 ///
-/// It fits wherever a handler does: [`Worker::run`](super::Worker::run),
+/// The result works wherever a handler does: [`Worker::run`](super::Worker::run),
 /// [`Workers::add`](crate::Workers::add), [`Jobs::on`](crate::Jobs::on),
 /// [`batch_handler`](super::batch_handler), and tests.
 ///
@@ -30,8 +30,8 @@
 /// # }
 /// ```
 ///
-/// Functions fit as well: `with_state(pool, close)` with
-/// `async fn close(pool: Pool, job: Job<u64>) -> Result<(), sqlx::Error>`.
+/// Plain functions work as well: `with_state(pool, close)` with `async fn close(pool: Pool, job:
+/// Job<u64>) -> Result<(), sqlx::Error>`.
 pub fn with_state<S, J, H, F>(state: S, handler: H) -> impl Fn(J) -> F
 where
     S: Clone,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Stops a worker from elsewhere: made by [`Worker::handle`](super::Worker::handle) or
+/// Stops a worker from another task. Created by [`Worker::handle`](super::Worker::handle) or
 /// [`Workers::handle`](crate::Workers::handle).
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
@@ -20,8 +20,8 @@ impl WorkerHandle {
     /// running 5 s later are dropped. A message is released, and nothing is counted, if its handler
     /// was dropped, never started, or returned an error after its token had fired
     /// ([G10](crate::guarantees#g10)). The last settlements take at most 5 s, so the worker has
-    /// stopped 10 s after `grace` even without a server. Messages that could not be settled by then
-    /// are redelivered when their leases expire.
+    /// stopped 10 s after `grace` even without a server. Messages that are not settled by then are
+    /// redelivered when their leases expire.
     ///
     /// If called several times, the earliest end counts.
     #[doc(alias = "shutdown")]
@@ -56,7 +56,8 @@ impl Stop {
         self.handle.clone()
     }
 
-    /// Waits for a call of `stop` that ends sooner than the last. Returns when handlers must end.
+    /// Waits for a call of `stop` with an earlier end than the last. Returns the time when handlers
+    /// must end.
     pub(crate) async fn wished(&mut self) -> Instant {
         loop {
             // It cannot fail: `self.handle` keeps the channel open.

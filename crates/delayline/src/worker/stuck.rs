@@ -6,7 +6,7 @@ use delayline_core::MessageId;
 
 use super::CancelReason;
 
-/// A handler that runs for too long, as reported to
+/// A handler that has been running for too long, as reported to
 /// [`WorkerBuilder::on_stuck`](super::WorkerBuilder::on_stuck).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -3,18 +3,19 @@
 use super::Outcome;
 use crate::codec::CodecError;
 
-/// What a worker does with a message whose payload its codec cannot decode: see
+/// How a worker treats a message whose payload its codec cannot decode: see
 /// [`WorkerBuilder::on_undecodable`](super::WorkerBuilder::on_undecodable).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Undecodable {
-    /// Count a failure, and retry the message as the worker's retry policy says: a worker that can
-    /// decode it may get it then. At its last allowed failure it becomes a dead letter
+    /// Count a failure, and retry the message according to the worker's retry policy: a worker that
+    /// can decode it may get it then. At its last allowed failure, it becomes a dead letter
     /// ([`DeathReason::Undecodable`](crate::message::DeathReason::Undecodable)).
     #[default]
     Retry,
-    /// Release the message, uncounted, until another worker gets it. The queue also delivers it to
-    /// this worker again, at once, so use this only while both versions of a program run.
+    /// Release the message, without counting, until another worker gets it. The queue may also
+    /// deliver it to this worker again at once, so use this only while both versions of a program
+    /// run.
     Release,
     /// Make the message a dead letter at once
     /// ([`DeathReason::Rejected`](crate::message::DeathReason::Rejected)).

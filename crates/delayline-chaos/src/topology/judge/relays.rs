@@ -25,7 +25,7 @@ pub(in crate::topology) struct Read {
     pub(in crate::topology) words: Words,
 }
 
-/// Judges the calls to one queue by its stream. `stream` is the whole stream at the end, `reads`
+/// Judges the calls to one queue by its stream. `stream` is the whole stream at the end. `reads`
 /// has the entries that a consumer has read before, and `there` the messages that the queue knows
 /// at the end.
 ///

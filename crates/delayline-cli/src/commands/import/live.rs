@@ -82,7 +82,7 @@ impl Follow {
             if told.0.elapsed() >= TELL_EVERY && self.counts.accepted() > told.1 {
                 told = (Instant::now(), self.counts.accepted());
                 let count = number(told.1, "message");
-                bar.suspend(|| eprintln!("moved {count} until now"));
+                bar.suspend(|| eprintln!("moved {count} so far"));
             }
             if moved {
                 continue;
@@ -249,5 +249,5 @@ const MOST_LEFT: usize = 10_000;
 /// How often it is said how much was moved.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-const AGAIN: &str = "what the queue has accepted was removed from the sorted set; start it again to \
-                     move the rest";
+const AGAIN: &str = "accepted messages were removed from the sorted set; start it again to move \
+                     the rest";

@@ -21,7 +21,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Credential>, Failure> {
     };
     if let Some(why) = open {
         let sentence = format!("{shown} {why}");
-        return Err(Failure::usage(sentence).hint("chmod 600 makes it yours alone"));
+        return Err(Failure::usage(sentence).hint("make it private with chmod 600"));
     }
     let text = std::fs::read_to_string(path).map_err(cannot)?;
     let credentials = parse(&text).map_err(|why| Failure::usage(format!("{shown}, {why}")))?;
@@ -44,7 +44,7 @@ fn parse(text: &str) -> Result<Vec<Credential>, String> {
             User::read(line).map_err(|why| wrong(&why))?;
         // The log of actions would not tell them apart.
         if !names.insert(name) {
-            return Err(wrong("another line has this name; names must differ"));
+            return Err(wrong("another line has this name; names must be unique"));
         }
         if !is_basic && !tokens.insert(secret) {
             return Err(wrong("another line has this token"));
@@ -85,11 +85,11 @@ impl<'a> User<'a> {
         let is_basic = match kind {
             // A browser sends both with a colon between them.
             "basic" if name.contains(':') => {
-                return Err("a user has no colon in the name".to_owned());
+                return Err("a user name must not contain a colon".to_owned());
             }
             "basic" => true,
             "bearer" => false,
-            _ => return Err("after the role there must be basic or bearer".to_owned()),
+            _ => return Err("the role must be followed by basic or bearer".to_owned()),
         };
         // Only now: in a line without a role, these could be parts of a secret.
         for queue in queues.iter().flatten() {

@@ -37,6 +37,9 @@ fn repeated(page: &str) -> impl Iterator<Item = &str> {
 /// More than one screenful of ideas: split it.
 const MAX_LINES: usize = 600;
 
+/// The width of comments, which `rustfmt` leaves alone.
+const MAX_COLUMNS: usize = 100;
+
 // Put together here, so that this file keeps its own rules.
 
 /// Unfinished work, in code.
@@ -69,8 +72,18 @@ fn check_file(path: &str, text: &str) -> Vec<String> {
     let rust = path.ends_with(".rs");
     let lua = path.ends_with(".lua");
     let mut findings = Vec::new();
+    let mut is_code = false;
     for (line, number) in text.lines().zip(1..) {
         let mut found = |what: &str| findings.push(format!("{path}:{number}: {what}"));
+        let sign = if rust { "//" } else { "--" };
+        if let Some(comment) = comment(line, sign).filter(|_| rust || lua) {
+            is_code ^= comment.starts_with("```");
+            if line.len() > MAX_COLUMNS && !is_code && can_be_wrapped(comment) {
+                found(&format!("a comment of more than {MAX_COLUMNS} columns: wrap it"));
+            }
+        } else {
+            is_code = false;
+        }
         if rust {
             UNFINISHED.iter().filter(|word| line.contains(*word)).for_each(|word| found(word));
         }
@@ -106,6 +119,17 @@ fn check_lua(line: &str, found: &mut impl FnMut(&str)) {
     }
 }
 
+/// The text of a line that is a comment.
+fn comment<'a>(line: &'a str, sign: &str) -> Option<&'a str> {
+    let text = line.trim_start().strip_prefix(sign)?;
+    Some(text.trim_start_matches(['/', '!']).trim())
+}
+
+/// Rows of tables and long links cannot be wrapped.
+fn can_be_wrapped(comment: &str) -> bool {
+    !comment.starts_with('|') && comment.split(' ').all(|word| word.len() < MAX_COLUMNS / 2)
+}
+
 /// `word` with no letter, digit or underscore next to it.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
@@ -138,7 +162,9 @@ const SKIPPED: &[&str] = &["target", ".git", "artifacts", "corpus", "coverage", 
 
 #[cfg(test)]
 mod tests {
-    use super::{MACHINE_PATHS, MARKERS, MAX_LINES, UNFINISHED, check, check_file, repeated};
+    use super::{
+        MACHINE_PATHS, MARKERS, MAX_COLUMNS, MAX_LINES, UNFINISHED, check, check_file, repeated,
+    };
     use crate::workspace;
 
     #[test]
@@ -181,6 +207,26 @@ mod tests {
         assert_eq!(check_file("a.rs", &text).len(), 1);
         assert!(check_file("a.rs", &text[1..]).is_empty());
         assert!(check_file("a.md", &text).is_empty());
+    }
+
+    #[test]
+    fn wide_comments_are_found_if_they_can_be_wrapped() {
+        let words = "word ".repeat(MAX_COLUMNS / 5);
+        for (path, sign) in [("a.rs", "//"), ("a.rs", "    ///"), ("a.rs", "//!"), ("a.lua", "--")]
+        {
+            let found = check_file(path, &format!("\n{sign} {words}\n"));
+            assert_eq!(found.len(), 1, "{sign}");
+            assert!(found[0].starts_with(&format!("{path}:2: ")), "{found:?}");
+            assert!(check_file(path, &format!("{sign} {}", &words[..50])).is_empty());
+        }
+        let link = format!("[a](https://{})", "a".repeat(MAX_COLUMNS));
+        for text in [format!("/// | {words} |"), format!("// {link}"), format!("let a = {words};")]
+        {
+            assert!(check_file("a.rs", &text).is_empty(), "{text}");
+        }
+        let code = format!("/// ```\n/// {words}\n/// ```\n");
+        assert!(check_file("a.rs", &code).is_empty());
+        assert_eq!(check_file("a.rs", &format!("{code}/// {words}\n")).len(), 1);
     }
 
     #[test]

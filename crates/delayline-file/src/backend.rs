@@ -35,7 +35,7 @@ pub(crate) struct Queue {
     bell: Notify,
 }
 
-/// What a queue is like, on disk or about to be.
+/// The state of a queue, on disk or about to be written.
 pub(crate) struct Live {
     state: State,
     revision: u64,
@@ -81,8 +81,7 @@ impl FileBackend {
     }
 
     /// Takes all elements out of a destination of relays, as its consumers would, and returns them
-    /// once that is on disk. A relay in a directory puts them nowhere else, so a program that takes
-    /// none keeps them all.
+    /// once that is on disk. Elements stay in the directory until a program takes them.
     ///
     /// # Cancel safety
     ///
@@ -190,12 +189,12 @@ impl fmt::Debug for FileBackend {
     }
 }
 
-/// A reply, also that of a read, waits until its content is on disk.
+/// Every reply, even of a read, waits until its content is on disk.
 ///
-/// Fails with [`ErrorKind::DiskFull`] if the disk has no room: enqueues first, and what drains a
-/// queue only once the reserve is used up. Fails with [`ErrorKind::DiskFailed`] once the disk has
-/// failed, until the directory is opened again. Fails with [`ErrorKind::Busy`] while the machine's
-/// clock is more than an hour behind.
+/// Fails with [`ErrorKind::DiskFull`] if the disk is full: enqueues at once, and operations that
+/// drain a queue only when the reserve is used up. Fails with [`ErrorKind::DiskFailed`] once the
+/// disk has failed, until the directory is opened again. Fails with [`ErrorKind::Busy`] while the
+/// machine's clock is more than an hour behind.
 #[async_trait]
 impl Backend for FileBackend {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {

@@ -20,9 +20,9 @@ use crate::replay::{Recovered, recover};
 use crate::writer::{CreateError, Segment, Writer};
 use crate::{DirectoryStatus, FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
 
-/// Queues that are stored in a directory of the local disk. One process uses it at a time. Clones
-/// share it; it is closed when they and all its queues are dropped. That writes a snapshot, and so
-/// blocks the thread: for seconds with a million messages.
+/// Queues that are stored in a directory on the local disk. Only one process uses it at a time.
+/// Clones share it; it is closed when they and all its queues are dropped. Closing writes a
+/// snapshot, which blocks the thread: for seconds with a million messages.
 ///
 /// A call returns once its effect is on disk. All queues share one log, and all calls that wait
 /// share one sync. The messages are in memory as well.
@@ -73,14 +73,14 @@ struct Queues {
 }
 
 impl Directory {
-    /// Opens a directory, and creates it if there is none. Reads everything in it, which takes
-    /// seconds for a million messages: in an asynchronous program, call it in a blocking task.
+    /// Opens a directory, and creates it if it does not exist. Reads everything in it, which takes
+    /// seconds for a million messages: in an asynchronous program, call this in a blocking task.
     ///
-    /// What a crash has torn, and was never acknowledged, is dropped.
+    /// Torn writes of a crash, which were never acknowledged, are dropped.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]. What is stored was not changed.
+    /// [`OpenError`]. The stored data is not changed.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let disk = RealDisk::open(path.as_ref())?;
         Self::on(Arc::new(disk), path.as_ref().to_owned(), options)
@@ -140,13 +140,13 @@ impl Directory {
         })))
     }
 
-    /// Returns the queue of this name, always the same. One that is new is stored with its first
+    /// Returns the queue with this name, always the same one. A new queue is stored with its first
     /// message.
     ///
     /// # Errors
     ///
-    /// [`Violation::TooLong`] if the directory has [`MAX_QUEUES`] others, those included that are
-    /// only opened.
+    /// [`Violation::TooLong`] if the directory has [`MAX_QUEUES`] other queues, including those
+    /// that are only opened.
     pub fn queue(&self, name: QueueName) -> Result<FileBackend, Error> {
         let mut queues = self.0.queues();
         if let Some(queue) = queues.by_name.get(&name) {
@@ -176,12 +176,12 @@ impl Directory {
     }
 
     /// Lets other processes of the same user reach the queues while this one has them open:
-    /// [`Beside::connect`](crate::Beside::connect). They can do what an operator does, but cannot
-    /// work.
+    /// [`Beside::connect`](crate::Beside::connect). They can do everything that an operator does,
+    /// but run no workers.
     ///
     /// Binds a unix socket in the directory, which only this user can open. It is removed when the
-    /// directory is closed. Requests that are under way are then dropped: their callers learn that
-    /// the connection was lost. Does nothing if the directory is shared already.
+    /// directory is closed. Then pending requests are dropped, and their callers learn that the
+    /// connection was lost. Does nothing if the directory is already shared.
     ///
     /// # Panics
     ///
@@ -190,10 +190,10 @@ impl Directory {
     /// # Errors
     ///
     /// If the socket cannot be bound: on systems other than Linux, for example, because its path is
-    /// longer than about 100 bytes. The directory can be used all the same.
+    /// longer than about 100 bytes. The directory can still be used.
     #[cfg(unix)]
     pub fn share(&self) -> std::io::Result<()> {
-        // Nothing panics while it is locked but the runtime's absence.
+        // Only a missing runtime causes a panic while it is locked.
         let mut endpoint = self.0.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         if endpoint.is_none() {
             let inner = Arc::downgrade(&self.0);
@@ -206,15 +206,14 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes the queue of this name if it holds nothing, so that it does not count as one of
+    /// Removes the queue with this name if it is empty, so that it no longer counts towards
     /// [`MAX_QUEUES`]. Returns whether it was stored, and its contents: if they are
-    /// [empty](Held::is_empty), the queue was removed. Its counters, its history and a pause are
-    /// gone, and so are the ids of messages that finished in the last hour. The next message stores
-    /// it again.
+    /// [empty](Held::is_empty), the queue was removed. The removal deletes its counters, history
+    /// and pause, and the ids of recently finished messages. The next message stores it again.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the queue may have been removed. It is safe to call it again.
+    /// If the future is dropped, the queue may have been removed. It is safe to call this again.
     ///
     /// # Errors
     ///
@@ -227,22 +226,22 @@ impl Directory {
         }
     }
 
-    /// Closes the directory for all clones and queues: waits for writes under way, and leaves
-    /// a snapshot only. Then another process can open it. Further calls fail with
+    /// Closes the directory for all clones and queues: waits for pending writes, and leaves only a
+    /// snapshot. Then another process can open it. Further calls fail with
     /// [`ErrorKind::Storage`](delayline_core::ErrorKind::Storage). Does nothing if it is closed.
     ///
-    /// This blocks the thread: for seconds with a million messages.
+    /// This blocks the thread, for seconds with a million messages.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::DiskFailed`](delayline_core::ErrorKind::DiskFailed) if the disk has failed, now
-    /// or before. All acknowledged calls are in the log all the same, and the directory can be
-    /// opened again.
+    /// or earlier. All acknowledged calls are still in the log, and the directory can be opened
+    /// again.
     pub fn close(&self) -> Result<(), Error> {
         self.0.close()
     }
 
-    /// Returns the names of all queues that are stored, in order.
+    /// Returns the names of all stored queues, in order.
     #[must_use]
     pub fn queues(&self) -> Vec<QueueName> {
         let queues = self.0.queues();
@@ -256,7 +255,7 @@ impl Directory {
         &self.0.path
     }
 
-    /// Returns the size of the directory, its room, and how long syncs take.
+    /// Returns the size of the directory, its free space, and the duration of syncs.
     #[must_use]
     pub fn status(&self) -> DirectoryStatus {
         let latest = self.0.checkpoints.latest();

@@ -20,7 +20,7 @@ pub enum OpenError {
         /// The id of the process that holds it, if the lock file says so.
         holder: Option<String>,
     },
-    /// It holds files of another program, and none of ours.
+    /// It contains files of another program, and none of ours.
     #[error(
         "{} holds files of another program, such as {file:?}: choose an empty directory",
         path.display()
@@ -49,7 +49,7 @@ pub enum OpenError {
         /// The reason.
         source: io::Error,
     },
-    /// Something that was stored is damaged or missing.
+    /// Stored data is damaged or missing.
     #[error(
         "{file} is damaged at byte {offset}: {reason}. Nothing was changed. Restore the directory \
          from a backup"
@@ -70,8 +70,8 @@ pub enum OpenError {
         /// Why it is needed.
         reason: &'static str,
     },
-    /// Another version of this library wrote it, in a form or with a model that this one does not
-    /// know.
+    /// It was written by another version of this library, with a format or model that this version
+    /// does not know.
     #[error(
         "{file} was written by version {found} of the {what}, and this library has version \
          {supported}: {reason}. Open the directory with the version that wrote it and close it"
@@ -85,7 +85,7 @@ pub enum OpenError {
         found: u32,
         /// The version of this library.
         supported: u32,
-        /// What does not fit.
+        /// The reason.
         reason: String,
     },
     /// The clock is far behind the time at which the directory was last used.
@@ -96,7 +96,7 @@ pub enum OpenError {
         now.as_ms(), last.as_ms()
     )]
     Clock {
-        /// What the clock shows.
+        /// The time of the clock.
         now: Timestamp,
         /// The last time at which the directory was used.
         last: Timestamp,
@@ -104,7 +104,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether the disk is full.
+    /// Returns `true` if the disk is full.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if crate::disk::is_full(source))
@@ -112,7 +112,7 @@ impl OpenError {
 }
 
 impl OpenError {
-    /// Returns whether the next attempt may succeed without a repair.
+    /// Returns `true` if the next attempt may succeed without a repair.
     pub(crate) fn is_passing(&self) -> bool {
         let passes = |error| crate::disk::is_full(error) || crate::disk::is_passing(error);
         matches!(self, Self::Io { source, .. } if passes(source))

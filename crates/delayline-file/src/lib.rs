@@ -4,27 +4,27 @@
 //! effect is synced to disk, so a crash of the process or the machine loses nothing that was
 //! acknowledged.
 //!
-//! What it does not give:
+//! Its limits:
 //!
-//! - One process opens a directory at a time. Another one is refused, and the error names the
-//!   first.
+//! - Only one process can open a directory at a time. Another one is refused, and the error names
+//!   the first.
 //! - There are no replicas: a lost disk is a lost queue.
-//! - All messages are in memory, twice while a checkpoint is made.
-//! - Network file systems promise too little; they are refused where they can be recognised.
+//! - All messages are in memory, and twice during a checkpoint.
+//! - Network file systems promise too little; they are refused where they can be recognized.
 //! - A relay has no list or stream to go to: see [`FileBackend::take_relayed`].
 //!
 //! # Files
 //!
 //! `log-N` are segments of the log: the operations that have changed a queue, in order, each with a
 //! checksum. `snapshot-N` has the state before the segment `N`. Once the segments are large, a
-//! background thread makes the next snapshot from the files and removes the files that it replaces.
-//! Closing a directory, which dropping it does as well, leaves nothing but a snapshot. `begun-N`
-//! says that the segment `N` was begun since, so that its loss is noticed. `delayline.lock` names
-//! the process that has opened it. `delayline.sock` is there while that process
-//! [shares](Directory::share) the queues with commands of the same user.
+//! background thread writes the next snapshot from the files and removes the files that it
+//! replaces. Closing or dropping a directory leaves only a snapshot. `begun-N` records that the
+//! segment `N` was begun since, so that its loss is noticed. `delayline.lock` names the process
+//! that has opened it. `delayline.sock` exists while that process [shares](Directory::share) the
+//! queues with commands of the same user.
 //!
-//! A start drops frames at the end of the log that a crash has torn: nothing in them was
-//! acknowledged. It refuses everything else that it cannot read, and says where. There is one
+//! A start drops torn frames at the end of the log, which a crash leaves: no call in them was
+//! acknowledged. It refuses any other unreadable data, and reports its position. There is one
 //! limit: if the very last batch before a crash was synced and is damaged later, it looks like a
 //! torn one.
 

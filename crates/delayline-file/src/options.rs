@@ -1,6 +1,6 @@
 //! How a directory is used.
 
-/// How a directory is used. The defaults suit nearly all programs.
+/// Options of a directory. The defaults suit nearly all programs.
 ///
 /// ```
 /// use delayline_file::Options;
@@ -25,25 +25,24 @@ impl Options {
         Self { segment: at_most(bytes, MOST), ..self }
     }
 
-    /// Sets how many bytes of the log are kept free for operations that drain a queue when the disk
-    /// is full: 8 MiB by default, and at most an eighth of the disk. Messages are refused before it
-    /// is touched.
+    /// Sets the number of bytes of the log that are reserved for operations that drain a queue on a
+    /// full disk. The default is 8 MiB, and at most an eighth of the disk. Messages never use this
+    /// reserve.
     #[must_use]
     pub const fn reserve_bytes(self, bytes: u64) -> Self {
         Self { reserve: at_most(bytes, MOST), ..self }
     }
 
-    /// Sets by how many bytes the log's file grows at a time: 4 MiB by default, and at most an
+    /// Sets the number of bytes by which the log's file grows: 4 MiB by default, and at most an
     /// eighth of the disk.
     #[must_use]
     pub const fn chunk_bytes(self, bytes: u64) -> Self {
         Self { chunk: at_most(bytes, MOST), ..self }
     }
 
-    /// Opens the directory even if the clock is far behind the time at which it was last used, and
-    /// goes on from the clock. The first operation makes the clock the one that counts. By default
-    /// that is refused, because such a clock is mostly wrong, and delays a queue for as long as it
-    /// is behind.
+    /// Opens the directory even if the clock is far behind its last use, and continues from the
+    /// clock. From the first operation on, this clock counts. By default, this is refused, because
+    /// such a clock is usually wrong, and delays a queue for as long as it is behind.
     #[must_use]
     pub const fn accept_clock(self, accept: bool) -> Self {
         Self { accept_clock: accept, ..self }

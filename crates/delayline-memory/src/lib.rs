@@ -44,8 +44,8 @@ impl MemoryBackend {
         Self { name: None, state: Mutex::default(), clock: Clock::System, bell: Arc::default() }
     }
 
-    /// Creates an empty queue whose clock shows `start` until [`advance`](Self::advance) moves it:
-    /// for tests that should not wait.
+    /// Creates an empty queue whose clock stands at `start` until [`advance`](Self::advance) moves
+    /// it, for tests that should not wait.
     #[must_use]
     pub fn with_manual_clock(start: Timestamp) -> Self {
         Self::with_clock_of(&ManualClock::new(start))
@@ -69,7 +69,7 @@ impl MemoryBackend {
         queue
     }
 
-    /// Sets the name shown in spans, metrics and logs. By default there is none.
+    /// Sets the name shown in spans, metrics and logs. By default, the queue has none.
     #[must_use]
     pub fn named(mut self, name: QueueName) -> Self {
         self.name = Some(name);
@@ -105,8 +105,8 @@ impl MemoryBackend {
         }
     }
 
-    /// Takes all elements out of a destination of relays, as its consumers would. A relay in memory
-    /// puts them nowhere else, so a program that takes none keeps them all.
+    /// Takes all elements out of a destination of relays, as its consumers would. Elements stay in
+    /// memory until they are taken.
     ///
     /// ```
     /// # use delayline_core::{At, Backend, Destination, DestinationKey, MessageId, NewMessage, Op, Relay};

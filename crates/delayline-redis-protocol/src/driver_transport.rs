@@ -1,4 +1,4 @@
-//! [`DriverTransport`]: what a driver crate exports.
+//! [`DriverTransport`], which a driver crate exports.
 
 use std::fmt;
 use std::time::Duration;
@@ -37,9 +37,9 @@ use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, 
 ///
 /// - A call goes to the server of its first key, and to another one only after `MOVED`. With this
 ///   reply, a server refuses a call without executing it.
-/// - When a server is found to have been replaced, calls in progress on it end at once with
-///   [`ConnectionLost`](delayline_core::ErrorKind::ConnectionLost): what such a server replies may
-///   be lost.
+/// - When a server turns out to have been replaced, calls in progress on it end at once with
+///   [`ConnectionLost`](delayline_core::ErrorKind::ConnectionLost), because the writes of such a
+///   server may be lost.
 /// - The topology is refreshed every 30 s (from sentinels every second), and up to five times a
 ///   second after a sign of a change.
 /// - A server named by another one gets the same login, over TLS if the URL says so.
@@ -107,12 +107,12 @@ impl<D: Driver> DriverTransport<D> {
         Ok(Self(Servers::Single(Box::new(link))))
     }
 
-    /// Reports the state of every server that holds queues or can take over from one that does, and
-    /// what every sentinel knows. Changes nothing.
+    /// Reports the state of every server that holds queues, of every replica that could take over,
+    /// and of every sentinel. Changes nothing.
     ///
-    /// A server that cannot be reached or refuses a command is reported as such. Each gets a
-    /// connection of its own, with the login and the encryption that calls use. Replicas of a
-    /// server behind a unix socket are not asked, because they are reached in another way.
+    /// A server that is unreachable or refuses a command is reported as such. Each server gets a
+    /// separate connection, with the login and the encryption that calls use. Replicas of a server
+    /// behind a unix socket are not asked, because they cannot be reached in that way.
     ///
     /// # Cancel safety
     ///
@@ -120,7 +120,8 @@ impl<D: Driver> DriverTransport<D> {
     ///
     /// # Errors
     ///
-    /// Like [`connect`](Self::connect), if nothing that names the servers can be reached.
+    /// Like [`connect`](Self::connect), if none of the addresses that name the servers can be
+    /// reached.
     pub async fn survey(options: &ConnectOptions) -> Result<Survey, Error> {
         survey::<D>(options).await
     }

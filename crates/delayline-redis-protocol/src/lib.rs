@@ -1,8 +1,8 @@
-//! What all Redis drivers of Delayline share: the scripts, the keys, the encoding of operations and
-//! replies, the classification of errors, and the maintenance of connections.
+//! The parts that all Redis drivers of Delayline share: the scripts, the keys, the encoding of
+//! operations and replies, the classification of errors, and the management of connections.
 //!
-//! A driver implements [`Driver`] and [`Connection`], which say how its library connects and sends
-//! commands, and gets a [`DriverTransport`]. [`ScriptBackend`] is the queue over any [`Transport`].
+//! A driver implements [`Driver`] and [`Connection`], which connect and send commands through its
+//! library, and gets a [`DriverTransport`]. [`ScriptBackend`] is the queue over any [`Transport`].
 //! `docs/wire.md` in the repository describes what is stored in Redis.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

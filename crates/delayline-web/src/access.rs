@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authentication and permissions of visitors.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,26 +14,26 @@ use subtle::{Choice, ConstantTimeEq as _};
 use crate::Rights;
 use crate::brake::Brake;
 
-/// Who makes a request.
+/// The visitor who makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Visitor {
-    /// A name for the log of actions.
+    /// The name for the audit log.
     pub name: String,
-    /// What the visitor may do.
+    /// The visitor's permissions.
     pub rights: Rights,
-    /// The queues that exist for this visitor; `None` for all.
+    /// The queues that this visitor may see; `None` for all.
     pub queues: Option<Arc<BTreeSet<String>>>,
 }
 
 impl Visitor {
-    /// A visitor who has these rights on all queues.
+    /// Creates a visitor who has these rights on all queues.
     #[must_use]
     pub fn new(name: impl Into<String>, rights: impl Into<Rights>) -> Self {
         Self { name: name.into(), rights: rights.into(), queues: None }
     }
 
-    /// Limits the visitor to these queues. For this visitor, no other queue exists. The queue of
+    /// Limits the visitor to these queues: all others do not exist for this visitor. The queue of
     /// [schedules](crate::Dashboard::schedules) brings all schedules with it, whatever their
     /// targets.
     #[must_use]
@@ -82,21 +82,21 @@ enum Kind {
 type Resolve = dyn Fn(&Parts) -> Option<Visitor> + Send + Sync;
 
 impl Access {
-    /// Everyone who can reach the router has these rights: behind a login of your own, or where
+    /// Gives these rights to everyone who can reach the router. Use it behind your own login, or if
     /// only this machine can connect.
     #[must_use]
     pub fn everyone(rights: impl Into<Rights>) -> Self {
         Self(Kind::Everyone(rights.into()))
     }
 
-    /// A function of the request decides: of its extensions, which middleware of yours may have
-    /// set, or of its headers. It must not block.
+    /// Lets a function of the request decide: of its extensions, which your middleware may set, or
+    /// of its headers. It must not block.
     #[must_use]
     pub fn resolver(resolve: impl Fn(&Parts) -> Option<Visitor> + Send + Sync + 'static) -> Self {
         Self(Kind::Resolver(Arc::new(resolve)))
     }
 
-    /// Fixed tokens and passwords. They travel with each request, so use TLS on a network.
+    /// Uses fixed tokens and passwords. They are sent with each request, so use TLS on a network.
     #[must_use]
     pub fn credentials(credentials: impl IntoIterator<Item = Credential>) -> Self {
         Self(Kind::Credentials(credentials.into_iter().collect()))
@@ -121,7 +121,7 @@ impl Access {
         match brake.check((address, user), find).await {
             Some(Ok(visitor)) => Admission::Visitor(visitor),
             Some(Err(())) => {
-                // Whatever else stands there may be a secret in the wrong place.
+                // Any other text may be a secret in the wrong place.
                 let known = credentials.iter().filter(|it| it.basic);
                 let known = known.map(|it| &it.visitor.name).find(|name| Some(&***name) == user);
                 Admission::Wrong { user: known.cloned() }
@@ -157,8 +157,8 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// A token, sent as `Authorization: Bearer TOKEN`. `name` appears in the audit log. An empty
-    /// token never matches.
+    /// Creates a token, sent as `Authorization: Bearer TOKEN`. `name` appears in the audit log. An
+    /// empty token never matches.
     #[must_use]
     pub fn bearer(
         name: impl Into<String>,
@@ -168,7 +168,7 @@ impl Credential {
         Self { visitor: Visitor::new(name, rights), basic: false, secret: token.into() }
     }
 
-    /// A user and a password, for which browsers ask. An empty password never matches.
+    /// Creates a user and a password, for which browsers ask. An empty password never matches.
     #[must_use]
     pub fn basic(
         user: impl Into<String>,
@@ -201,7 +201,7 @@ pub(crate) enum Admission {
     Wrong {
         user: Option<String>,
     },
-    /// There were too many wrong ones, so it was not looked at.
+    /// There were too many failed logins, so this one was not checked.
     TooMany,
 }
 

@@ -1,4 +1,4 @@
-//! From queues to a router.
+//! Building the router.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::served::{PATIENCE, Served};
 use crate::shared::{Redact, Shared};
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
-/// Makes the router of a dashboard and its HTTP API; see [the crate](crate).
+/// Builds the router of a dashboard and its HTTP API; see [the crate](crate).
 #[derive(Clone)]
 #[must_use = "a dashboard does nothing until its `router` is served"]
 pub struct Dashboard {
@@ -39,7 +39,7 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Creates a dashboard without queues, for the visitors that `access` lets in.
+    /// Creates a dashboard without queues, for the visitors that `access` admits.
     pub fn new(access: Access) -> Self {
         Self {
             access,
@@ -55,17 +55,17 @@ impl Dashboard {
         }
     }
 
-    /// Adds a queue. Its payloads are shown and sent as raw bytes, whatever codec the program uses:
-    /// open it with [`codec`](Queue::codec). The queue's [`durability`](Queue::durability) applies
-    /// to changes that visitors make.
+    /// Adds a queue. The dashboard shows and sends payloads as raw bytes, whatever codec the
+    /// program uses: open the queue with [`codec`](Queue::codec). The queue's
+    /// [`durability`](Queue::durability) applies to changes that visitors make.
     pub fn queue(mut self, queue: Queue<Bytes, Raw>) -> Self {
         self.queues.push(queue);
         self
     }
 
     /// Also shows all queues of the connection's server, or of all primaries of its cluster,
-    /// including queues that are created later. A queue that was added with [`queue`](Self::queue)
-    /// stays as it was added.
+    /// including queues that are created later. Queues added with [`queue`](Self::queue) keep their
+    /// options.
     ///
     /// The list is read with [`Connection::queues_within`], which needs `SCAN`. It is read on
     /// request, at most once a minute for all visitors together. A search reads up to 1,000,000
@@ -88,15 +88,15 @@ impl Dashboard {
         self
     }
 
-    /// Adds a page about the server of the queues, or about all servers of their cluster or behind
-    /// their sentinels: their roles, the queues that each of them has, and the findings of
-    /// `delayline doctor`. Only operators see it, because it names addresses. The user name and
-    /// password of `connect` are never shown.
+    /// Adds a page about the server of the queues, or all servers of their cluster or behind their
+    /// sentinels. It shows their roles, the queues on each server, and the findings of `delayline
+    /// doctor`. Only operators see it, because it names addresses. The user name and password of
+    /// `connect` are never shown.
     ///
     /// The page queries each server over its own connection, with commands like `INFO` and `CONFIG
-    /// GET`. It does so on request, at most once in five seconds for all visitors together. A queue
-    /// is examined on each request, for one visitor at a time. Missing permissions and unreachable
-    /// servers are shown.
+    /// GET`. It does so on request, at most once every five seconds for all visitors together. A
+    /// queue is examined on each request, for one visitor at a time. Missing permissions and
+    /// unreachable servers are shown.
     ///
     /// ```
     /// # use delayline::Connect;
@@ -114,16 +114,16 @@ impl Dashboard {
         self
     }
 
-    /// Adds the directory of a `file:` connection to `/metrics`: its files, its room, and how long
-    /// syncs take. Visitors who may see only some queues do not get these. Has no effect if the
-    /// queues are elsewhere.
+    /// Adds the directory of a `file:` connection to `/metrics`: its files, free space, and the
+    /// duration of syncs. Visitors who may see only some queues do not get these metrics. Has no
+    /// effect for other connections.
     pub fn storage(mut self, connection: Connection) -> Self {
         self.storage = Some(connection);
         self
     }
 
-    /// Adds a page and API paths for these schedules. Viewers see when they send messages and
-    /// where to. Operators change them, and so can send into every queue of their connection.
+    /// Adds a page and API paths for these schedules. Viewers see when and where they send
+    /// messages. Operators change them, and can thus send messages to any queue of the connection.
     ///
     /// For a visitor who is limited to some queues, the schedules exist only if the queue of
     /// schedules is one of them. If messages are [redacted](Self::redact), the payloads of
@@ -176,24 +176,24 @@ impl Dashboard {
         self
     }
 
-    /// Sets the secret with which claim ids of consumers over HTTP become those of the queue.
-    /// Servers with the same secret and the same names of visitors repeat each other's claims, also
-    /// after a restart. Without it, the router makes a random one.
+    /// Sets the secret from which the claim ids of consumers over HTTP are derived. If servers have
+    /// the same secret and the same visitors, a claim can be repeated at any of them, even after a
+    /// restart. Without it, the router creates a random secret.
     pub fn claim_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.claim_secret = Some(Secret(secret.into()));
         self
     }
 
-    /// Ends the waits of all consumers over HTTP when the token is cancelled: each is answered at
-    /// once, without messages, so that a server can stop. Later claims do not wait.
+    /// When the token is cancelled, all waiting consumers over HTTP are answered at once, without
+    /// messages, so that a server can stop. Later claims do not wait.
     pub fn stop_on(mut self, stop: CancellationToken) -> Self {
         self.stop = stop;
         self
     }
 
-    /// The router. Its paths are `/`, which leads to the page of all queues, `/queues`, and the
-    /// other pages next to it. There are also `/api/v1`, `/metrics` for Prometheus, and `/health`,
-    /// which needs no access.
+    /// Returns the router. Its paths are `/`, which leads to the page of all queues, `/queues`, and
+    /// the other pages next to it. There are also `/api/v1`, `/metrics` for Prometheus, and
+    /// `/health`, which needs no access.
     ///
     /// # Errors
     ///
@@ -258,14 +258,14 @@ impl fmt::Debug for Dashboard {
 #[derive(Clone)]
 struct Secret(Vec<u8>);
 
-/// Why there is no router.
+/// Why the router could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A queue's backend does not tell its name, under which the queue would be shown.
+    /// The backend of a queue has no name to show the queue under.
     #[error("the backend of a queue has no name (see `Backend::queue_name`)")]
     Unnamed,
-    /// The machine has no randomness for a secret.
+    /// The machine provided no random bytes for a secret.
     #[error("no random bytes are available")]
     NoRandomness,
     /// Two queues have the same name.

@@ -1,7 +1,7 @@
 //! A dashboard for [`delayline`] queues and an HTTP API, as one router.
 //!
-//! [`Dashboard`] makes a [`Router`] of axum's, which is a [`tower`] service as well. Mount it
-//! anywhere: all of its links are relative.
+//! [`Dashboard`] creates an axum [`Router`], which is also a [`tower`] service. Mount it anywhere:
+//! all its links are relative.
 //!
 //! ```
 //! use axum::Router;
@@ -22,48 +22,48 @@
 //! # }
 //! ```
 //!
-//! The pages are drawn by the server and work without JavaScript. With it, they keep up with the
-//! queue by server-sent events.
+//! The server renders the pages, which work without JavaScript. With JavaScript, they update
+//! themselves through server-sent events.
 //!
 //! # Security
 //!
-//! - [`Access`] authenticates visitors. Each visitor has [`Rights`]: the rights of one [`Role`] or
-//!   of several, for all queues or for some ([`Visitor::only_queues`]). What a visitor may not do
-//!   is not offered, and refused if asked for.
-//! - Requests that change something and come from another site are refused, by the headers
+//! - [`Access`] authenticates visitors. Each visitor has [`Rights`]: those of one or several
+//!   [`Role`]s, for all queues or for some ([`Visitor::only_queues`]). Pages do not offer actions
+//!   that the visitor may not perform, and requests for them are refused.
+//! - Requests from another site that change something are refused, based on the headers
 //!   `Sec-Fetch-Site` and `Origin`.
-//! - The content security policy permits no script and no style but the two files that are served
-//!   here. Text from a queue is escaped and shown up to a limit.
-//! - Headers such as `X-Forwarded-For` are never looked at. A proxy that changes the `Host` header
-//!   makes old browsers, which send no `Sec-Fetch-Site`, fail the check above.
+//! - The content security policy permits only the script and the style that are served here. Text
+//!   from a queue is escaped and shown up to a limit.
+//! - Headers such as `X-Forwarded-For` are ignored. Behind a proxy that changes the `Host` header,
+//!   old browsers, which send no `Sec-Fetch-Site`, fail the check above.
 //! - Each action except sending leaves a line of level `INFO` under the target
 //!   `delayline_web::audit`. Its fields are `visitor`, `action`, `queue`, `messages` and `outcome`,
-//!   and `id` if it is about one message. A job leaves one when it starts, one when a visitor stops
-//!   it, and one when it ends, with its id as `job`; the first has its filter, rate and limit.
-//!   Sends are logged at `DEBUG`.
-//! - A request that is refused for want of a role, or because it comes from another site, leaves a
-//!   line of level `WARN` there. So does a login with a wrong secret. After ten of these, an
-//!   address has one try a second for each user, and more are answered with 429. The server sets
-//!   [`ClientAddress`].
-//! - Only operators see the details of errors of the server, since these name addresses.
+//!   and `id` for a single message. A job leaves a line when it starts, when a visitor stops it,
+//!   and when it ends, with its id as `job`. The first has its filter, rate and limit. Sends are
+//!   logged at `DEBUG`.
+//! - A request that is refused because of a missing role, or because it comes from another site,
+//!   leaves a line of level `WARN`. So does a login with a wrong secret. After ten of these, an
+//!   address has one attempt per second for each user; further attempts are answered with 429. The
+//!   server sets [`ClientAddress`].
+//! - Only operators see the details of server errors, because they contain addresses.
 //!
 //! # Costs
 //!
-//! The list of queues has the added queues. With [`Dashboard::discover`] it also has the queues
-//! that a search through the names of the server's keys finds. A search runs on request, at most
-//! once a minute. It reads up to 1,000,000 keys of each primary and finds up to 200 queues. Pages
-//! show when the list was read and whether it is complete.
+//! The list of queues contains the added queues. With [`Dashboard::discover`], it also contains the
+//! queues found by searching the names of the server's keys. A search runs on request, at most once
+//! a minute. It reads up to 1,000,000 keys of each primary and finds up to 200 queues. Pages show
+//! when the list was read and whether it is complete.
 //!
-//! With [`Dashboard::server`], a page examines the servers: one connection and a few commands for
-//! each of them, at most once in five seconds for all visitors together.
+//! With [`Dashboard::server`], a page examines the servers: one connection and a few commands per
+//! server, at most once every five seconds for all visitors together.
 //!
 //! Each page costs the server a few bounded calls: a list has at most 50 messages, a check or
 //! repair examines 10,000 per click, and a filter of dead letters 1,000 per page. Longer work is a
-//! job, one for each queue: it counts, redrives or purges matching dead letters in the background,
-//! one call at a time. It ends when it is stopped or the router is dropped. A call that fails is
-//! repeated for two seconds; then the page says why.
+//! job, one per queue, which counts, redrives or purges matching dead letters in the background,
+//! one call at a time. It ends when it is stopped or the router is dropped. A failed call is
+//! repeated for two seconds; after that, the page shows the reason.
 
-/// The example of the read-me compiles.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -1,22 +1,22 @@
-//! What visitors may do.
+//! Permissions of visitors.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// What visitors of one kind may do. [`Rights`] are those of one role or of several.
+/// The permissions of one kind of visitor. [`Rights`] combine one or several roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// Look, but see no payloads and header values unless
-    /// [`contents_for`](crate::Dashboard::contents_for) says so.
+    /// See queues and messages, but no payloads and header values unless
+    /// [`contents_for`](crate::Dashboard::contents_for) permits it.
     Viewer,
-    /// What a viewer may do, and: send, cancel, reschedule and redrive messages; count dead letters
-    /// that match; stop jobs; pause and resume queues, limit and check them; change schedules.
+    /// Everything that a viewer may do. Also: send, cancel, reschedule and redrive messages; count
+    /// matching dead letters; stop jobs; pause, resume, limit and check queues; change schedules.
     Operator,
-    /// What an operator may do, and: purge dead letters, and repair queues.
+    /// Everything that an operator may do. Also: purge dead letters, and repair queues.
     Admin,
-    /// Claim messages, which shows their contents, and settle and extend leases. A worker who is
-    /// nothing else sees no pages, lists or metrics.
+    /// Claim messages, which shows their contents, and settle and extend leases. With only this
+    /// role, a visitor sees no pages, lists or metrics.
     Worker,
 }
 
@@ -50,7 +50,7 @@ impl BitOr for Role {
     }
 }
 
-/// What a visitor may do: a set.
+/// The permissions of a visitor, as a set.
 ///
 /// ```
 /// use delayline_web::{Rights, Role};
@@ -72,7 +72,7 @@ impl Rights {
         self.0 & role.bits() == role.bits()
     }
 
-    /// The fewest roles that have these rights together.
+    /// The smallest set of roles that have these rights together.
     fn roles(self) -> impl Iterator<Item = Role> {
         let highest = [Role::Admin, Role::Operator, Role::Viewer];
         let highest = highest.into_iter().find(|role| self.include(*role));

@@ -215,7 +215,7 @@ cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
     idling; see --help. Saves tables, plots and figures.
 
 cargo xtask bench peers [QUEUE ...] [--messages N] [--save DIRECTORY]
-    Measure Delayline beside other queues on Redis; see --help. One of them needs node and npm.
+    Compare Delayline with other queues on Redis; see --help. One of them needs node and npm.
 
 cargo xtask bench embedded [SUBJECT ...] [--messages N] [--seconds N] [--on DIRECTORY]
     Measure queues in a directory beside SQLite with the same group commit, and beside Redis.

@@ -131,7 +131,7 @@ prove servers test` gets the servers, runs the suite and writes this page; `carg
 everything on one of them. CI runs everything on Redis 7.0.15, and the conformance suite on the newest Redis and the newest Valkey of
 this list.
 
-On Redis 6 a script cannot ask whether its user may do what it is about to do: see
+On Redis 6, a script cannot check its user's permissions before it writes: see
 [guarantees](../crates/delayline/docs/guarantees.md#what-is-not-promised).
 
 | server | from | conformance suite |

@@ -1,6 +1,6 @@
 //! This machine's clock.
 
-/// The time, for what is shown only: due times follow the server's clock.
+/// The local time, which is only shown: due times follow the server's clock.
 pub(crate) fn now() -> delayline::Timestamp {
     std::time::SystemTime::now().try_into().unwrap_or_default()
 }

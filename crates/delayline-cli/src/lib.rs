@@ -1,4 +1,4 @@
-//! The `delayline` command: sends, handles and looks after the messages of a delay queue.
+//! The `delayline` command: sends, handles and manages the messages of a delay queue.
 //!
 //! A library for its own program and for the fuzzers only; programs use the crate `delayline`.
 
@@ -27,7 +27,7 @@ use tracing_subscriber::{Layer, filter, fmt};
 use self::args::{Args, Verb};
 use self::failure::Failure;
 
-/// The program: reads its arguments, does what they say, and answers what to exit with.
+/// The program: reads its arguments, runs the subcommand, and returns the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     let args = Args::parse();

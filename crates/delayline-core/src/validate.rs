@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::limits::{MAX_BATCH, MAX_LEASE_MS, MIN_LEASE_MS};
 use crate::{MessageId, Millis, Violation};
 
-/// A batch has 1 to [`MAX_BATCH`] items, each with an id of its own (G18).
+/// A batch has 1 to [`MAX_BATCH`] items, all with different ids (G18).
 pub(crate) fn batch<'a>(
     what: &'static str,
     ids: impl IntoIterator<Item = &'a MessageId>,

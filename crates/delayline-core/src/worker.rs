@@ -167,8 +167,8 @@ impl Machine {
     }
 
     /// Reports that a message was cancelled while it was leased, so that its handler need not wait
-    /// for the next renewal of its lease. Drivers need not report it. It may come late or be wrong:
-    /// only the reply to the extension counts.
+    /// for the next renewal of its lease. Drivers need not report it. It may be late or wrong: only
+    /// the reply to the extension counts.
     pub fn handle_cancel(&mut self, queue: usize, id: &MessageId) {
         self.lanes.change(queue, |lane| lane.leases.ask(id));
     }

@@ -108,7 +108,7 @@ impl FileBackend {
         Ok(elements)
     }
 
-    /// Removes the queue if it holds nothing. Returns whether it was stored, and what it holds.
+    /// Removes the queue if it is empty. Returns whether it was stored, and its contents.
     pub(crate) async fn remove_if_empty(&self) -> Result<(bool, Held), Error> {
         let log = &self.log;
         let body = record::removed(self.queue.number);

@@ -145,7 +145,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns what there is beside the current segment.
+    /// Returns the files other than the current segment.
     pub(crate) fn latest(&self) -> Latest {
         let state = self.lock();
         Latest {
@@ -163,7 +163,7 @@ impl Checkpoints {
     }
 }
 
-/// The latest snapshot, and what is not in it.
+/// The latest snapshot, and the segments after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latest {
     /// The size of the snapshot in bytes.

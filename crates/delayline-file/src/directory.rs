@@ -292,8 +292,8 @@ impl Reached for Directory {
     }
 }
 
-/// Tidies up after what was recovered, and begins a new segment: nothing is ever appended to one
-/// that a crash may have torn.
+/// Cleans up after a recovery, and begins a new segment: nothing is ever appended to a segment that
+/// a crash may have torn.
 fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::Result<Segment> {
     let mut last = match recovered.last {
         Some((number, end)) => Some((disk.edit(&names::segment(number))?, end)),
@@ -303,7 +303,7 @@ fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::R
         // Recovered frames may be in the system's cache only.
         last.sync()?;
     }
-    // And so may the name of the snapshot: what it replaces must not go before it is durable.
+    // And so may the name of the snapshot, which must be durable before older files are removed.
     disk.sync_directory()?;
     recovered.files.obsolete.iter().try_for_each(|name| disk.remove(name))?;
     let next = recovered.last.map(|(number, _)| number + 1);
@@ -446,6 +446,6 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// The least room of a segment with which a directory on a full disk is opened, in bytes. The room
-/// that the last segment then gives back is added.
+/// Minimum size of a segment with which a directory on a full disk is opened, in bytes. The space
+/// that the last segment then releases is added.
 const LEAST: u64 = 64 << 10;

@@ -1,4 +1,4 @@
-//! The socket in a directory, through which commands beside its process reach the queues.
+//! The socket in a directory, through which commands in other processes reach the queues.
 
 use std::fs::{self, Permissions};
 use std::io;

@@ -59,7 +59,7 @@ pub enum OpenError {
         file: String,
         /// Where the damage begins.
         offset: u64,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A file is missing.

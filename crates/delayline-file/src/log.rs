@@ -42,7 +42,7 @@ struct Tail {
     promised: u64,
     /// The room that an operation waits for.
     wanted: u64,
-    /// Whether one of those that wait drains a queue.
+    /// Whether one of the waiting operations drains a queue.
     draining: bool,
     /// When the disk last refused more room.
     full: Option<Instant>,

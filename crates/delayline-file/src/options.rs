@@ -1,4 +1,4 @@
-//! How a directory is used.
+//! Options of a directory.
 
 /// Options of a directory. The defaults suit nearly all programs.
 ///

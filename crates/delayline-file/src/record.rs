@@ -56,7 +56,7 @@ pub(crate) fn removed(queue: u32) -> Vec<u8> {
     body
 }
 
-/// An operation, with room in front for what is known only once it was applied.
+/// An operation, with space in front for values that are known only once it was applied.
 pub(crate) fn encode_op(op: &Op) -> Result<Vec<u8>, Error> {
     let mut body = vec![0; BODY_HEAD - 1];
     let mut serializer = rmp_serde::Serializer::new(&mut body).with_struct_map();

@@ -1,4 +1,4 @@
-//! What a process that has opened a directory and one beside it say to each other.
+//! The messages between a process that has opened a directory and other processes.
 
 use std::io;
 
@@ -38,7 +38,7 @@ pub(crate) enum Ask {
 pub(crate) enum Answer {
     Queues(Vec<String>),
     Status(Box<DirectoryStatus>),
-    /// Whether the queue was stored, and what it holds. If that is nothing, it was removed.
+    /// Whether the queue was stored, and its contents. If it was empty, it was removed.
     Deleted {
         existed: bool,
         held: Held,
@@ -117,7 +117,7 @@ pub(crate) async fn read<T: DeserializeOwned>(
     if len > MAX_BYTES {
         return Err(io::Error::other("a message on the socket is too large"));
     }
-    // Grows with what comes, so that a length alone takes no memory.
+    // Grows with the data that arrives, so that a length alone takes no memory.
     let mut bytes = Vec::new();
     from.take(u64::from(len)).read_to_end(&mut bytes).await?;
     rmp_serde::from_slice(&bytes).map(Some).map_err(io::Error::other)

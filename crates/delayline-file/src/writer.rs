@@ -65,7 +65,7 @@ impl Segment {
         let salt = salt();
         let header = Header { number, model: MODEL, first, salt, len: allocated };
         let mut begin = || {
-            // The header says how long the file is, so that comes first.
+            // The header contains the length of the file, so the length is synced first.
             file.sync()?;
             file.write_at(0, &header.encode())?;
             file.sync()?;
@@ -93,7 +93,7 @@ impl Segment {
         self.number
     }
 
-    /// Returns the room behind what is written.
+    /// Returns the free space behind the written data.
     pub(crate) const fn room(&self) -> u64 {
         self.allocated - self.written
     }
@@ -102,7 +102,7 @@ impl Segment {
 /// When the creation of a segment failed.
 #[derive(Debug)]
 pub(crate) enum CreateError {
-    /// Nothing of it is there, so the one before can go on.
+    /// It does not exist, so the previous segment can be continued.
     Before(io::Error),
     /// It may be there, so that frames in the one before would not count any more.
     Begun(io::Error),
@@ -225,12 +225,12 @@ impl Writer {
         }
     }
 
-    /// Goes on in a new segment, unless the disk has no room for it.
+    /// Continues in a new segment, unless the disk has no space for it.
     fn rotate(&mut self) -> io::Result<()> {
         let (number, least) = (self.segment.number + 1, self.segment.room());
         let mut wanted = 2 * self.options.reserve + self.options.chunk;
         if self.disk.space()?.free < wanted.saturating_add(self.checkpoints.next_size()) {
-            // What is left of this segment is all that there is room for.
+            // Only the rest of this segment is left.
             wanted = least;
         }
         match Segment::create(&*self.disk, number, self.next, wanted, least) {

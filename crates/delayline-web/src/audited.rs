@@ -1,5 +1,5 @@
-//! What visitors do, the same from a page and from the API: with the role that it needs, and its
-//! line in the audit log.
+//! Actions of visitors, the same for pages and the API: with the required role, and a line in the
+//! audit log.
 
 use delayline::backend::{NewMessage, Op, Reply, SetLimits};
 use delayline::{Error, MessageId};
@@ -11,7 +11,8 @@ use crate::bulk::Order;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Does something to messages, 1,000 at most, in one atomic step. Answers one by one, in order.
+/// Performs an action on at most 1,000 messages, in one atomic step. Returns one result per
+/// message, in order.
 pub(crate) async fn on_messages(
     context: &Context,
     queue: &str,
@@ -52,7 +53,7 @@ pub(crate) async fn send(
     .await?
 }
 
-/// Changes limits of a queue. Whether that changed anything.
+/// Changes limits of a queue. Returns whether that changed anything.
 pub(crate) async fn set_limits(
     context: &Context,
     queue: &str,
@@ -70,7 +71,7 @@ pub(crate) async fn set_limits(
     Ok(matches!(result.await??.reply, Reply::SetLimits { changed: true }))
 }
 
-/// Pauses or resumes a queue. Whether that changed anything.
+/// Pauses or resumes a queue. Returns whether that changed anything.
 pub(crate) async fn switch(context: &Context, queue: &str, pause: bool) -> Result<bool, Failure> {
     context.require(Role::Operator)?;
     let (name, queue) = context.named(queue)?;

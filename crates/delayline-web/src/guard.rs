@@ -1,4 +1,4 @@
-//! What every request passes before its handler, and every answer after it.
+//! The checks that every request passes before its handler, and the headers of every response.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::shared::Shared;
 use crate::when::in_zone_of;
 use crate::{ClientAddress, Rights};
 
-/// Lets visitors in, who are known by an extension from then on.
+/// Admits visitors, and adds them to the request as an extension.
 pub(crate) fn admit(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     router.layer(from_fn_with_state(Arc::clone(shared), only_visitors))
 }
 
 /// Refuses forged requests, and sets the headers that restrict browsers.
 pub(crate) fn protect(router: Router<Arc<Shared>>) -> Router<Arc<Shared>> {
-    // What answers is not told the path; `strict` is.
+    // The response has no path, but `strict` knows it.
     let forged = |_: ProtectionError| -> Response<Body> {
         let mut response = Response::default();
         response.extensions_mut().insert(Forged);

@@ -1,5 +1,5 @@
-//! What visitors do with schedules, the same from a page and from the API: with the role that it
-//! needs, and its line in the audit log.
+//! Actions of visitors on schedules, the same for pages and the API: with the required role, and a
+//! line in the audit log.
 
 use delayline::message::Sent;
 use delayline::schedules::{Declared, Put, Schedules, Spec};
@@ -10,7 +10,7 @@ use crate::audited::{Audit, to_the_end};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Something to be done with a schedule.
+/// An action on a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Pause,
@@ -19,7 +19,7 @@ pub(crate) enum Act {
     RunNow,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub(crate) enum Acted {
     Done,
@@ -63,7 +63,7 @@ impl Acted {
     }
 }
 
-/// Does something with a schedule.
+/// Performs an action on a schedule.
 pub(crate) async fn act(context: &Context, name: &str, act: Act) -> Result<Acted, Failure> {
     context.require(Role::Operator)?;
     let (queue, schedules) = context.schedules()?;
@@ -93,7 +93,7 @@ pub(crate) async fn put(context: &Context, name: &str, spec: Spec) -> Result<Put
     .await?
 }
 
-/// Makes the schedules of an owner these.
+/// Replaces the schedules of an owner.
 pub(crate) async fn declare(
     context: &Context,
     owner: &str,
@@ -127,7 +127,7 @@ fn summary(declared: &Declared) -> String {
     format!("created {created}, changed {changed}, unchanged {unchanged}, removed {removed}")
 }
 
-/// A message that is no schedule is a fault of what is stored, not of the request.
+/// A message that is not a schedule is a fault of the stored data, not of the request.
 pub(crate) fn failure(error: Error) -> Failure {
     match error.kind() {
         ErrorKind::Decode => Failure::Busy(format!(

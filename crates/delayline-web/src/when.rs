@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use crate::failure::Failure;
 use crate::ids;
 
-/// An instant in the viewer's zone with UTC beside it, and how far away it is.
+/// An instant in the viewer's zone, in UTC, and relative to now.
 pub(crate) fn time(now: Timestamp, instant: Timestamp) -> Markup {
     let zone = zone();
     let utc = instant.to_string();

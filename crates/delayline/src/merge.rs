@@ -69,8 +69,8 @@ enum Verdict {
     Unsent(NewMessage),
 }
 
-/// A caller's place among those that wait. Dropping it withdraws the message, unless it is already
-/// being sent.
+/// A caller's place in the queue of waiting sends. Dropping it withdraws the message, unless it is
+/// already being sent.
 struct Place {
     // First, so that a message put back finds that its caller is gone.
     verdict: oneshot::Receiver<Verdict>,

@@ -39,7 +39,7 @@ enum Kind {
     Broken,
 }
 
-/// Begins in a process of its own, kills it in the middle, and goes on in this one.
+/// Starts in a separate process, kills it halfway, and continues in this one.
 pub(crate) async fn run() -> Result<ExitCode, Failure> {
     if let Ok(url) = std::env::var(BEGIN) {
         return begin(&url).await;
@@ -125,7 +125,7 @@ async fn send(queue: &Queue<String>, place: &str) -> Result<(), Failure> {
     say("")
 }
 
-/// Handles what is left, and shows what has become of all orders.
+/// Handles the remaining orders, and shows the outcome of all orders.
 async fn finish(
     queue: &Queue<String>,
     paid_after: Duration,

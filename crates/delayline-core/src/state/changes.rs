@@ -14,7 +14,7 @@ pub(super) struct Changes {
     pub(super) reused: Vec<MessageId>,
 }
 
-/// What is remembered about a finished message.
+/// The record of a finished message.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     feature = "serde",

@@ -4,8 +4,8 @@ use super::{Changes, State};
 use crate::{HandOff, HandedOff, Settled, Timestamp};
 
 impl State {
-    /// Ends leases, keeps the results of acks, and then enqueues what follows from those that this
-    /// has ended.
+    /// Ends leases, keeps the results of acks, and then enqueues the messages of the settlements
+    /// that this has ended.
     pub(super) fn hand_off(
         &mut self,
         now: Timestamp,

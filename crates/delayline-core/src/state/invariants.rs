@@ -9,7 +9,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// A description of what is wrong. Only a defect of this library causes this; tests call it
+    /// A description of the violation. Only a defect of this library causes this; tests call it
     /// after every step.
     pub fn check_invariants(&self) -> Result<(), String> {
         let indexes = self.due.iter().chain([&self.leased, &self.dead]);

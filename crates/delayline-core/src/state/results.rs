@@ -12,7 +12,7 @@ use crate::{Lease, MessageId, NewResult, Timestamp};
 pub(super) struct Results {
     by_id: BTreeMap<MessageId, Kept>,
     by_end: BTreeSet<(Timestamp, MessageId)>,
-    /// Of all of them, those included whose time is over and that are not removed yet.
+    /// The sum over all results, including expired ones that are not removed yet.
     bytes: usize,
 }
 
@@ -63,7 +63,7 @@ impl Results {
         }
     }
 
-    /// Removes the oldest of those whose time is over.
+    /// Removes the oldest expired results.
     pub(super) fn trim(&mut self, now: Timestamp, most: usize) {
         let over = self.by_end.iter().take_while(|(until, _)| *until <= now).take(most);
         let over: Vec<_> = over.map(|(_, id)| id.clone()).collect();

@@ -33,7 +33,7 @@ impl<'de> Deserialize<'de> for State {
 }
 
 impl State {
-    /// Builds the indexes of the entries. Returns whether every message has a place of its own.
+    /// Builds the indexes of the entries. Returns whether no two messages share a place.
     fn build_indexes(&mut self) -> bool {
         let index = |includes: &dyn Fn(Place, Priority) -> bool| -> Index {
             // Collected, because a map is built faster from many entries than one by one.

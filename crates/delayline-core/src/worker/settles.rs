@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
     under_way: usize,
-    /// The leases of those that may have been executed without a reply.
+    /// The leases of settlements that may have been executed without a reply.
     perhaps_done: HashSet<(MessageId, Lease)>,
     /// About how much memory the unconfirmed ones take.
     bytes: usize,

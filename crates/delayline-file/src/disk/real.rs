@@ -14,7 +14,7 @@ pub(crate) const LOCK: &str = "delayline.lock";
 /// How the names of the sockets of commands begin.
 const SOCKET: &str = "delayline.sock";
 
-/// Each line of the lock file: what it is, and the process that holds it.
+/// The line of the lock file: its purpose, and the process that holds it.
 const LOCK_HEAD: &str = "delayline queues, in use by process ";
 
 /// A locked directory.

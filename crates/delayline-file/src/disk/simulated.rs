@@ -67,7 +67,7 @@ pub(crate) enum Keep {
     Any(u64),
     /// All names and sizes, and this many bytes of the writes of each file, in order.
     Bytes(usize),
-    /// All: the program was killed, the machine continues. What was not synced still is not.
+    /// All: the program was killed, the machine continues. Unsynced data is still not synced.
     Everything,
 }
 

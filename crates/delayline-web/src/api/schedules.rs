@@ -44,7 +44,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Problem> {
     Ok(answer(StatusCode::OK, &value))
 }
 
-/// One schedule, with what became of its last instant.
+/// One schedule, with the outcome of its last instant.
 pub(super) async fn get(Name(name): Name, context: Context) -> Result<Response, Problem> {
     let (_, schedules) = context.schedules()?;
     let entry = schedules.get(&name).await.map_err(failure)?.ok_or_else(unknown)?;

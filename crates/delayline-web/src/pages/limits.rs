@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::params::Params;
 
-/// The forms with the limits of now. They are in no part of the page that changes by itself, so
-/// that nothing that is being typed is lost.
+/// The forms with the current limits. They are outside the parts of the page that update
+/// themselves, so that no typed text is lost.
 pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
     let to = format!("limits?queue={}", encoded(queue.as_bytes()));
     let one = |limit: &str, verb: &str, is_set: bool, fields: Markup| {

@@ -105,7 +105,7 @@ pub(super) async fn page(context: Context) -> Response {
     Frame { context: &context, title: "Queues", queue: None, here: "overview", live }.page(&content)
 }
 
-/// When the list of queues was read, and what it leaves out.
+/// When the list of queues was read, and which queues it lacks.
 fn searched(search: &Search, rights: Rights) -> Markup {
     html! {
         @match search.read {

@@ -108,7 +108,7 @@ fn upcoming(now: Timestamp, entry: &Entry) -> Markup {
     }
 }
 
-/// What has become of the message of the last instant.
+/// The outcome of the message of the last instant.
 fn outcome(now: Timestamp, queue: &str, last: &LastTick) -> Markup {
     let word = match last.status {
         Some(Status::Leased) => "with a worker",

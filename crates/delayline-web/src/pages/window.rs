@@ -124,7 +124,8 @@ impl Window {
         }
     }
 
-    /// The window as the rest of a query, in instants: what was typed means another one later.
+    /// The window as the rest of a query, in instants: the typed words would mean another window
+    /// later.
     pub(super) fn query(&self) -> String {
         let from = format!("&from={}", encoded(self.from.to_string().as_bytes()));
         let until = self.until.map(|it| format!("&until={}", encoded(it.to_string().as_bytes())));

@@ -1,4 +1,4 @@
-//! The result of a look-up.
+//! The result of a lookup.
 
 use std::fmt;
 

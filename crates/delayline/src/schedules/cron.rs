@@ -76,7 +76,7 @@ impl Cron {
         if self.elapsing { self.next_elapsing(zone, after) } else { self.next_fixed(zone, after) }
     }
 
-    /// Each period between two changes of the offset is searched by itself.
+    /// Each period between two changes of the offset is searched separately.
     fn next_elapsing(&self, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
         let mut start = after;
         loop {

@@ -99,7 +99,7 @@ impl TestConnection {
         self.0.clock.advance(Millis::try_from(by).unwrap_or(Millis::MAX));
     }
 
-    /// The queue of this name, which records what is sent to it.
+    /// The queue with this name, which records the messages sent to it.
     pub(super) fn recorder(&self, name: QueueName) -> Arc<Recorder> {
         self.0.queues.queue(name)
     }

@@ -1,4 +1,4 @@
-//! The ids of messages that have none of their own.
+//! Ids for messages that have none.
 
 use bytes::Bytes;
 use delayline::{MessageId, Timestamp};

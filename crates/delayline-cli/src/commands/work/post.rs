@@ -208,7 +208,7 @@ async fn beginning(response: Response<Incoming>) -> String {
             }
         }
     };
-    // What has arrived by then is kept.
+    // The bytes that have arrived by then are kept.
     let _ = timeout(BODY, reading).await;
     String::from_utf8_lossy(&kept).into_owned()
 }

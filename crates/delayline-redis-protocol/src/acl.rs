@@ -48,8 +48,8 @@ impl AclRole {
         }
     }
 
-    /// The commands that the role needs, in lower case and sorted: those that its scripts call, and
-    /// those that a driver sends.
+    /// The commands that the role needs, in lower case and sorted: the commands of its scripts, and
+    /// those of a driver.
     #[must_use]
     pub fn commands(self) -> BTreeSet<String> {
         // Every user has `AUTH` and `HELLO`. `INFO` may be denied, but then a server that evicts

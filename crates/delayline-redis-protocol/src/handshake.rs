@@ -8,7 +8,7 @@ use crate::{CallError, ConnectOptions, Connection, Resp};
 /// Who logs in without a user name.
 const DEFAULT_USER: &str = "default";
 
-/// Logs in, selects the protocol and selects the database. It has no time limit of its own.
+/// Logs in, selects the protocol and selects the database. The caller sets a time limit.
 ///
 /// A password for the default user of a server that requires none is refused.
 ///

@@ -33,7 +33,7 @@ use crate::{
     CallError, ConnectOptions, HostPort, QueueList, ScriptCall, Topology, Value, classify,
 };
 
-/// Maximum number of refreshes that are repeated because the topology changed meanwhile.
+/// Maximum number of refreshes that are repeated because the topology changed during them.
 const MOST_OVERTAKEN: usize = 5;
 /// Maximum number of `MOVED` redirects per call.
 const MOST_HOPS: usize = 5;
@@ -43,14 +43,14 @@ const APART: Duration = Duration::from_millis(200);
 /// changed.
 const ALERT: Duration = Duration::from_secs(10);
 
-/// Sends each call to the server that its first key belongs to, over one [`Link`] for each.
+/// Sends each call to the server that its first key belongs to, over one [`Link`] per server.
 ///
-/// - Nothing is sent twice: a call goes on to another server only after `MOVED`, with which a
-///   server refuses what it has not executed.
-/// - A call under way to a server that turns out to have lost the keys ends at once with
-///   [`ErrorKind::ConnectionLost`]: the answer of a server that was replaced means nothing. For the
-///   same reason a server that was silent for a while is believed after a look only.
-/// - Who serves what is asked unprompted from time to time, and soon after any sign of a change.
+/// - Nothing is sent twice: a call is sent to another server only after `MOVED`, with which a
+///   server refuses a call without executing it.
+/// - If a server turns out to have lost the keys, pending calls to it end at once with
+///   [`ErrorKind::ConnectionLost`]: the reply of a replaced server means nothing. For the same
+///   reason, a server that was silent for a while is trusted only after a refresh.
+/// - The topology is refreshed periodically, and soon after any sign of a change.
 pub(crate) struct Router<D: Driver>(Arc<Shared<D>>);
 
 struct Shared<D: Driver> {
@@ -58,13 +58,14 @@ struct Shared<D: Driver> {
     connector: NodeConnector,
     directory: Directory<D>,
     map: watch::Sender<Arc<Nodes<D>>>,
-    /// When the latest look began that a call waited for, and whether anybody knew.
+    /// The start of the latest refresh that a call waited for, and whether any server answered.
     latest_look: tokio::sync::Mutex<Option<(Instant, bool)>>,
-    /// Why nothing is sent: the latest look could not tell whether the primary was replaced.
+    /// The reason why nothing is sent: the latest refresh could not determine whether the primary
+    /// was replaced.
     refusal: Mutex<Option<Error>>,
-    /// Who knows of the latest change.
+    /// The server that knows of the latest change.
     witness: Mutex<Option<HostPort>>,
-    /// The task that looks is alive.
+    /// Whether the refreshing task is alive.
     is_watched: Arc<AtomicBool>,
 }
 
@@ -136,7 +137,7 @@ impl<D: Driver> Router<D> {
                         shared.noticed(None);
                         return Err(error.into());
                     }
-                    // It was not sent yet, so it can go elsewhere.
+                    // It was not sent yet, so it can be sent to another server.
                     None if hops < MOST_HOPS => {
                         hops += 1;
                         continue;
@@ -184,7 +185,7 @@ async fn unless_changed<M, F: Future>(
     let mut work = pin!(work);
     loop {
         tokio::select! {
-            // Most calls end before any change, and are woken by their reply: it is looked at
+            // Most calls end before any change, and are woken by their reply, so that is polled
             // first.
             biased;
             output = &mut work => {
@@ -200,16 +201,17 @@ async fn unless_changed<M, F: Future>(
     }
 }
 
-/// What is sent to a server.
+/// A request to a server.
 trait Request: Sync {
     type Answer: Send;
-    /// It goes over the connection of calls. Until that is made it can go to another server.
+    /// It uses the connection for calls. Until that is established, it can be sent to another
+    /// server.
     const CONNECTS_FIRST: bool;
 
-    /// Where it goes.
+    /// The key that determines the server.
     fn key(&self) -> &[u8];
 
-    /// Whether its reply waits for a confirmation.
+    /// Whether its reply has to be confirmed.
     fn is_durable(&self) -> bool {
         false
     }
@@ -219,7 +221,7 @@ trait Request: Sync {
         link: &Link<D>,
     ) -> impl Future<Output = Result<Self::Answer, CallError>> + Send;
 
-    /// The server has lost the key meanwhile.
+    /// The result if the server has lost the key in the meantime.
     fn replaced(server: &HostPort) -> Result<Self::Answer, CallError> {
         let detail =
             format!("{server} no longer serves the queue; whether it executed the call is unknown");
@@ -297,7 +299,7 @@ impl<D: Driver> Shared<D> {
         if refusal.is_some()
             && let Some((_, node)) = self.map.borrow().owner(0)
         {
-            // It may have been replaced before it answers what is under way.
+            // It may have been replaced before it answers pending calls.
             node.suspicion.raise();
         }
         *lock(&self.refusal) = refusal;
@@ -363,7 +365,7 @@ impl<D: Driver> Shared<D> {
         is_known
     }
 
-    /// Something hints at a change, of which `witness` knows.
+    /// Records a sign of a change, which `witness` knows of.
     fn noticed(&self, witness: Option<HostPort>) {
         if witness.is_some() {
             *lock(&self.witness) = witness;
@@ -397,13 +399,13 @@ impl<D: Driver> Shared<D> {
     }
 }
 
-/// Looks from time to time, and again and again for a while after a sign.
+/// Refreshes the topology periodically, and repeatedly for a while after a sign of a change.
 async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, _ends: Ends) {
     let mut alert_until = None;
     loop {
         let Some(poll) = shared.upgrade().map(|shared| shared.directory.poll()) else { return };
         let is_alert = alert_until.is_some_and(|until| Instant::now() < until);
-        // Together with the pause after each look.
+        // This includes the pause after each refresh.
         let pause = if is_alert { APART } else { poll.saturating_sub(APART) };
         tokio::select! {
             () = sign.notified() => alert_until = Some(Instant::now() + ALERT),
@@ -420,7 +422,7 @@ async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, _ends: End
     }
 }
 
-/// Tells when the task that looks has ended, whatever ended it.
+/// Records that the refreshing task has ended, for whatever reason.
 struct Ends(Arc<AtomicBool>);
 
 impl Drop for Ends {
@@ -443,7 +445,7 @@ impl<D: Driver> fmt::Debug for Router<D> {
     }
 }
 
-/// Who is asked, and whether everything is encrypted.
+/// The servers to ask, and whether everything is encrypted.
 fn directory<D: Driver>(options: &ConnectOptions) -> Result<(Directory<D>, bool), Error> {
     let (names, is_encrypted) = options.topology.names()?;
     let directory = match &options.topology {

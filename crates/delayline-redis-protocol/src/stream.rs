@@ -53,7 +53,7 @@ impl Dialer {
         }
     }
 
-    /// Opens one stream. It has no time limit of its own.
+    /// Opens one stream. The caller sets a time limit.
     ///
     /// # Cancel safety
     ///
@@ -118,7 +118,8 @@ fn unreachable(error: &std::io::Error) -> Error {
     Error::with_detail(ErrorKind::Unreachable, error.to_string())
 }
 
-/// Tells a refused certificate or protocol from a server that went away in between.
+/// Distinguishes a refused certificate or protocol from a server that disconnected during the
+/// handshake.
 #[cfg(feature = "tls")]
 fn tls_failure(error: &std::io::Error) -> Error {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());

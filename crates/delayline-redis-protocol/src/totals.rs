@@ -1,11 +1,11 @@
-//! What has happened so far, as it is stored: the totals, and the points of the history.
+//! The stored totals, and the points of the history.
 
 use bytes::Bytes;
 use delayline_core::{HistoryPoint, Timestamp, Totals};
 
 use crate::layout::{Field, point, totals};
 
-/// Reads what stands in `totals`. What is missing at the end is zero, as for `BITFIELD`.
+/// Reads the value of `totals`. Missing bytes at the end are zero, as for `BITFIELD`.
 pub(crate) fn read_totals(bytes: &[u8], known: &mut Totals) {
     let mut padded = [0; totals::BYTES];
     padded.iter_mut().zip(bytes).for_each(|(byte, stored)| *byte = *stored);

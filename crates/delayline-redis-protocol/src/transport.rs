@@ -115,7 +115,7 @@ pub struct QueueList {
 ///   was certainly not executed fails with
 ///   [`ErrorClass::NotExecuted`](delayline_core::ErrorClass::NotExecuted).
 /// - A call with a [`fence`](ScriptCall::fence) returns once its durability is confirmed by the
-///   server process that executed the call. What is not confirmed in time fails with
+///   server process that executed the call. A call that is not confirmed in time fails with
 ///   [`ErrorKind::Unconfirmed`](delayline_core::ErrorKind::Unconfirmed); what cannot be confirmed
 ///   is refused before anything is sent.
 /// - Every method returns or fails within a bounded time, even while the server is silent. Once the

@@ -86,7 +86,8 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     /// layout refuse the queue from then on. Repeat the call until [`Upgrade::is_needed`] returns
     /// `false`.
     ///
-    /// Several clients may do so at once, and any client may go on where another one has stopped.
+    /// Several clients may do so at once, and any client may continue where another one has
+    /// stopped.
     ///
     /// # Cancel safety
     ///

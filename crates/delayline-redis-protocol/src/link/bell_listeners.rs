@@ -16,11 +16,11 @@ use super::health::{no_reply, unexpected};
 use crate::route::slot_of;
 use crate::{CallError, Value};
 
-/// Hears bells for those who wait.
+/// Listens to bells for waiting callers.
 ///
-/// A listener is a task with one blocking command over all bells of its group that are waited for.
-/// A wait for a bell that no listener has in its command starts another one, over all bells again,
-/// and the first ends when its command does; so there is one but for a few seconds.
+/// A listener is a task with one blocking command over all bells of its group that have waiters. If
+/// no listener's command covers the bell of a new wait, another listener starts, again over all
+/// bells. The first one ends with its command, so there are two for at most a few seconds.
 ///
 /// Each hint costs a new command over all bells of its group, so groups are bounded.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct BellListeners<D: Driver> {
 
 struct Groups<D: Driver> {
     of_bell: HashMap<Bytes, Arc<Group<D>>>,
-    /// By slot, where that matters: the one that is not full yet, and how many bells it has.
+    /// The group with free space, and its number of bells; by slot in a cluster.
     latest: HashMap<Option<u16>, (Arc<Group<D>>, usize)>,
 }
 
@@ -45,12 +45,12 @@ struct Group<D: Driver> {
 }
 
 struct State {
-    /// Those that are waited for or listened to.
+    /// The bells with a waiter or a listener.
     bells: HashMap<Bytes, Bell>,
     listeners: BTreeMap<u64, Listener>,
-    /// Hints that one of two listeners has popped when the other had answered all who waited.
+    /// Hints that one of two listeners has popped after the other had answered all waiters.
     kept: HashSet<Bytes>,
-    /// Several bells were waited for at once, as far as is known.
+    /// Whether waiting for several bells at once works, as far as is known.
     several: bool,
     /// Until then, each bell has its own listener. So a bell that is not permitted, or has the
     /// wrong type, does not silence the others.
@@ -60,9 +60,9 @@ struct State {
 
 #[derive(Default)]
 struct Bell {
-    /// In the order in which they came.
+    /// In order of arrival.
     waiters: BTreeMap<u64, Waiter>,
-    /// The listeners whose command waits for it.
+    /// The listeners whose command covers it.
     heard_by: Vec<u64>,
 }
 
@@ -72,13 +72,13 @@ struct Waiter {
 }
 
 struct Listener {
-    /// What its command waits for, or will in a moment.
+    /// The bells that its command covers, or will cover in a moment.
     bells: Vec<Bytes>,
-    /// The last waiter for one of them is gone.
+    /// Whether the last waiter for one of them is gone.
     deserted: Arc<Notify>,
 }
 
-/// What one blocking command is to wait for, and for how long.
+/// The bells of one blocking command, and its duration.
 struct Round {
     bells: Vec<Bytes>,
     limit: Duration,
@@ -97,7 +97,7 @@ impl<D: Driver> BellListeners<D> {
         Self { is_sharded: true, ..self }
     }
 
-    /// Waits until `bell` rings, for about `limit`. A `false` may come sooner.
+    /// Waits until `bell` rings, for about `limit`. It may return `false` earlier.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl<D: Driver> BellListeners<D> {
     }
 }
 
-/// Takes a wait that is over, or dropped, off the list.
+/// Removes a wait that has ended or was dropped from the list.
 struct Leaves<'a, D: Driver> {
     group: &'a Group<D>,
     bell: &'a Bytes,
@@ -152,7 +152,7 @@ impl<D: Driver> Group<D> {
     }
 
     /// Adds a wait to the list, and makes sure that a listener runs. Returns `None` if its time has
-    /// passed already.
+    /// already passed.
     fn enter(
         self: &Arc<Self>,
         bell: &Bytes,
@@ -180,7 +180,7 @@ impl<D: Driver> Group<D> {
         loop {
             let several = self.lock().several;
             if several {
-                // Those who were answered together come back together.
+                // Callers that were answered together wait again together.
                 sleep(GATHERING).await;
             }
             let Some(Round { bells, limit, deserted }) = self.lock().next_round(number) else {
@@ -287,7 +287,8 @@ impl State {
         if are_covered {
             return None;
         }
-        // The oldest come first, so that a bell that always rings does not drown the others.
+        // The oldest bells come first, so that a bell that rings constantly does not starve the
+        // others.
         wanted.sort_unstable_by_key(|(oldest, _, _)| *oldest);
         if apart {
             wanted.truncate(1);
@@ -325,17 +326,17 @@ impl State {
         }
     }
 
-    /// Gives a hint to the one who has waited longest.
+    /// Passes a hint to the caller that has waited longest.
     fn rang(&mut self, bell: Bytes) {
         let waiters = self.bells.get_mut(&bell).map(|bell| &mut bell.waiters);
         let mut waiters = waiters.into_iter().flat_map(|all| iter::from_fn(|| all.pop_first()));
-        // One that has just been dropped does not take it.
+        // A waiter that has just been dropped does not take it.
         if !waiters.any(|(_, waiter)| waiter.answer.send(Ok(true)).is_ok()) {
             self.kept.insert(bell);
         }
     }
 
-    /// Answers the waiters of bells that no other listener hears.
+    /// Answers the waiters of bells that no other listener covers.
     fn answer(&mut self, number: u64, bells: &[Bytes], answer: &Answer) {
         for bell in bells {
             let Some(bell) = self.bells.get_mut(bell) else { continue };
@@ -376,15 +377,15 @@ fn stopped() -> Error {
 /// The shortest timeout that a server gets. Redis 6 never ends a wait of one millisecond, and no
 /// server ends one of zero.
 const SHORTEST_WAIT: Duration = Duration::from_millis(2);
-/// How many bells one blocking command hears.
+/// Maximum number of bells of one blocking command.
 const MOST_BELLS: usize = 64;
 /// How much longer than asked a blocking command may take before its connection counts as dead.
 const WAIT_GRACE: Duration = Duration::from_secs(1);
 /// How much longer than asked a wait may take.
 const LATEST_ANSWER: Duration = Duration::from_secs(2);
-/// How long it takes those who were answered to come back.
+/// How long answered callers take to wait again.
 const GATHERING: Duration = Duration::from_millis(1);
-/// How long bells are heard one by one after they failed together.
+/// How long bells are listened to one by one after a failure of the common command.
 const APART: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

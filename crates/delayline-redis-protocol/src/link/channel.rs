@@ -24,7 +24,7 @@ use crate::{CallError, Value};
 /// resolve to another server, and until then refusals are cheaper than a storm of connections.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection and what is known of it.
+/// A connection and the facts about its server.
 pub(crate) struct Held<C> {
     pub(crate) connection: C,
     /// What durable calls have learned about its server.
@@ -67,7 +67,7 @@ struct State<D: Driver> {
 
 enum Slot<D: Driver> {
     Empty,
-    /// An attempt runs in a task of its own, so that it outlives callers that give up on it.
+    /// An attempt runs in a separate task, so that it outlives callers that give up.
     Connecting(watch::Receiver<Option<Outcome<D>>>),
     Connected(Arc<Held<D::Connection>>),
 }

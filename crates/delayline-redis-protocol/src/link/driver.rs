@@ -31,7 +31,7 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     /// If this driver or this build does not support an option, or the authorities cannot be read.
     fn new(address: &Address, options: &ConnectOptions) -> Result<Self, Error>;
 
-    /// Opens one connection and logs in. It has no time limit of its own.
+    /// Opens one connection and logs in. The caller sets a time limit.
     ///
     /// # Cancel safety
     ///

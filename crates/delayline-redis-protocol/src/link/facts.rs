@@ -1,4 +1,4 @@
-//! What is known of the server at the other end of a connection.
+//! Facts about the server at the other end of a connection.
 
 use std::time::Duration;
 

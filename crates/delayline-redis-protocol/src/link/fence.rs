@@ -2,8 +2,8 @@
 //!
 //! `WAIT` and `WAITAOF` cover all operations that the server had executed when their own connection
 //! last wrote, no matter which client sent them. So one connection for each server sends a write
-//! followed by a wait, for all calls that were answered before. Calls that are answered meanwhile
-//! share the next pair.
+//! followed by a wait, for all calls that were answered before. Calls that are answered in the
+//! meantime share the next pair.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,8 +20,8 @@ use super::facts::Proof;
 use super::health::no_reply;
 use crate::CallError;
 
-/// The longest that a server waits for a confirmation. `appendfsync everysec` needs a second and
-/// more.
+/// Maximum time that a server waits for a confirmation. `appendfsync everysec` needs more than a
+/// second.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// How long the key of a fence lives, in milliseconds.
 const KEY_LIFE_MS: &str = "10000";
@@ -39,13 +39,13 @@ struct Shared<D: Driver> {
     gathering: Mutex<Vec<Gathering<D>>>,
 }
 
-/// A pair, and those who want to know what came of it.
+/// A pair, and the callers that wait for its result.
 struct Gathering<D: Driver> {
     prepared: PreparedFence<D>,
     outcome: watch::Receiver<Option<Result<(), Error>>>,
 }
 
-/// A connection that was there before a call was sent, to the same process, and what it is to
+/// A connection to the same process that was opened before a call was sent, and the durability to
 /// confirm.
 pub(crate) struct PreparedFence<D: Driver> {
     held: Arc<Held<D::Connection>>,
@@ -100,7 +100,7 @@ impl<D: Driver> Fences<D> {
         outcome.unwrap_or_else(|| Err(unconfirmed("it was waiting for earlier confirmations")))
     }
 
-    /// Joins those who wait for the next pair.
+    /// Joins the callers that wait for the next pair.
     fn join(
         &self,
         prepared: &PreparedFence<D>,
@@ -114,7 +114,7 @@ impl<D: Driver> Fences<D> {
         }
         let (sender, outcome) = watch::channel(None);
         gathering.push(Gathering { prepared: prepared.clone(), outcome: outcome.clone() });
-        // A task of its own, so that it outlives callers that give up.
+        // A separate task, so that it outlives callers that give up.
         tokio::spawn(Arc::clone(&self.0).confirm(prepared.clone(), key.clone(), sender));
         outcome
     }

@@ -1,4 +1,4 @@
-//! Who is asked which node serves what: the nodes of a cluster, or sentinels.
+//! The servers that know the topology: the nodes of a cluster, or sentinels.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::{CallError, HostPort, Value, classify};
 use super::map::View;
 use super::node::{Node, NodeConnector, Nodes};
 
-/// How long one of them may take to answer.
+/// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// When the next one is asked beside one that is silent.
+/// After this time, the next server is asked as well.
 const NEXT_AFTER: Duration = Duration::from_millis(200);
 
-/// Those who know.
+/// The servers that know the topology.
 pub(crate) enum Directory<D: Driver> {
-    /// Any node of the cluster; the seeds where no other answers.
+    /// Any node of the cluster, and the seeds if no other node answers.
     Cluster { seeds: Vec<HostPort> },
     /// Sentinels that watch over a primary called `service`.
     Sentinel { sentinels: Vec<(HostPort, Arc<Node<D>>)>, service: String },
 }
 
 impl<D: Driver> Directory<D> {
-    /// How often they are asked while nothing is amiss.
+    /// The poll interval without any sign of a change.
     pub(crate) fn poll(&self) -> Duration {
         match self {
             // A node that has lost a slot says so.
             Self::Cluster { .. } => Duration::from_secs(30),
-            // A demoted primary takes writes, and loses them, until a sentinel reaches it.
+            // A demoted primary accepts writes, and loses them, until a sentinel reaches it.
             Self::Sentinel { .. } => Duration::from_secs(1),
         }
     }
@@ -60,8 +60,7 @@ impl<D: Driver> Directory<D> {
     }
 }
 
-/// The first view of a healthy node that is not older than the map; where there is none, the newest
-/// of the others.
+/// The first view of a healthy node that is not older than the map, or else the newest other view.
 ///
 /// A node that was silent for a while may report an outdated topology. It is asked only if no other
 /// node knows. The same holds for seeds, because a seed may be the same node by another name.
@@ -101,17 +100,17 @@ async fn cluster<D: Driver>(
     search.newest.ok_or_else(|| search.failures.into_error())
 }
 
-/// The questions of one look, and what came of them.
+/// The queries of one refresh, and their results.
 struct Search<'a, D: Driver> {
     connector: &'a NodeConnector,
     current: &'a Nodes<D>,
-    /// The newest of the views that are not good enough.
+    /// The newest view that is not good enough.
     newest: Option<View>,
     failures: Failures,
 }
 
 impl<D: Driver> Search<'_, D> {
-    /// Asks one after the other, without waiting for long, until one has a good view.
+    /// Asks one server after the other, without waiting for long, until one has a good view.
     async fn ask(&mut self, names: Vec<&HostPort>) -> Option<View> {
         let (mut names, mut asked) = (names.into_iter(), JoinSet::new());
         loop {
@@ -149,7 +148,7 @@ impl<D: Driver> Search<'_, D> {
     }
 }
 
-/// What a node of a cluster says, and whether it is in touch with most of the others.
+/// The view of a cluster node, and whether the node reaches most of the others.
 async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View, bool), Error> {
     let info = match node.link.request("CLUSTER", words(&["INFO"])).await {
         Ok(Value::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
@@ -173,9 +172,10 @@ async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View,
     Ok((view, is_healthy))
 }
 
-/// The primary that the sentinels with the newest knowledge name, if it takes itself for one.
+/// The primary named by the sentinels with the newest epoch, if that server considers itself a
+/// primary.
 ///
-/// Fewer than a majority of the sentinels are not believed: they may be cut off together with a
+/// Fewer than a majority of the sentinels are not trusted: they may be cut off together with a
 /// primary that the others have replaced.
 async fn sentinel<D: Driver>(
     connector: &NodeConnector,
@@ -215,8 +215,8 @@ async fn sentinel<D: Driver>(
         return Err(Error::with_detail(error.kind().clone(), detail + error.detail()));
     }
     let newest = answers.iter().map(|told| told.epoch).max().unwrap_or(0);
-    // Sentinels that were set up anew count from the beginning. A failover may have reached one of
-    // them only, so all of them must say the same.
+    // The epochs of newly set up sentinels start again. A failover may have reached only one of
+    // them, so all must agree.
     let are_anew = newest < current.epoch
         && answers.len() == sentinels.len()
         && answers.iter().all(|told| told.name == answers[0].name);
@@ -259,22 +259,22 @@ async fn sentinel<D: Driver>(
     Err(failures.into_error())
 }
 
-/// What a sentinel says of the primary of a service.
+/// A sentinel's report on the primary of a service.
 struct Told {
-    /// How new it is.
+    /// The epoch of the report.
     epoch: u64,
     name: HostPort,
-    /// The sentinel does not hear of it, or is about to replace it.
+    /// The sentinel does not reach it, or is about to replace it.
     is_down: bool,
-    /// The sentinel is about to replace it although it is well, as an operator has asked it to.
+    /// The sentinel is about to replace it on an operator's request, although it is healthy.
     is_ordered: bool,
 }
 
-/// Asks for the address before and after the epoch, so that both belong together.
+/// Asks for the address before and after the epoch, so that they belong together.
 ///
 /// `SENTINEL MASTER` has an address, too. But during a failover it has the new epoch with the old
-/// address until all replicas follow the new primary. Of a primary that was just promoted,
-/// `GET-MASTER-ADDR-BY-NAME` tells from the moment of the new epoch on.
+/// address until all replicas follow the new primary. `GET-MASTER-ADDR-BY-NAME` returns a promoted
+/// primary as soon as the new epoch begins.
 async fn primary_of<D: Driver>(node: Arc<Node<D>>, service: String) -> Result<Told, Error> {
     let before = address_of(&node, &service);
     let after = address_of(&node, &service);
@@ -294,12 +294,12 @@ async fn primary_of<D: Driver>(node: Arc<Node<D>>, service: String) -> Result<To
     Ok(Told { epoch, name, is_down, is_ordered: is_failing_over && !has("o_down") })
 }
 
-/// Where clients find the primary of a service; `None` if the sentinel does not say.
+/// The address of the primary of a service, or `None` if the sentinel does not report it.
 async fn address_of<D: Driver>(node: &Node<D>, service: &str) -> Result<Option<HostPort>, Error> {
     let question = words(&["GET-MASTER-ADDR-BY-NAME", service]);
     let parts = match node.link.request("SENTINEL", question).await {
         Ok(Value::Array(parts)) => parts,
-        // Its user may be allowed to ask for the description only.
+        // Its user may only be allowed to query the description.
         Ok(_) | Err(CallError::Reply(_)) => return Ok(None),
         Err(error) => return Err(refusal(error)),
     };
@@ -308,7 +308,7 @@ async fn address_of<D: Driver>(node: &Node<D>, service: &str) -> Result<Option<H
     Ok(port.parse().ok().and_then(|port| HostPort::told(&host, port)))
 }
 
-/// What a sentinel knows of a service.
+/// A sentinel's description of a service.
 pub(super) async fn service_of<D: Driver>(node: &Node<D>, service: &str) -> Result<Fields, Error> {
     match node.link.request("SENTINEL", words(&["MASTER", service])).await {
         Ok(Value::Array(values)) => Ok(fields(&values)),
@@ -322,7 +322,7 @@ pub(super) async fn service_of<D: Driver>(node: &Node<D>, service: &str) -> Resu
     }
 }
 
-/// Names and values by turns, as sentinels and `CONFIG GET` list them.
+/// Alternating names and values, as sentinels and `CONFIG GET` list them.
 pub(super) fn fields(values: &[Value]) -> Fields {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let pairs = values.chunks_exact(2).filter_map(|pair| match pair {
@@ -337,7 +337,7 @@ pub(super) fn name_in(fields: &Fields) -> Option<HostPort> {
     HostPort::told(fields.get("ip")?, fields.get("port")?.parse().ok()?)
 }
 
-/// Whether a server takes itself for a primary. One that may not be asked is believed to.
+/// Whether a server considers itself a primary. Assumed if the user may not ask it.
 async fn is_primary<D: Driver>(node: Arc<Node<D>>) -> Result<bool, Error> {
     match node.link.request("ROLE", Vec::new()).await {
         Ok(Value::Array(parts)) => Ok(parts.first() == Some(&Value::Bytes("master".into()))),
@@ -347,7 +347,7 @@ async fn is_primary<D: Driver>(node: Arc<Node<D>>) -> Result<bool, Error> {
     }
 }
 
-/// The answer of one who was asked, within [`PATIENCE`].
+/// The answer of a server, within [`PATIENCE`].
 async fn in_time<T>(
     name: HostPort,
     answer: impl Future<Output = Result<T, Error>>,
@@ -444,7 +444,7 @@ impl Failures {
         let kind = lasting.cloned().unwrap_or(ErrorKind::Unreachable);
         let detail = |(name, error): &(HostPort, Error)| match error.detail() {
             "" => format!("{name}: {error}"),
-            // An attempt to connect that failed names the address itself.
+            // The error of a failed connection attempt already names the address.
             detail if detail.contains(&name.to_string()) => detail.to_owned(),
             detail => format!("{name}: {detail}"),
         };

@@ -1,4 +1,4 @@
-//! Which node serves which slot, as nodes tell it.
+//! The slots that each node serves, as reported by nodes.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use crate::host_port::{HostPort, unbracketed};
 
 use super::slot::SLOTS;
 
-/// What one node says of who serves what.
+/// One node's view of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     /// Rises with each change. An older view is out of date.
@@ -28,7 +28,7 @@ pub(crate) struct Range {
 }
 
 impl View {
-    /// One node that serves everything, in place of those that did.
+    /// A view with one node that serves all slots, and has replaced the nodes in `left`.
     pub(crate) fn of_one(epoch: u64, node: HostPort, left: Vec<HostPort>) -> Self {
         Self { epoch, ranges: vec![Range { slots: 0..=SLOTS - 1, node, also: Vec::new() }], left }
     }
@@ -36,8 +36,8 @@ impl View {
     /// Reads the answer to `CLUSTER SLOTS` of the node that was asked as `asked`. A range whose
     /// primary cannot be dialed is left out; `None` if the answer is something else.
     ///
-    /// A host name wins over an address, because certificates are made out to names. A node that
-    /// does not know its own name leaves it empty, and means the one that it was asked by.
+    /// A host name is preferred to an address, because certificates are issued for names. A node
+    /// that does not know its own name leaves it empty: then it is `asked`.
     pub(crate) fn of_slots(epoch: u64, reply: &Value, asked: &HostPort) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
         let mut view = Self { epoch, ..Self::default() };
@@ -67,7 +67,7 @@ pub(super) fn names(node: &[Value], asked: &HostPort) -> Option<Vec<HostPort>> {
     let endpoint = match endpoint {
         Value::Bytes(host) if host.is_empty() => asked.host.clone(),
         Value::Bytes(host) => String::from_utf8_lossy(host).into_owned(),
-        // A node that would rather not be dialed by what it knows of itself.
+        // A node whose preferred name is unknown.
         Value::Nil => asked.host.clone(),
         Value::Int(_) | Value::Array(_) => return None,
     };
@@ -114,7 +114,7 @@ impl Moved {
         let (host, port) = words.next()?.rsplit_once(':')?;
         let host = match unbracketed(host) {
             "" => &asked.host,
-            // It does not know; another node may.
+            // This node does not know it, but another one may.
             "?" => return None,
             host => host,
         };
@@ -122,7 +122,7 @@ impl Moved {
     }
 }
 
-/// Who serves which slot. `N` is what is known of a node.
+/// The node of each slot. `N` is the data about a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Map<N> {
     pub(crate) epoch: u64,
@@ -145,7 +145,7 @@ impl<N> Default for Map<N> {
 }
 
 impl<N: Clone> Map<N> {
-    /// The map that a view shows. `node` tells what is known of a node.
+    /// The map of a view. `node` returns the data about a node.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ impl<N: Clone> Map<N> {
         Ok(map)
     }
 
-    /// This map after a node said who has one of its slots.
+    /// This map after a node has reported the new owner of a slot.
     ///
     /// # Errors
     ///
@@ -192,23 +192,23 @@ impl<N: Clone> Map<N> {
         &self.left
     }
 
-    /// Who serves a slot.
+    /// The node that serves a slot.
     pub(crate) fn owner(&self, slot: u16) -> Option<&(HostPort, N)> {
         self.nodes.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
 
-    /// All nodes that serve something, or have.
+    /// All nodes that serve slots, or have served them.
     pub(crate) fn nodes(&self) -> &[(HostPort, N)] {
         &self.nodes
     }
 
-    /// The nodes that serve something.
+    /// The nodes that serve slots.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &(HostPort, N)> {
         let indexes: BTreeSet<_> = self.owners.iter().map(|index| usize::from(*index)).collect();
         indexes.into_iter().filter_map(|index| self.nodes.get(index))
     }
 
-    /// Whether every slot has the owner that it has there.
+    /// Whether every slot has the same owner in both maps.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let owner = |map: &Self, slot| map.owner(slot).map(|(name, _)| name.clone());
         // Most neighbours have one owner, so few pairs are compared by name.

@@ -1,4 +1,4 @@
-//! Servers that others name.
+//! Servers of the topology.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{Address, ConnectOptions, HostPort};
 
 use super::map::Map;
 
-/// A server and what is known of it.
+/// A server of the topology.
 pub(crate) struct Node<D: Driver> {
     pub(crate) link: Link<D>,
     /// Raised when a call was not answered for a while.
@@ -22,8 +22,7 @@ pub(crate) struct Node<D: Driver> {
 /// Which of them serves which slot.
 pub(crate) type Nodes<D> = Map<Arc<Node<D>>>;
 
-/// How every node is dialed: whatever it is called, with the same login, and over TLS where the URL
-/// says so.
+/// Connects to every node with the same login, and over TLS if the URL says so.
 pub(crate) struct NodeConnector {
     options: ConnectOptions,
     is_encrypted: bool,
@@ -46,7 +45,7 @@ impl NodeConnector {
     ///
     /// # Errors
     ///
-    /// What the driver cannot do of the options.
+    /// If the driver does not support an option.
     pub(crate) fn node<D: Driver>(
         &self,
         name: &HostPort,

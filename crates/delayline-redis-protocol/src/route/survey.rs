@@ -1,4 +1,4 @@
-//! What every server reports about itself, and what others report about it: for operators.
+//! Reports for operators: each server's view of itself, and the views of other servers.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The primary that has this queue, or would have it: in a cluster the one that serves its
-    /// slot. `None` if no primary is known or the slot is not served.
+    /// The primary of this queue, whether or not the queue exists. In a cluster, it serves the
+    /// queue's slot. `None` if no primary is known or the slot is not served.
     #[must_use]
     pub fn holder(&self, queue: &QueueName) -> Option<&ServerReport> {
         // All keys of a queue have its name between their first braces.
@@ -79,8 +79,8 @@ pub struct ServerReport {
     ///
     /// The server cannot be reached, or refuses the command.
     pub info: Result<Fields, Error>,
-    /// The settings that decide what a crash or a failover can lose: `appendfsync`, `save`, and
-    /// those that start with `min-replicas-` or `cluster-`.
+    /// The settings that determine what a crash or a failover can lose: `appendfsync`, `save`, and
+    /// all settings with the prefix `min-replicas-` or `cluster-`.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ pub struct ServerReport {
 pub struct SentinelReport {
     /// Its `host:port` in the URL.
     pub address: String,
-    /// What it knows.
+    /// Its view.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ pub struct SentinelReport {
     pub view: Result<SentinelView, Error>,
 }
 
-/// What one sentinel knows about the service.
+/// One sentinel's view of the service.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SentinelView {
@@ -196,7 +196,7 @@ fn replicas(info: &Fields) -> Vec<HostPort> {
     named.filter_map(name).collect()
 }
 
-/// The nodes of a cluster, as the seed with the newest knowledge tells them.
+/// The nodes of a cluster, as reported by the seed with the newest epoch.
 async fn cluster<D: Driver>(
     connector: &NodeConnector,
     seeds: Vec<HostPort>,
@@ -257,7 +257,7 @@ fn place(line: &str, asked: &HostPort) -> Option<Place> {
         None => (address, ""),
     };
     let (host, port) = address.split('@').next()?.rsplit_once(':')?;
-    // A host name wins, as it does for calls; a node may not know what it is called.
+    // A host name is preferred, as for calls; a node may not know its own name.
     let host = [name, host, &asked.host].into_iter().find(|host| !host.is_empty())?;
     let name = HostPort::told(host, port.parse().ok()?);
     let mut place = Place {
@@ -307,7 +307,7 @@ fn places_of_slots(reply: &Value, asked: &HostPort) -> Option<Vec<Place>> {
     Some(places)
 }
 
-/// The servers that any of the sentinels names, and what each of the sentinels says.
+/// The servers named by any of the sentinels, and the view of each sentinel.
 async fn watched<D: Driver>(
     sentinels: Vec<(HostPort, Arc<Node<D>>)>,
     service: &str,
@@ -356,7 +356,7 @@ async fn view_of<D: Driver>(node: &Node<D>, service: &str) -> Result<SentinelVie
     Ok(SentinelView { service: service_fields, replicas, others })
 }
 
-/// Asks them all at once, and answers in their order.
+/// Asks all servers at once, and returns the results in order.
 async fn ask_all<D: Driver>(
     connector: &NodeConnector,
     places: Vec<Place>,
@@ -382,7 +382,7 @@ async fn ask_all<D: Driver>(
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-/// What one server answers about itself.
+/// One server's answers about itself.
 struct Answers {
     info: Result<Fields, Error>,
     settings: Result<Fields, Error>,
@@ -424,7 +424,7 @@ impl Answers {
 
 async fn settings<D: Driver>(link: &Link<D>) -> Result<Fields, Error> {
     let mut settings = Fields::new();
-    // Each by itself: Redis 6 takes one at a time. None of them can be a password.
+    // One at a time, because Redis 6 does not accept several. None of them can be a password.
     for pattern in ["appendfsync", "save", "min-replicas-*", "cluster-*"] {
         match link.request("CONFIG", words(&["GET", pattern])).await.map_err(refusal)? {
             Value::Array(values) => settings.extend(fields(&values)),

@@ -32,7 +32,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// What any server answers to what is not worth a thought; `None` is for the test to answer.
+/// The usual reply to a routine command; `None` leaves the reply to the test.
 fn plain(command: &str) -> Option<Answer> {
     let value = match command {
         "connect" => Value::Nil,
@@ -163,7 +163,7 @@ async fn many_calls_share_a_pair_and_one_is_under_way() {
     for (starts, ends) in [(0, 100), (1, 200), (50, 200), (99, 200), (101, 300), (350, 450)] {
         for _ in 0..100 {
             let transport = Arc::clone(&transport);
-            // Those that start with the first one can be too late for its pair.
+            // Calls that start with the first one can be too late for its pair.
             let first = starts == 0;
             calls.spawn(async move {
                 sleep(ms(starts)).await;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::fake::{Answer, World};
 use super::{ONE, call, text};
 
-/// What became of a call, and the command that waited for its confirmation.
+/// The result of a call, and the command that waited for its confirmation.
 async fn outcome(
     durability: Durability,
     info: &'static str,

@@ -1,4 +1,4 @@
-//! A driver without servers: a function answers what is sent.
+//! A driver without servers: a function answers each command.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) enum Answer {
     Value(Value),
     /// It refuses, with this line.
     Line(String),
-    /// It answers so long afterwards.
+    /// The delay of its answers.
     #[allow(dead_code, reason = "not every program with fakes needs slow ones")]
     After(Duration, Value),
     /// The connection ends instead.
@@ -97,7 +97,7 @@ impl World {
         self.pings_are_lost.store(!answer, Ordering::Relaxed);
     }
 
-    /// What was sent so far, except pings.
+    /// The commands sent so far, except pings.
     #[allow(dead_code, reason = "not every program with fakes looks at all commands")]
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,4 +1,4 @@
-//! The way of calls through clusters and sentinels that say what they like, in paused time.
+//! Routing of calls through clusters and sentinels with scripted replies, in paused time.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -144,7 +144,7 @@ async fn what_a_server_says_after_a_silence_needs_somebody_to_confirm_it() {
         let begin = Instant::now();
         let world = World::new(move |server, command| match (server, command) {
             (_, "CLUSTER INFO") => Answer::Value(info(1)),
-            // The look right before the answer comes does not see it yet.
+            // The refresh right before the reply does not see the change yet.
             (_, "CLUSTER SLOTS") if begin.elapsed().as_millis() > replaced_after_ms => {
                 Answer::Value(slots("b"))
             }
@@ -465,7 +465,7 @@ async fn an_older_view_does_not_overwrite_what_was_learned_meanwhile() {
     });
     let transport = world.connect("redis-cluster://a:1").await.unwrap();
     assert!(call(&transport).await.is_ok());
-    // The look of every thirty seconds is under way.
+    // The periodic refresh is in progress.
     sleep(Duration::from_millis(30_250) - begin.elapsed()).await;
     for _ in 0..100 {
         assert!(call(&transport).await.is_ok());

@@ -64,7 +64,7 @@ pub fn snapshot_of(bytes: &[u8]) -> Result<(), OpenError> {
 ///
 /// # Errors
 ///
-/// What is wrong with one.
+/// The reason.
 #[cfg(unix)]
 pub async fn socket(bytes: &[u8], are_requests: bool) -> io::Result<usize> {
     use crate::wire::{self, Answer, Ask};

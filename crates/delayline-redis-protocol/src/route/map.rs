@@ -67,7 +67,7 @@ pub(super) fn names(node: &[Value], asked: &HostPort) -> Option<Vec<HostPort>> {
     let endpoint = match endpoint {
         Value::Bytes(host) if host.is_empty() => asked.host.clone(),
         Value::Bytes(host) => String::from_utf8_lossy(host).into_owned(),
-        // A node whose preferred name is unknown.
+        // A node with `cluster-preferred-endpoint-type unknown-endpoint`.
         Value::Nil => asked.host.clone(),
         Value::Int(_) | Value::Array(_) => return None,
     };

@@ -126,7 +126,7 @@ fn what(mutant: &Mutant) -> String {
     format!("{name}, line {line} {change}")
 }
 
-/// What is printed of a mutant, without the line that it is in: that may have moved.
+/// The printed form of a mutant, without its line number, which may have changed.
 fn name_and_change(mutant: &Mutant) -> (&'static str, String) {
     let Mutant { script, before, after, .. } = mutant;
     let name = all_scripts().get(*script).map_or("", |script| script.name);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// One change, of every script that contains what is changed: parts are included in many.
+/// One change, in every script that contains the changed code: many scripts include the same parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Mutant {
     /// The script in which it was made.
@@ -63,7 +63,7 @@ pub(crate) fn unindented(source: &str) -> String {
 }
 
 impl Mutant {
-    /// What is changed, with the lines before and after it.
+    /// The changed code, with the lines before and after it.
     pub(crate) fn context<'a>(&self, sources: &'a [String]) -> &'a str {
         let source = &sources[self.script];
         &source[self.edit.context(source)]
@@ -73,7 +73,7 @@ impl Mutant {
     /// the same lines, with keys of any numbers.
     pub(crate) fn changed(&self, sources: &[String]) -> Vec<(usize, String)> {
         let (edit, source) = (&self.edit, &sources[self.script]);
-        // What it writes would be another key elsewhere.
+        // It would write to another key elsewhere.
         let names_keys = source[..edit.from].ends_with(KEY) || edit.text.contains(KEY);
         let compared = |source: &str| Compared::of(source, names_keys);
         let (here, context) = (compared(source), edit.context(source));
@@ -126,7 +126,7 @@ const KEY: &str = "KEYS[";
 impl Edit {
     fn mutant(self, script: usize, source: &str) -> Mutant {
         let changed = self.applied(source, self.from..self.to);
-        // What is left of an operand may begin lines before the change.
+        // The left operand may begin lines before the change.
         let same = || source.bytes().zip(changed.bytes()).take_while(|(old, new)| old == new);
         let from = if self.text.is_empty() { self.from } else { same().count() };
         let line = source.as_bytes()[..from].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -228,7 +228,7 @@ fn of_operands(source: &str, tokens: &[Token<'_>], place: usize) -> Vec<Edit> {
     [left, right].map(|text| Edit { from, to, text: text.to_owned() }).to_vec()
 }
 
-/// What is assigned or returned, as a constant.
+/// The assigned or returned value, as a constant.
 fn of_value(source: &str, tokens: &[Token<'_>], place: usize) -> Option<Edit> {
     let constant = match tokens[place].text {
         "=" => "0",
@@ -270,7 +270,7 @@ fn last_of_operand(source: &str, tokens: &[Token<'_>], place: usize, looser: &[&
     end.map_or(tokens.len() - 1, |end| end.max(place + 1) - 1)
 }
 
-/// Whether another statement begins with this token: on a line of its own, without an operator.
+/// Whether another statement begins with this token: on a new line, without an operator.
 fn is_other_statement(source: &str, tokens: &[Token<'_>], number: usize) -> bool {
     let (before, token) = (&tokens[number - 1], &tokens[number]);
     let joins = |text: &str| {

@@ -55,10 +55,10 @@ impl Driver for PlainDriver {
     }
 }
 
-/// What is sent, and who wants the reply.
+/// A command, and the receiver of its reply.
 type Request = (Vec<u8>, oneshot::Sender<Reply>);
 
-/// One connection; a task of its own reads and writes.
+/// One connection, whose reads and writes run in a separate task.
 pub(crate) struct PlainConnection {
     requests: mpsc::UnboundedSender<Request>,
     task: DriverTask,

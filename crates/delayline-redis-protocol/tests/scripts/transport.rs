@@ -22,7 +22,7 @@ struct Sent {
     used: BTreeSet<usize>,
 }
 
-/// What is sent in the place of a script.
+/// The text that is sent instead of a script.
 #[derive(Clone)]
 pub(crate) struct Substitute {
     pub(crate) script: &'static Script,
@@ -36,7 +36,7 @@ pub(crate) fn substitute(mutants: Vec<Substitute>) {
     sent().mutants = mutants;
 }
 
-/// From now on scripts are what they are.
+/// From now on, scripts are sent unchanged.
 pub(crate) fn restore() {
     sent().mutants.clear();
 }

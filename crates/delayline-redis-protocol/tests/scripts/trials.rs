@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 use crate::cases::script_cases;
 use crate::transport::{self, Mutated};
 
-/// Every trial, and what is known of it.
+/// Every trial, with the known facts about it.
 pub(crate) struct Trials {
     server: Arc<Server>,
     cases: u32,

@@ -13,7 +13,8 @@ use delayline_core::{
 use super::recorded::{Command, Recorded};
 use super::*;
 
-/// What can be claimed at once, what after the leases have run out, and what is dead.
+/// The messages that can be claimed at once, those that can be claimed after the leases have
+/// expired, and the dead ones.
 const DUE: [&str; 5] = ["plain", "all", "headed", "large", "again"];
 const HELD: [&str; 2] = ["held", "flagged"];
 const BURIED: [&str; 3] = ["dead", "lost", "large dead"];
@@ -308,7 +309,7 @@ impl<C: Connect> Trial<C> {
         what: &str,
     ) {
         self.server.server.commands(state);
-        // A content that pretends to be very long takes a claim of its own.
+        // A content that claims to be very long needs a separate claim.
         let (mut messages, mut deaths) = (Vec::new(), Vec::new());
         for token in 9..12 {
             let Reply::Claim(claimed) = ask(&self.queue, 600, claim(token, 100)).await else {
@@ -340,7 +341,7 @@ impl<C: Connect> Trial<C> {
                 let expected = match live {
                     None => vec![DeathReason::Unreadable],
                     Some(_) if is_sound => vec![DeathReason::Expired, DeathReason::MaxCrashes],
-                    // What is wrong with it may also look like a message that has expired.
+                    // The damage may also look like a message that has expired.
                     Some(_) => vec![
                         DeathReason::Unreadable,
                         DeathReason::MaxFailures,

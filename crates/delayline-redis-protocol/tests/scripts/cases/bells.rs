@@ -42,7 +42,7 @@ impl<C: Connect> Queue<C> {
         rings == 1
     }
 
-    /// A message of any name; the name tells when it is due.
+    /// A message whose name says when it is due.
     async fn sending_rings(&self, ms: u64, due: u64) -> bool {
         self.rings(ms, Op::Enqueue(vec![due_at(&format!("{ms}, {due}"), due)])).await
     }
@@ -67,7 +67,7 @@ pub(crate) async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
     // No sleeper expects a message.
     assert!(!queue.sending_rings(0, SAFETY_POLL_MS).await, "they come by themselves until then");
     assert!(queue.sending_rings(0, SAFETY_POLL_MS - 1).await);
-    // That ring told them.
+    // That ring has woken them.
     assert!(!queue.sending_rings(1, SAFETY_POLL_MS - 1).await);
     assert!(!queue.sending_rings(1, SAFETY_POLL_MS).await);
     assert!(queue.sending_rings(1, SAFETY_POLL_MS - 2).await);
@@ -76,7 +76,7 @@ pub(crate) async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
     assert!(!queue.sending_rings(SAFETY_POLL_MS, SAFETY_POLL_MS).await);
     assert!(queue.sending_rings(SAFETY_POLL_MS + 1, SAFETY_POLL_MS + 1).await);
 
-    // A claim finds nothing, or what is due later.
+    // A claim finds nothing, or a message that is due later.
     queue.empty();
     assert!(!queue.claiming_rings(0, 1, LONG).await);
     assert!(queue.sending_rings(1, 30_000).await);
@@ -84,7 +84,7 @@ pub(crate) async fn what_comes_sooner_than_sleepers_know_rings<C: Connect>() {
     assert!(!queue.sending_rings(3, 30_000).await);
     assert!(queue.sending_rings(3, 29_999).await);
 
-    // A claim has room left: it comes for what it has leased itself.
+    // A claim had free slots: its worker returns for its own leases.
     queue.empty();
     queue.sending_rings(0, 0).await;
     assert!(!queue.claiming_rings(0, 2, 10_000).await);
@@ -278,7 +278,7 @@ pub(crate) async fn looks_that_find_nothing_write_seldom<C: Connect>() {
         before = control;
     }
     assert!((2..=4).contains(&written.len()), "{written:?}");
-    // What is news is written at once.
+    // A change is written at once.
     let news = due_at("news", 45_000);
     assert!(!queue.rings(39_000, Op::Enqueue(vec![due_at("known", LONG)])).await);
     assert!(queue.rings(39_000, Op::Enqueue(vec![news])).await);

@@ -57,7 +57,7 @@ pub(crate) async fn a_follower_outlives_its_message<C: Connect>() {
         let left = found(&queue, 11, "leased").await;
         assert!(is_follower(&left, "leased"), "{what}: {left:?}");
     }
-    // A lease whose entry alone is lost goes on, and the follower waits for it.
+    // A lease that has only lost its entry continues, and the follower waits for it.
     anew().await;
     remove_entry();
     repaired(&queue, 10, 100).await;

@@ -19,7 +19,7 @@ use super::*;
 
 const HOUR: u64 = 3_600_000;
 const MINUTE: u64 = 60_000;
-/// An hour and some before the end: in the older generation of what has finished.
+/// More than an hour before the end: in the older generation of finished messages.
 const EARLIER: u64 = 2 * HOUR - MINUTE;
 /// In the older generation of claims.
 const JUST_BEFORE: u64 = 3 * HOUR - 12 * MINUTE;
@@ -173,7 +173,7 @@ fn written(server: &Recorded) -> String {
         }
         let expires = matches!(server.server.command(&[b"PTTL", &key[..]]), Raw::Int(1..));
         if expires {
-            // What is left of it is another number in each run.
+            // Its remaining time differs in each run.
             writeln!(text, "PEXPIRE \"{}\" \"{HOUR}\"", key.escape_ascii()).unwrap();
         }
     }
@@ -271,7 +271,7 @@ async fn agrees(queue: &impl Backend, model: &State, ops: &[Op]) {
     assert_eq!(findings(queue, NOW + 2).await, [], "after {ops:?}");
 }
 
-/// Every operation does with the data what it does in the model.
+/// Every operation has the same effect on the data as in the model.
 pub(crate) async fn every_operation_reads_the_golden_data<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -156,7 +156,7 @@ pub(crate) async fn a_damaged_journal_bounds_its_own_work<C: Connect>() {
     assert_eq!(claimed(&queue, 90_000, 8).await.deliveries.len(), 1, "the lease has run out");
 }
 
-/// Where details are lost, the record or content is read to see what is left of the message.
+/// Where details are lost, the record or content is read to find the rest of the message.
 pub(crate) async fn damaged_leases_are_taken_back_a_few_megabytes_at_a_time<C: Connect>() {
     const LEASES: usize = 12;
     let server = Server::start();
@@ -198,7 +198,7 @@ pub(crate) async fn damaged_leases_are_taken_back_a_few_megabytes_at_a_time<C: C
     }
 }
 
-/// [`fill`], and a message that was claimed and given back.
+/// [`fill`], and a message that was claimed and released.
 async fn fill_with_released(queue: &impl Backend) {
     apply(queue, 0, Op::Enqueue(vec![message("released")])).await;
     apply(queue, 0, claim(7, 1)).await;
@@ -272,7 +272,7 @@ pub(crate) async fn a_lost_control_record_stops_nothing<C: Connect>() {
     apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
     server.binary_command(&[b"DEL", &key[..]]);
     assert_eq!(delivered(&queue, 1, 1).await, ["a"]);
-    // Whatever comes first, nothing is forgotten that was there.
+    // In any order, no stored message is forgotten.
     for op in every_op() {
         server.command(&["FLUSHALL"]);
         fill(&queue).await;
@@ -434,7 +434,7 @@ pub(crate) async fn where_a_message_is_says_the_index_alone<C: Connect>() {
         );
     }
 
-    // A lease that is over, among the leases that have run out: it was settled, and did not crash.
+    // A lease that has ended, among expired leases: it was settled, and did not crash.
     let over = score(Position::LEASED, 5);
     let reject = Outcome::Reject { error: String::new() };
     for (outcome, reason) in [(Outcome::Release, None), (reject, Some(DeathReason::Rejected))] {

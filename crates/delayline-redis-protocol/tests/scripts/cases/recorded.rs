@@ -32,12 +32,12 @@ impl Recorded {
         paths.find(|path| path.to_string_lossy().ends_with(".incr.aof")).expect("a file")
     }
 
-    /// Executes an operation and answers what it wrote.
+    /// Executes an operation, and returns its writes.
     pub(crate) async fn record(&self, queue: &impl Backend, ms: u64, op: &Op) -> Vec<Command> {
         self.written_by(apply(queue, ms, op.clone())).await.1
     }
 
-    /// Does some work and answers its result, and what it wrote.
+    /// Does some work, and returns its result and its writes.
     pub(crate) async fn written_by<T>(&self, work: impl Future<Output = T>) -> (T, Vec<Command>) {
         let length = || usize::try_from(std::fs::metadata(self.append_only_file()).unwrap().len());
         let start = length().unwrap();
@@ -137,7 +137,7 @@ fn bytes(value: Raw) -> Vec<u8> {
     }
 }
 
-/// The command at `position`, which moves behind it; `None` at the end of what is whole.
+/// The command at `position`, which moves behind it, or `None` at the end of the complete commands.
 pub(crate) fn words(text: &[u8], position: &mut usize) -> Option<Command> {
     let mut at = *position;
     let count = number(text, &mut at, b'*')?;

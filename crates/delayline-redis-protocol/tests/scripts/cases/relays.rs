@@ -1,4 +1,4 @@
-//! What a relay puts into lists and streams, and what it refuses (G28).
+//! The elements that a relay puts into lists and streams, and its refusals (G28).
 
 use delayline_core::{DeathReason, Element, ErrorClass, Found, Relayed, limits};
 use delayline_redis_protocol::layout::codes::form;

@@ -1,4 +1,4 @@
-//! What is remembered of finished messages and of claims, and for how long.
+//! The memory of finished messages and of claims, and how long it lasts.
 
 use delayline_core::limits::{
     FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_RESULT_RETENTION_MS,
@@ -42,7 +42,7 @@ async fn finish(queue: &impl Backend, ms: u64, token: u8, end: End) {
     assert!(matches!(found[..], [Found::Finished(_)]), "{found:?} is not {end:?}");
 }
 
-/// A file may end just before the command that limits the life of what is remembered.
+/// A file may end just before the command that sets the expiry of this memory.
 pub(crate) async fn a_repair_limits_the_life_of_what_is_remembered<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
@@ -129,7 +129,7 @@ pub(crate) async fn a_place_of_a_finished_message_goes_without_a_word<C: Connect
         let score = if is_leased { score() } else { waiting };
         apply(&queue, 1, settle("a", 1, Outcome::Ack)).await;
         server.binary_command(&[b"ZADD", &index[..], &score, &place]);
-        // The lease is over.
+        // The lease has ended.
         apply(&queue, 20_000, op.clone()).await;
         let left = server.binary_command(&[b"ZCARD", &index[..]]);
         assert_eq!(left, Raw::Int(0), "{}, leased: {is_leased}", op.name());

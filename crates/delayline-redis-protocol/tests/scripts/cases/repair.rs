@@ -106,7 +106,7 @@ pub(crate) async fn each_kind_of_damage_is_mended<C: Connect>() {
     assert_eq!(junk.payload, &b"junk"[..]);
     assert!(!redrive(&queue, 11, "ready").await);
 
-    // The end of a lease that is gone: the lease is over, and counts as a crash.
+    // The deadline of a lease is lost: the lease has ended, and counts as a crash.
     anew().await;
     let entry = member(&server, &keys[INDEX], "leased");
     server.binary_command(&[b"ZREM", &keys[INDEX][..], &entry]);
@@ -128,7 +128,7 @@ pub(crate) async fn each_kind_of_damage_is_mended<C: Connect>() {
     assert_eq!(settled, [delayline_core::Settled::Stale]);
     assert_delivered(&queue, 12, "leased").await;
 
-    // Given back, says one, leased, says the other: it was given back.
+    // One says released, the other says leased: it was released.
     anew().await;
     apply(&queue, 10, settle("leased", 1, Outcome::Release)).await;
     let leased = score(Position::LEASED, Timestamp::MAX.as_ms());
@@ -247,7 +247,7 @@ pub(crate) async fn what_is_left_without_a_record_harms_no_later_message<C: Conn
     }
 }
 
-/// What is put back to where it belongs keeps its instant, be it the first or the last there is.
+/// A repaired entry keeps its instant, even if it is the first or the last possible one.
 pub(crate) async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
@@ -282,7 +282,7 @@ pub(crate) async fn a_repair_keeps_the_first_and_the_last_instant<C: Connect>() 
     }
 }
 
-/// An id that was used again: what is remembered of the earlier message does not end the new one.
+/// An id that was used again: the memory of the earlier message does not end the new one.
 pub(crate) async fn a_reused_id_is_not_taken_for_what_has_finished<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
@@ -329,14 +329,14 @@ pub(crate) async fn many_details_without_a_record_are_found_page_by_page<C: Conn
         found.extend(ids);
         after = page.next;
         let Some(next) = after else { break };
-        // What has no index has no instant.
+        // Without an index there is no instant.
         assert!(next.index <= 5 || next.instant == Timestamp::MIN, "{next:?}");
     }
     assert_eq!(found.len(), names.len());
     repaired(&queue, 2, 100).await;
 }
 
-/// Random damage to random messages: what was not touched is as it was, and the queue works.
+/// Random damage to random messages: the others are unchanged, and the queue works.
 pub(crate) async fn whatever_is_damaged_the_rest_is_as_it_was<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -93,10 +93,10 @@ fn calls_of(script: &Script) -> BTreeSet<(String, &'static str)> {
     calls
 }
 
-/// What has happened to a queue so far.
+/// The history of a queue.
 #[derive(Clone, Copy, PartialEq)]
 enum Age {
-    /// What finished and what was claimed is forgotten.
+    /// Finished messages and claims are forgotten.
     Forgotten,
     Busy,
     /// No message is leased any more.
@@ -165,7 +165,7 @@ fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
     cases.extend([
         // Takes leases back.
         (6_000, claim(9, 10)),
-        // What is remembered of claims and of finished messages makes room.
+        // The memory of claims and of finished messages is trimmed.
         (12 * MINUTES, claim(9, 10)),
         (6_000, relay_to_list(10, None)),
         (70 * MINUTES, relay_to_list(10, None)),
@@ -191,8 +191,8 @@ fn cases_of_a_busy_queue() -> Vec<(u64, Op)> {
         (130 * MINUTES, hand_off("leased", 1, Outcome::Ack, &["new"])),
         (5 * MINUTES, hand_off("leased", 1, Outcome::Release, &["new"])),
         (4_500, hand_off_of_every_kind()),
-        // What is remembered of finished messages and of claims makes room, and a bell rings.
-        // A repeated claim.
+        // The memory of finished messages and of claims is trimmed, and a bell rings. A repeated
+        // claim.
         (4_500, claim(2, 1)),
         (4_500, enqueue_large()),
     ]);

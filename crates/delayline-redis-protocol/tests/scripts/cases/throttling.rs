@@ -130,7 +130,7 @@ pub(crate) async fn windows_without_an_end_throttle_nobody<C: Connect>() {
     assert_eq!(sent(&queue, 60_000, other()).await, created(60_000));
 }
 
-/// Wherever a send is torn: sent again, the message is there.
+/// Wherever a send is torn, a repeated send creates the message.
 pub(crate) async fn a_torn_send_is_not_throttled<C: Connect>() {
     let server = Recorded::start("no");
     let queue = open::<C>(&server.server.url()).await.unwrap();

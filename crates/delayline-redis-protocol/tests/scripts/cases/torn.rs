@@ -50,7 +50,7 @@ const POPULATED: u64 = 5;
 const LATER: u64 = 16_000;
 /// How messages finish.
 const ENDS: [Status; 4] = [Status::Acked, Status::Cancelled, Status::Purged, Status::Relayed];
-/// Everything is over.
+/// All messages have ended.
 const END: u64 = 900_000;
 
 const WAITING: [&str; 7] = ["ready", "second", "big", "again", "stale", "soon", "urgent"];
@@ -82,9 +82,9 @@ fn content(name: &str) -> NewMessage {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Past {
     Never,
-    /// So long ago that all is forgotten.
+    /// Long enough ago that all is forgotten.
     TwoHoursAgo,
-    /// What was finished first is forgotten, and the rest is not.
+    /// The messages that finished first are forgotten, and the others are not.
     AnHourAgo,
     Lately,
 }
@@ -296,7 +296,7 @@ enum Again {
     Updated,
 }
 
-/// Handles everything that is ever due and answers what was delivered.
+/// Handles all messages until none is left, and returns the deliveries.
 async fn drain(queue: &impl Backend, what: &str) -> BTreeSet<String> {
     let mut delivered = BTreeSet::new();
     // Something waits for later all the time, so that nothing is looked for because all else is
@@ -343,7 +343,7 @@ async fn drain(queue: &impl Backend, what: &str) -> BTreeSet<String> {
     delivered
 }
 
-/// What is delivered or looked up was sent, byte for byte (G2).
+/// Every delivered or looked-up message was sent, byte for byte (G2).
 fn assert_content(message: &Message, what: &str) {
     let sent = content(&message.info.id.to_string());
     let same = (&message.headers, &message.payload) == (&sent.headers, &sent.payload);
@@ -357,7 +357,7 @@ async fn look_up(queue: &impl Backend, ms: u64, names: &[&str]) -> Vec<Found> {
     found
 }
 
-/// With real files and restarts: what is left is what the test above plays.
+/// With real files and restarts: the remaining data is the same as in the test above.
 pub(crate) async fn a_torn_file_leaves_the_first_commands_of_an_operation<C: Connect>() {
     let server = Recorded::start("always");
     let chosen = [

@@ -8,7 +8,8 @@ use delayline_driver_testkit::queue::upgrades::{populate, seen, upgraded};
 use super::recorded::{Recorded, Shown};
 use super::*;
 
-/// Wherever a page is torn, the conversion goes on, and its end is as if nothing had happened.
+/// Wherever a page is torn, the conversion continues, and its result is the same as without the
+/// tear.
 pub(crate) async fn a_torn_conversion_can_be_repeated<C: Connect>() {
     let server = Recorded::start("always");
     let queue = Versions::open::<C>(&server.server.url(), "q").await.unwrap();

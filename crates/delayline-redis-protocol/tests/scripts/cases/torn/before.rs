@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is known of a queue before an operation is torn.
+/// The state of a queue before an operation is torn.
 pub(super) struct Before<'a> {
     tear: &'a Tear,
     pub(super) before: BTreeMap<&'static str, Message>,
@@ -20,7 +20,7 @@ impl<'a> Before<'a> {
         Self { tear, before }
     }
 
-    /// Workers come by before anybody repairs: they handle some, and lose some.
+    /// Workers claim messages before the repair: they handle some, and lose some.
     pub(super) async fn work(&self, queue: &impl Backend, what: &str) {
         for (round, token) in (0..).zip(40..43) {
             let deliveries = claimed(queue, LATER + round, token).await.deliveries;
@@ -110,7 +110,7 @@ impl<'a> Before<'a> {
         assert_eq!(findings(queue, END).await, [], "{what}");
     }
 
-    /// Sends the finished messages again. Answers how many new ones that made.
+    /// Sends the finished messages again. Returns the number of new messages.
     pub(super) async fn send_again(&self, queue: &impl Backend, again: Again, what: &str) -> usize {
         let (names, now) = (&self.tear.finishes, self.tear.at + 1);
         let reuse = again != Again::Refused;
@@ -156,7 +156,7 @@ impl<'a> Before<'a> {
         if self.tear.before.contains(&Op::Pause) {
             apply(queue, now, Op::Resume).await;
         }
-        // It takes back what the torn operation left leased. Its own leases run out.
+        // It reclaims the leases of the torn operation. Its own leases expire.
         claimed(queue, LATER, 49).await;
         let all = self.before.keys().copied().collect();
         self.revive(queue, LATER + 20, &all, what).await;
@@ -204,7 +204,7 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// The results of a hand-off are there once it has been repeated.
+    /// The results of a hand-off exist once it has been repeated.
     pub(super) async fn look_for_results(
         &self,
         queue: &impl Backend,

@@ -87,8 +87,8 @@ async fn handle(queue: &impl Backend, ms: u64, token: u8) -> usize {
     count
 }
 
-/// The first update of a queue can be torn anywhere: repeated, it is there when the lease ends
-/// (G30).
+/// The first update of a queue can be torn anywhere: once repeated, it takes effect when the lease
+/// ends (G30).
 pub(crate) async fn a_torn_first_update_is_not_lost<C: Connect>() {
     let (server, queue) = with_a_lease::<C>().await;
     let sound = server.keys();

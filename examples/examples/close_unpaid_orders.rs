@@ -67,7 +67,7 @@ async fn place_order(
     Ok(())
 }
 
-/// A payment takes the message out of the queue, if it is still there.
+/// A payment cancels the message, if the queue still has it.
 async fn pay_order(
     queue: &Queue<CloseOrder>,
     open: &OpenOrders,

@@ -13,7 +13,7 @@ use fred::types::config::Config;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
 
-    // The program has a client already, with its own settings and commands.
+    // The program already has a client, with its own settings and commands.
     let client = Builder::from_config(Config::from_url(&url)?).build()?;
     client.init().await?;
     client.set::<(), _, _>("example/greeting", "hello", None, None, false).await?;

@@ -36,7 +36,7 @@ impl Kind for SendText {
     const KIND: &'static str = "send-text";
 }
 
-/// What handlers share. Clones are cheap.
+/// The state that handlers share. Clones are cheap.
 #[derive(Clone)]
 struct Shop {
     jobs: Jobs,
@@ -48,12 +48,12 @@ struct Shop {
 /// Why an order was not closed.
 #[derive(Debug)]
 enum NotClosed {
-    /// Nothing can change that.
+    /// No retry can help.
     NoCustomer(u64),
     Queue(Error),
 }
 
-/// The error decides what becomes of the message.
+/// The error chooses the outcome of the message.
 impl From<NotClosed> for Outcome {
     fn from(error: NotClosed) -> Self {
         match error {

@@ -83,7 +83,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         acked += summary.acked;
     }
 
-    // As many acks as messages, and each message acked: so one ack for each.
+    // As many acks as messages, and each message acked: so each has one ack.
     assert_eq!(acked, MESSAGES);
     assert_eq!(queue.stats().await?.totals.acked - acked_before, MESSAGES);
     for id in &ids {

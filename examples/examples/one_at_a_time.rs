@@ -1,4 +1,4 @@
-//! Handles the events of each customer one at a time and in their order; customers concurrently.
+//! Handles the events of each customer one at a time, in order; customers concurrently.
 //!
 //! The events stand in a table of the program, in the order in which they happened. A message says
 //! only that a customer has events, and its id is the customer. So a customer has at most one
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 const CUSTOMERS: u32 = 6;
 const EVENTS: u32 = 40;
 const WORKERS: u32 = 3;
-/// Events of one customer that a delivery handles at most. Then other customers have their turn.
+/// Maximum number of events per delivery. Then other customers have their turn.
 const TURN: usize = 10;
 
 /// Stands in for two tables: the events to handle, and what the handlers did.
@@ -98,12 +98,12 @@ async fn produce(
 async fn wake(queue: &Queue<u32>, customer: u32) -> Result<(), delayline::Error> {
     let id = format!("customer-{customer}");
     let sent = queue.message(&customer).id(id).coalesce().send().await?;
-    // The message is new, waits already, or follows the message that a handler has.
+    // The message is new, is already waiting, or follows the message that a handler has.
     assert!(sent.is_accepted(), "{:?}", sent.outcome);
     Ok(())
 }
 
-/// Handles the events of one customer in their order. One that fails stays the first.
+/// Handles the events of one customer in order. A failed event stays the first.
 async fn handle(job: Job<u32>, inbox: Arc<Inbox>) -> Result<Outcome, String> {
     let customer = *job.payload();
     for _ in 0..TURN {
@@ -113,11 +113,11 @@ async fn handle(job: Job<u32>, inbox: Arc<Inbox>) -> Result<Outcome, String> {
         }
         inbox.remove_first(customer);
     }
-    // More may be left. Messages of other customers that are due already are delivered first.
+    // More may be left. Messages of other customers that are already due are delivered first.
     Ok(Outcome::Snooze(Duration::from_millis(1)))
 }
 
-/// Does what an event is for. In SQL, this and the removal of the event are one transaction.
+/// Applies an event. In SQL, this and the removal of the event are one transaction.
 async fn apply(inbox: &Inbox, customer: u32, event: u32) -> Result<(), &'static str> {
     assert!(inbox.lock().busy.insert(customer), "two handlers work for customer {customer}");
     tokio::time::sleep(Duration::from_millis(1)).await;

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for number in 0..100 {
         queue.send(&number).await?;
     }
-    // Many at once: they are taken in in their order.
+    // Many at once: they keep their order.
     for sent in queue.send_many((100..300).map(|number| queue.message(&number))).await {
         assert!(sent?.is_accepted());
     }

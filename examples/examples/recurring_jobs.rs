@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 /// How long handlers may continue when their worker stops.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What the program wants to happen again and again: called at each start.
+/// Declares the recurring jobs of the program: called at each start.
 async fn declare(schedules: &Schedules) -> Result<(), Error> {
     // At 8:30 in Berlin, in summer and winter, from Monday to Friday.
     let report = Spec::cron("30 8 * * mon-fri", "Europe/Berlin", "example/reports")?
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let schedules = Schedules::open_named(&connection, "example/schedules").await?;
 
     declare(&schedules).await?;
-    // The next process that starts declares the same, and changes nothing.
+    // The next process declares the same schedules, and changes nothing.
     declare(&schedules).await?;
 
     let stop_schedulers = Arc::new(Notify::new());
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::spawn(run_scheduler(connection.clone(), stop))
     });
 
-    // The jobs themselves are messages like any other.
+    // The jobs themselves are ordinary messages.
     let sync: Queue<String> = connection.queue("example/sync").await?;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
@@ -97,7 +97,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for entry in schedules.list().await? {
         println!("{}: next {:?}", entry.name, entry.next.first());
     }
-    // What an owner no longer declares is removed.
+    // A schedule that its owner no longer declares is removed.
     let declared = schedules.declare("shop", <[(&str, Spec); 0]>::default()).await?;
     assert_eq!(declared.removed, 2);
     println!("done");

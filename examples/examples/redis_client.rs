@@ -11,7 +11,7 @@ use redis::AsyncCommands;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
 
-    // The program has a client already, with its own settings and commands.
+    // The program already has a client, with its own settings and commands.
     let client = redis::Client::open(url)?;
     let mut cache = client.get_multiplexed_async_connection().await?;
     cache.set::<_, _, ()>("example/greeting", "hello").await?;

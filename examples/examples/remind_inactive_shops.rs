@@ -88,7 +88,7 @@ async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
     let sent = draft.or_reschedule().send().await?;
     match sent.outcome {
         Enqueued::Created { .. } => println!("shop {shop} will be reminded"),
-        // It takes the place of the reminder that is being sent.
+        // It replaces the reminder that is being sent.
         Enqueued::Following { .. } => println!("shop {shop} is being reminded just now"),
         // Its reminder has been rescheduled.
         _ => {}
@@ -96,7 +96,7 @@ async fn arm(queue: &Queue<Remind>, shop: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reminds, unless the table knows better.
+/// Sends a reminder, unless the table shows a later upload.
 async fn remind(job: Job<Remind>, shops: Arc<Shops>) -> Result<Outcome, &'static str> {
     let shop = job.payload().shop;
     let quiet = shops.quiet_for(shop);

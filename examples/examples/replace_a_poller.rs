@@ -1,4 +1,4 @@
-//! Moves what waits in a hand-written delay queue into Delayline.
+//! Moves the waiting entries of a hand-written delay queue into Delayline.
 //!
 //! The usual hand-written one is a sorted set, scored by due time, and a loop that removes due
 //! entries: `ZRANGEBYSCORE`, then `ZREM`, then the work. A poller that dies after `ZREM` loses its

@@ -14,7 +14,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Messages that one batch sends.
 pub const BATCH: i64 = 500;
 
-/// How long the loop waits for a notification of PostgreSQL before it looks at the table.
+/// How long the loop waits for a notification of PostgreSQL before it reads the table.
 pub const POLL: Duration = Duration::from_secs(5);
 
 /// The message: an order is to be closed unless it is paid.
@@ -80,7 +80,7 @@ pub async fn take(tx: &mut Transaction<'_, Postgres>) -> Result<Vec<Row>, Error>
     Ok(rows.bind(BATCH).fetch_all(&mut **tx).await?)
 }
 
-/// Sends rows under their ids, and returns the numbers of those that the queue has now.
+/// Sends rows under their ids, and returns the numbers of the rows that the queue has now.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ pub async fn send_batch(pool: &PgPool, queue: &Queue<CloseOrder>) -> Result<usiz
     Ok(sent.len())
 }
 
-/// Sends what is in the outbox, for ever. Several processes may run it.
+/// Sends the rows of the outbox, forever. Several processes may run this.
 ///
 /// # Errors
 ///

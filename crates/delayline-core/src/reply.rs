@@ -239,7 +239,7 @@ pub struct HandedOff {
     /// whose id is known is a duplicate or a conflict, and the settlement is still done.
     pub messages: Vec<Enqueued>,
     /// Whether the queue keeps the result of this lease. `false` if there was none, if the
-    /// settlement did not ack the message, or if the queue's results would be too large; then the
+    /// settlement did not ack the message, or if the queue's results would be too large. Then the
     /// message is still acked.
     pub result_kept: bool,
 }

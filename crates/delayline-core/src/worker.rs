@@ -58,7 +58,7 @@ use crate::{
 /// # Behaviour
 ///
 /// - Handlers plus the messages that open claims may return never exceed the slots. Only if a claim
-///   has been open for longer than usual, other queues borrow its slots; messages that it then
+///   has been open for longer than usual, other queues borrow its slots. Messages that it then
 ///   returns beyond the free slots are released (G10).
 /// - Each queue has at most one claim, settlement, hand-off, extension and count in progress at a
 ///   time.

@@ -30,7 +30,7 @@ const EXPECTED: &str = "it must begin with redis://, redis-cluster:// or redis-s
 /// `password`.
 ///
 /// The default PORT is 6379, and 26379 for a sentinel. Reserved characters in a user name or
-/// password must be percent-encoded, as in any URL; the path of a unix socket is taken literally,
+/// password must be percent-encoded, as in any URL. The path of a unix socket is taken literally,
 /// up to a `?`. The error never repeats the text, which may contain a password.
 impl FromStr for ConnectOptions {
     type Err = Violation;

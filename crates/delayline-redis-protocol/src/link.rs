@@ -64,7 +64,7 @@ impl<D: Driver> Link<D> {
     }
 
     /// A link that connects on first use. An attempt to connect fails after `connect_timeout`, and
-    /// a call when its reply takes longer than `response_timeout`; a call that has to connect first
+    /// a call when its reply takes longer than `response_timeout`. A call that has to connect first
     /// can take both. A server that is slow to answer raises `suspicion`.
     pub(crate) fn new(
         driver: D,

@@ -113,7 +113,7 @@ impl Relayer {
     /// destination has another type. Otherwise like [`Queue::cancel`]. After an error of class
     /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted), nothing was moved. After an
     /// error of class [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous), an unknown batch of
-    /// messages may have been moved; the next call moves the next due messages, and none twice.
+    /// messages may have been moved. The next call moves the next due messages, and none twice.
     pub async fn once(&self) -> Result<Relayed, Error> {
         // A repetition would move the next batch, and report only that one.
         match self.client.apply_once(&self.op()).await?.reply {

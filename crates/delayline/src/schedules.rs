@@ -316,7 +316,7 @@ impl Schedules {
     /// [`handler`](Self::handler). Any number of them can run, in any number of processes.
     ///
     /// If sends to a target queue fail, its schedules keep their slots and are retried with a
-    /// backoff of up to 30 seconds; so a scheduler has 64 slots by default.
+    /// backoff of up to 30 seconds. So a scheduler has 64 slots by default.
     pub fn worker(&self) -> WorkerBuilder<Spec, Json> {
         Worker::builder(self.queue.clone()).concurrency(SLOTS)
     }

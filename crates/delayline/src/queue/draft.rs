@@ -373,7 +373,7 @@ impl Draft {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if a value is outside its limits.
     /// [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded) if too many sends are waiting;
     /// nothing was sent. Otherwise see [`Queue::patience`](crate::Queue::patience). After an
-    /// ambiguous error, send a message with the same id and content again to be sure; for an
+    /// ambiguous error, send a message with the same id and content again to be sure. For an
     /// update, send a clone of this draft.
     pub async fn send(self) -> Result<Sent, Error> {
         let (client, merger) = (self.client.clone(), self.merger.clone());

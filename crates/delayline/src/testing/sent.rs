@@ -14,8 +14,8 @@ use crate::codec::{CodecError, Decode, Json};
 /// A message as it was sent: from [`TestQueue::assert_sent`](super::TestQueue::assert_sent) or
 /// [`TestQueue::sent`](super::TestQueue::sent).
 ///
-/// The assertions panic with a text that contains the message, the expected and the actual value;
-/// each returns the message, so that they can be chained.
+/// The assertions panic with a text that contains the message, the expected and the actual value.
+/// Each returns the message, so that they can be chained.
 pub struct SentMessage<T: ?Sized, C = Json> {
     record: Arc<Record>,
     codec: Arc<C>,

@@ -25,7 +25,7 @@ use crate::{Job, Outcome};
 /// Handlers of several queues of a [`TestConnection`], from [`TestConnection::workers`].
 ///
 /// They handle messages one after the other. While several queues have due messages, the next one
-/// comes from the queue whose next message was due first; within a queue, its own order counts.
+/// comes from the queue whose next message was due first. Within a queue, its own order counts.
 /// With equal due times, the queue that was added first is first.
 ///
 /// A [`batch_handler`](crate::worker::batch_handler) gets several messages at once: up to its

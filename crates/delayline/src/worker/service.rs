@@ -15,7 +15,7 @@ use super::{Job, Outcome};
 /// Each job gets a clone of the service, waits until the clone is ready, and calls it once.
 ///
 /// - **Readiness.** A job whose service is not ready holds its slot, and its lease is renewed like
-///   that of a running handler; the time counts towards
+///   that of a running handler. The time counts towards
 ///   [`handler_timeout`](super::WorkerBuilder::handler_timeout) and
 ///   [`on_stuck`](super::WorkerBuilder::on_stuck). The job's token fires if the worker stops or the
 ///   message should be cancelled. Then the message is released unstarted, and nothing is counted

@@ -1,7 +1,7 @@
 //! A sorted set whose producers still run.
 //!
 //! Each entry that is read gets a mark in a hash: a token, the score and a digest of the payload.
-//! The same entry has the same token until it is taken, also after a kill; an entry that has
+//! The same entry has the same token until it is taken, also after a kill. An entry that has
 //! changed, or that was taken and added again, gets another. So an entry that is sent with the
 //! token is sent once in effect, and it is removed only if unchanged.
 

@@ -49,7 +49,7 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
                 (number("leased", limits.leased, "Maximum leased at once "))
             }))
             (one("rate", "Limit rate", rate.is_some(), html! {
-                (number("count", rate.map(|rate| rate.count), "Most deliveries "))
+                (number("count", rate.map(|rate| rate.count), "Maximum deliveries "))
                 label {
                     "in "
                     input.short name="per" value=[rate.map(|rate| format!("{} ms", rate.per().as_millis()))] required

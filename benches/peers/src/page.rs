@@ -236,11 +236,11 @@ const LEGEND: &str = "
   (`used_cpu_user` and `used_cpu_sys`).
 - **Delayline x**: the work rate of Delayline (redis-rs) divided by this queue's.
 
-In each round, each queue gets a fresh server and is warmed up with a tenth of the messages. Each figure is the
-median of the rounds (`--rounds`, default 3). After each step the queue's own counters must show that all messages
-are there, or that none is left, and the number handled must equal the number sent; otherwise no page is written.
-Client and server share the machine. Both rows of rsmq_async send in the same way: the difference between them there
-is the random variation of this run.
+In each round, each queue gets a fresh server and is warmed up with a tenth of the messages. Each figure is the median
+of the rounds (`--rounds`, default 3). After each step, the queue's own counters must show that all messages are stored,
+or that none is left. The number handled must equal the number sent; otherwise no page is written. Client and server
+share the machine. Both rows of rsmq_async send in the same way: the difference between them there is the random
+variation of this run.
 ";
 
 const GUARANTEES_HEAD: &str = "\

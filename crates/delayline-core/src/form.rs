@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     ClaimId, ConsumerName, DestinationKey, GroupName, Headers, MessageId, Millis, NewMessage,
-    Schedule, Timestamp, UpdateToken, Violation,
+    ProcessId, Schedule, Timestamp, UpdateToken, Violation,
 };
 
 /// Serializes types as others, from which they are created with a check.
@@ -38,6 +38,8 @@ checked! {
     DestinationKey as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
     GroupName as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
     ClaimId as Text: |it| Text(it.as_bytes().to_vec().into()), |text| token(text, Self::from_bytes);
+    ProcessId as Text:
+        |it| Text(it.as_bytes().to_vec().into()), |text| token(text, Self::from_bytes);
     UpdateToken as Text:
         |it| Text(it.as_bytes().to_vec().into()), |text| token(text, Self::from_bytes);
     Headers as Vec<(String, Text)>:

@@ -90,7 +90,7 @@ pub use headers::Headers;
 pub use history::{History, HistoryPoint, Resolution};
 pub use known::{Known, Update, UpdateContent, UpdateDue, UpdateToken};
 pub use message::{Delivery, FinishedIds, Follower, Message, MessageInfo, NewMessage, Priority};
-pub use names::{ClaimId, ConsumerName, Lease, MessageId, QueueName, is_printable};
+pub use names::{ClaimId, ConsumerName, Lease, MessageId, ProcessId, QueueName, is_printable};
 pub use op::{Check, Claim, Extend, List, Op, Position, Redrive, Reschedule};
 pub use queue_limits::{Change, Limits, Rate, SetLimits};
 pub use relay::{Backlog, Destination, DestinationKey, Element, GroupName, Relay};

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
-use crate::{Headers, Known, MessageId, MessageState, Millis, Schedule, Timestamp, Violation};
+use crate::{
+    Headers, Known, MessageId, MessageState, Millis, ProcessId, Schedule, Timestamp, Violation,
+};
 
 /// The priority of a message. Among ready messages, a higher priority always comes first (G12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -447,6 +449,10 @@ pub struct MessageInfo {
     pub first_error: Option<String>,
     /// The error text of the latest failure.
     pub last_error: Option<String>,
+    /// The process that holds the message. `None` unless it is leased, or if the backend does not
+    /// report it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub holder: Option<ProcessId>,
 }
 
 impl MessageInfo {
@@ -476,6 +482,7 @@ impl MessageInfo {
             payload_bytes: 0,
             first_error: None,
             last_error: None,
+            holder: None,
         }
     }
 }

@@ -224,6 +224,67 @@ impl ClaimId {
     pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
+
+    /// Returns the process that made the claim, if its worker chose the id as workers of this
+    /// library do: the first half of the id.
+    #[must_use]
+    pub const fn process(&self) -> ProcessId {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        ProcessId::from_bytes([a, b, c, d, e, f, g, h])
+    }
+}
+
+/// A process with workers: the half that all of its claim ids have in common. It shows which leases
+/// belong together, and is not secret: no lease can be settled with it.
+///
+/// Displayed as 16 hexadecimal digits, which [`FromStr`](std::str::FromStr) reads.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId([u8; Self::BYTES]);
+
+impl ProcessId {
+    /// Length of the id of a process, in bytes.
+    pub const BYTES: usize = 8;
+
+    /// Creates the id of a process from the given random bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns the bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ProcessId({self})")
+    }
+}
+
+impl std::str::FromStr for ProcessId {
+    type Err = Violation;
+
+    fn from_str(text: &str) -> Result<Self, Violation> {
+        let is_written = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let is_id = text.len() == 2 * Self::BYTES && text.bytes().all(is_written);
+        match u64::from_str_radix(text, 16) {
+            Ok(number) if is_id => Ok(Self(number.to_be_bytes())),
+            _ => Err(Violation::Malformed {
+                what: "the id of a process",
+                value: text.to_owned(),
+                reason: "it has 16 digits from 0 to 9 and a to f".to_owned(),
+            }),
+        }
+    }
 }
 
 impl fmt::Debug for ClaimId {
@@ -333,6 +394,18 @@ mod tests {
         assert_eq!(format!("{consumer:?}"), r"ConsumerName(w\n)");
         let token = ClaimId::from_bytes([0xa5; ClaimId::BYTES]);
         assert_eq!(format!("{token:?}"), format!("ClaimId({})", "a5".repeat(16)));
+    }
+
+    #[test]
+    fn processes_are_the_first_half_of_their_claim_ids() {
+        let mut bytes = [0xa5; ClaimId::BYTES];
+        bytes[..2].copy_from_slice(&[0, 0x1f]);
+        let process = ClaimId::from_bytes(bytes).process();
+        assert_eq!(process.to_string(), "001fa5a5a5a5a5a5");
+        assert_eq!(process.to_string().parse(), Ok(process));
+        for text in ["", "001fa5a5a5a5a5a", "001FA5A5A5A5A5A5", "+01fa5a5a5a5a5a5", "\u{e9}"] {
+            assert!(text.parse::<ProcessId>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -83,8 +83,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates a machine that starts at once. `seed` must be 128 fresh random bits: claim ids and
-    /// the spread of pauses are derived from it.
+    /// Creates a machine that starts at once. Claim ids and the spread of pauses are derived
+    /// from `seed`. Its first half is the [`ProcessId`](crate::ProcessId), which all machines of a
+    /// process share; its second half must be fresh random bits.
     #[must_use]
     pub fn new(plan: Plan, seed: [u8; 16]) -> Self {
         let (longest_poll, longest_wait) = (plan.longest_poll(), plan.longest_wait());

@@ -503,9 +503,11 @@ fn read_info(
     Place { band, instant }: Place,
     at: Timestamp,
 ) -> Option<MessageInfo> {
+    let mut holder = None;
     let (state, due) = match (band, &details) {
         (place::LEASED, Some(details)) => {
             let cancel_requested = details.cancel_requested;
+            holder = Some(details.lease.claim_id.process());
             (MessageState::Leased { deadline: instant, cancel_requested }, details.due)
         }
         (place::DEAD, Some(details)) => {
@@ -524,6 +526,7 @@ fn read_info(
     info.max_failures = head.max_failures;
     info.max_crashes = head.max_crashes;
     info.payload_bytes = payload_bytes;
+    info.holder = holder;
     if let Some(details) = details {
         info.epoch = details.lease.epoch;
         info.failures = details.failures;

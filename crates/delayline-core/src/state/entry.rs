@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::known::Tokens;
 use crate::{
     ClaimId, DeathReason, Delivery, Element, Follower, Headers, Lease, Message, MessageId,
-    MessageInfo, MessageState, NewMessage, Outcome, Priority, Status, Timestamp,
+    MessageInfo, MessageState, NewMessage, Outcome, Priority, ProcessId, Status, Timestamp,
 };
 
 /// A live message.
@@ -272,7 +272,14 @@ impl Entry {
             payload_bytes: self.payload.len(),
             first_error: self.first_error.clone(),
             last_error: self.last_error.clone(),
+            holder: self.holder(),
         }
+    }
+
+    /// The process that holds the message.
+    fn holder(&self) -> Option<ProcessId> {
+        let is_leased = matches!(self.place, Place::Leased { .. });
+        self.claim_id.filter(|_| is_leased).map(|claim_id| claim_id.process())
     }
 }
 

@@ -2,20 +2,29 @@
 
 use std::time::Duration;
 
-use crate::ClaimId;
+use crate::{ClaimId, ProcessId};
 
-/// A pseudo-random generator. Its 2^128 numbers never repeat, so claim ids from one seed are always
-/// distinct. Claim ids from different random seeds are as distinct as random ones.
+/// A pseudo-random generator. Its 2^128 numbers never repeat.
 #[derive(Debug)]
-pub(super) struct Rng(u128);
+pub(super) struct Rng {
+    state: u128,
+    process: ProcessId,
+}
 
 impl Rng {
     pub(super) const fn new(seed: [u8; 16]) -> Self {
-        Self(u128::from_be_bytes(seed))
+        Self { state: u128::from_be_bytes(seed), process: ClaimId::from_bytes(seed).process() }
     }
 
+    /// The process of the seed, and a number that no other claim id of this seed has within 2^64:
+    /// the lower half of the state, which the odd lower half of [`STEP`] leads through all numbers.
     pub(super) fn claim_id(&mut self) -> ClaimId {
-        ClaimId::from_bytes(self.next().to_be_bytes())
+        self.next();
+        let mut bytes = self.state.to_be_bytes();
+        for (byte, of_process) in bytes.iter_mut().zip(self.process.as_bytes()) {
+            *byte = *of_process;
+        }
+        ClaimId::from_bytes(bytes)
     }
 
     /// Evenly distributed over all numbers.
@@ -36,8 +45,8 @@ impl Rng {
 
     /// Steps through all numbers, and scrambles them one-to-one.
     const fn next(&mut self) -> u128 {
-        self.0 = self.0.wrapping_add(STEP);
-        let mut number = self.0;
+        self.state = self.state.wrapping_add(STEP);
+        let mut number = self.state;
         number = (number ^ (number >> 63)).wrapping_mul(FACTOR);
         number = (number ^ (number >> 65)).wrapping_mul(FACTOR);
         number ^ (number >> 64)
@@ -62,8 +71,8 @@ mod tests {
             (0..2).map(|_| format!("{:?}", rng.claim_id())).collect()
         };
         let expected = [
-            "ClaimId(d236da676060c141b4cec6015c22b8d0)",
-            "ClaimId(96822a9360389eb3588541af5f2dd973)",
+            "ClaimId(7369787465656e20561634c5d01bf663)",
+            "ClaimId(7369787465656e2049b2f5262d09be98)",
         ];
         assert_eq!(ids, expected);
     }
@@ -86,6 +95,7 @@ mod tests {
         let mut rng = Rng::new([0; 16]);
         let ids: HashSet<_> = (0..10_000).map(|_| rng.claim_id()).collect();
         assert_eq!(ids.len(), 10_000);
+        assert!(ids.iter().all(|id| id.process() == ProcessId::from_bytes([0; 8])));
         let (low, high) = (Duration::from_millis(100), Duration::from_millis(200));
         let drawn: Vec<_> = (0..10_000).map(|_| rng.between(low, high)).collect();
         assert!(drawn.iter().all(|drawn| (low..=high).contains(drawn)));

@@ -41,6 +41,7 @@ async fn a_message_is_delivered_as_it_was_enqueued(queue: &Queue) {
     info.epoch = 1;
     (info.max_failures, info.max_crashes) = (7, 3);
     info.payload_bytes = 8;
+    info.holder = Some(lease(1, 1).claim_id.process());
     let mut delivered = Message::new(info, "close it".into());
     delivered.headers = headers;
     let mut expected = Claimed::default();

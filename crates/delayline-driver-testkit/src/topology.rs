@@ -121,6 +121,7 @@ macro_rules! topology_cases {
             cluster: [
                 queues_of_all_nodes_work_over_one_transport
                 relays_stay_in_the_slot_of_their_queue queues_are_listed_across_a_failover
+                processes_are_listed_once_and_across_a_failover
                 bells_of_different_slots_are_heard
                 a_killed_primary_is_replaced a_frozen_primary_keeps_no_call
                 what_a_frozen_primary_acknowledges_late_is_not_believed
@@ -133,7 +134,7 @@ macro_rules! topology_cases {
                 a_killed_primary_is_replaced a_failover_by_hand_is_followed
                 a_failover_that_takes_long_loses_nothing_after_the_next_look
                 a_sentinel_that_is_away_does_no_harm one_sentinel_of_three_is_not_believed
-                logins_of_sentinels_and_servers_differ
+                logins_of_sentinels_and_servers_differ processes_are_listed_by_the_new_primary
                 the_documented_permissions_are_enough
             ],
             mistakes: [

@@ -2,6 +2,7 @@
 
 pub mod connecting;
 pub mod faults;
+pub mod names;
 pub mod outages;
 pub mod replies;
 pub mod waits;
@@ -146,6 +147,11 @@ macro_rules! transport_cases {
                 unknown_digest_is_told scripts_run_by_their_digest
                 concurrent_calls_get_their_own_replies refusals_inside_scripts_are_told
                 info_is_text both_versions_of_the_protocol_agree
+            ],
+            names: [
+                processes_are_listed_until_they_leave a_new_connection_has_the_name
+                a_server_that_refuses_names_is_used_without
+                a_peer_that_hangs_up_on_names_is_used_without
             ],
             waits: [
                 push_ends_a_wait earlier_push_ends_a_wait_at_once wait_without_push_times_out

@@ -54,11 +54,18 @@ impl AclRole {
     pub fn commands(self) -> BTreeSet<String> {
         // Every user has `AUTH` and `HELLO`. `INFO` may be denied, but then a server that evicts
         // messages is not detected. `WAIT` is for durability only, and delays no other client.
+        // `CLIENT` may be denied: then operators do not see which processes have workers.
         let of_drivers = ["eval", "evalsha", "info", "ping", "wait"].map(str::to_owned);
+        let names: &[&str] = match self {
+            Self::Producer | Self::Relay => &[],
+            Self::Worker => &["client|setname"],
+            Self::Admin => &["client|list", "client|setname"],
+        };
+        let names = names.iter().copied().map(str::to_owned);
         let scripts = self.scripts().into_iter();
         let called = scripts.flat_map(|script| calls_of(&script.source).collect::<Vec<_>>());
         let wait = self.waits().then(|| "blpop".to_owned());
-        of_drivers.into_iter().chain(called).chain(wait).collect()
+        of_drivers.into_iter().chain(called).chain(wait).chain(names).collect()
     }
 
     /// The rules for `ACL SETUSER` that permit this role on this queue and nothing else. The user's

@@ -1,6 +1,7 @@
 //! [`DriverTransport`], which a driver crate exports.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,9 +11,14 @@ use delayline_core::Error;
 use crate::info::field;
 use crate::link::Link;
 use crate::link::driver::Driver;
+use crate::link::tag::Tag;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
 use crate::route::{Router, scan, survey, wrong_mode};
-use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, Transport, Value};
+use crate::workers::Listed;
+use crate::{
+    CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, Transport, Value,
+    WorkerList, WorkerProcess,
+};
 
 /// A [`Transport`] over any [`Driver`].
 ///
@@ -48,9 +54,18 @@ use crate::{CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, 
 /// server, opened with the first such call. It has at most one `WAIT` in progress, for all calls
 /// together (G27).
 ///
+/// Once a process with workers has [introduced](Transport::introduce) itself, the connections that
+/// carry calls have its name. A server that refuses the name is used without it.
+///
 /// Nothing is ever sent twice. Everything runs on the tokio runtime of the callers, which needs I/O
 /// and time enabled.
-pub struct DriverTransport<D: Driver>(Servers<D>);
+pub struct DriverTransport<D: Driver> {
+    servers: Servers<D>,
+    /// The name of the connections of calls.
+    tag: Tag,
+    /// Distinguishes the transports of a process in that name.
+    number: u32,
+}
 
 enum Servers<D: Driver> {
     Single(Box<Link<D>>),
@@ -76,17 +91,18 @@ impl<D: Driver> DriverTransport<D> {
     /// no RESP3, or is not part of a cluster. Also if a sentinel does not know the service, or if
     /// this build has no TLS. `Busy` and `Overloaded` if it cannot serve now.
     pub async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
-        let way = match &options.topology {
+        let tag = Tag::default();
+        let servers = match &options.topology {
             Topology::Single(address) => {
-                let link = Link::of(address, options, None)?;
+                let link = Link::of(address, options, &tag, None)?;
                 link.connect().await?;
                 Servers::Single(Box::new(link))
             }
             Topology::Cluster { .. } | Topology::Sentinel { .. } => {
-                Servers::Routed(Router::connect(options).await?)
+                Servers::Routed(Router::connect(options, &tag).await?)
             }
         };
-        Ok(Self(way))
+        Ok(Self::new(servers, tag))
     }
 
     /// Connects with an existing driver and the timeouts of [`ConnectOptions::new`].
@@ -102,9 +118,15 @@ impl<D: Driver> DriverTransport<D> {
     ///
     /// Like [`connect`](Self::connect).
     pub async fn over(driver: D) -> Result<Self, Error> {
-        let link = Link::new(driver, CONNECT_TIMEOUT, RESPONSE_TIMEOUT, None);
+        let tag = Tag::default();
+        let link = Link::new(driver, CONNECT_TIMEOUT, RESPONSE_TIMEOUT, &tag, None);
         link.connect().await?;
-        Ok(Self(Servers::Single(Box::new(link))))
+        Ok(Self::new(Servers::Single(Box::new(link)), tag))
+    }
+
+    fn new(servers: Servers<D>, tag: Tag) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        Self { servers, tag, number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Reports the state of every server that holds queues, of every replica that could take over,
@@ -130,21 +152,21 @@ impl<D: Driver> DriverTransport<D> {
 #[async_trait]
 impl<D: Driver> Transport for DriverTransport<D> {
     async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
-        match &self.0 {
+        match &self.servers {
             Servers::Single(link) => link.call(call).await,
             Servers::Routed(router) => router.call(call).await,
         }
     }
 
     async fn wait(&self, bell: &Bytes, timeout: Duration) -> Result<bool, CallError> {
-        match &self.0 {
+        match &self.servers {
             Servers::Single(link) => link.wait(bell, timeout).await,
             Servers::Routed(router) => router.wait(bell, timeout).await,
         }
     }
 
     async fn info(&self, key: &Bytes) -> Result<String, CallError> {
-        match &self.0 {
+        match &self.servers {
             Servers::Single(link) => {
                 let info = link.info().await?;
                 not_alone(&info).map_or(Ok(info), |error| Err(error.into()))
@@ -153,8 +175,27 @@ impl<D: Driver> Transport for DriverTransport<D> {
         }
     }
 
+    async fn introduce(&self, process: Option<&WorkerProcess>) {
+        self.tag.set(process.map(|process| process.name(self.number)));
+        match &self.servers {
+            Servers::Single(link) => link.rename().await,
+            Servers::Routed(router) => router.rename().await,
+        }
+    }
+
+    async fn workers(&self) -> Result<WorkerList, Error> {
+        match &self.servers {
+            Servers::Single(link) => {
+                let mut listed = Listed::default();
+                listed.read(&link.clients().await.map_err(CallError::into_error)?);
+                Ok(listed.into_list(None))
+            }
+            Servers::Routed(router) => router.workers().await,
+        }
+    }
+
     async fn queues(&self, most_keys: u64) -> Result<QueueList, Error> {
-        match &self.0 {
+        match &self.servers {
             Servers::Single(link) => {
                 // If the user may not run `INFO`, the calls below report what else is missing.
                 if let Ok(info) = link.info().await
@@ -174,7 +215,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
 /// Shows addresses only.
 impl<D: Driver> fmt::Debug for DriverTransport<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.servers {
             Servers::Single(link) => link.fmt(f),
             Servers::Routed(router) => router.fmt(f),
         }

@@ -33,6 +33,7 @@ pub mod tls;
 mod totals;
 mod transport;
 mod upgrade;
+mod workers;
 
 pub use acl::{AclRole, Denial, Inspection, inspect};
 pub use backend::ScriptBackend;
@@ -52,3 +53,4 @@ pub use script::{Script, all_scripts};
 pub use stream::{Dialer, Stream};
 pub use transport::{CallError, Fence, QueueList, ScriptCall, ScriptName, Transport, Value};
 pub use upgrade::{Conversion, Upgrade, conversions};
+pub use workers::{WorkerList, WorkerProcess};

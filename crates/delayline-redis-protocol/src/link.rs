@@ -11,6 +11,7 @@ mod facts;
 mod fence;
 mod health;
 pub(crate) mod suspicion;
+pub(crate) mod tag;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,11 +24,12 @@ use tokio::sync::Semaphore;
 use self::bell_listeners::BellListeners;
 use self::blocking_pool::BlockingPool;
 use self::channel::Channel;
-use self::dial::Dial;
+use self::dial::{Dial, set_name};
 use self::driver::Driver;
 use self::fence::Fences;
 use self::health::unexpected;
 use self::suspicion::Suspicion;
+use self::tag::Tag;
 use crate::{Address, CallError, ConnectOptions, Fence, ScriptCall, ScriptName, Value};
 
 /// The number of calls that may wait for a reply at once; further calls fail with
@@ -46,6 +48,7 @@ pub(crate) struct Link<D: Driver> {
     permits: Semaphore,
     response_timeout: Duration,
     dial: Arc<Dial<D>>,
+    tag: Tag,
 }
 
 impl<D: Driver> Link<D> {
@@ -57,32 +60,36 @@ impl<D: Driver> Link<D> {
     pub(crate) fn of(
         address: &Address,
         options: &ConnectOptions,
+        tag: &Tag,
         suspicion: Option<&Suspicion>,
     ) -> Result<Self, Error> {
         let driver = D::new(address, options)?;
-        Ok(Self::new(driver, options.connect_timeout, options.response_timeout, suspicion))
+        Ok(Self::new(driver, options.connect_timeout, options.response_timeout, tag, suspicion))
     }
 
     /// A link that connects on first use. An attempt to connect fails after `connect_timeout`, and
     /// a call when its reply takes longer than `response_timeout`. A call that has to connect first
-    /// can take both. A server that is slow to answer raises `suspicion`.
+    /// can take both. A server that is slow to answer raises `suspicion`. The connection of calls
+    /// has the name of `tag`.
     pub(crate) fn new(
         driver: D,
         connect_timeout: Duration,
         response_timeout: Duration,
+        tag: &Tag,
         suspicion: Option<&Suspicion>,
     ) -> Self {
         let dial = Arc::new(Dial::new(driver, connect_timeout));
         Self {
-            calls: Channel::new(Arc::clone(&dial), suspicion.cloned()),
+            calls: Channel::new(Arc::clone(&dial), tag.clone(), suspicion.cloned()),
             bell_listeners: BellListeners::new(BlockingPool::new(Arc::clone(&dial))),
             fences: Fences::new(
-                Channel::new(Arc::clone(&dial), suspicion.cloned()),
+                Channel::new(Arc::clone(&dial), Tag::default(), suspicion.cloned()),
                 response_timeout,
             ),
             permits: Semaphore::new(MAX_CALLS_IN_FLIGHT),
             response_timeout,
             dial,
+            tag: tag.clone(),
         }
     }
 
@@ -174,12 +181,34 @@ impl<D: Driver> Link<D> {
         self.bell_listeners.wait(bell, limit.min(LONGEST_WAIT)).await
     }
 
+    /// Names the connection of calls after its tag, which has changed. If there is none, the next
+    /// one gets the name.
+    pub(crate) async fn rename(&self) {
+        if self.calls.is_empty() {
+            return;
+        }
+        // Waits for an attempt under way, which may have begun with the old name.
+        let Ok(held) = self.calls.get().await else { return };
+        let name = set_name(self.tag.get().unwrap_or_default());
+        // A refusal changes nothing: names are for operators only.
+        let _ = self.calls.request(&held, self.response_timeout, "CLIENT", name).await;
+    }
+
+    /// The connections of the server: the text of `CLIENT LIST`.
+    pub(crate) async fn clients(&self) -> Result<String, CallError> {
+        text_of("CLIENT LIST", self.request("CLIENT", vec![Bytes::from_static(b"LIST")]).await?)
+    }
+
     /// As [`Transport::info`](crate::Transport::info).
     pub(crate) async fn info(&self) -> Result<String, CallError> {
-        match self.request("INFO", Vec::new()).await? {
-            Value::Bytes(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
-            Value::Nil | Value::Int(_) | Value::Array(_) => Err(unexpected("INFO").into()),
-        }
+        text_of("INFO", self.request("INFO", Vec::new()).await?)
+    }
+}
+
+fn text_of(command: &'static str, reply: Value) -> Result<String, CallError> {
+    match reply {
+        Value::Bytes(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+        Value::Nil | Value::Int(_) | Value::Array(_) => Err(unexpected(command).into()),
     }
 }
 

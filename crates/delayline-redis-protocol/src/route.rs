@@ -3,9 +3,11 @@
 mod directory;
 mod map;
 mod node;
+mod primaries;
 mod queues;
 mod slot;
 mod survey;
+mod workers;
 
 use std::fmt;
 use std::future::Future;
@@ -17,11 +19,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use self::directory::{Directory, was_silent};
 use self::map::{Map, Moved, View};
-use self::node::{NodeConnector, Nodes};
+use self::node::{Node, NodeConnector, Nodes};
 pub(crate) use self::queues::scan;
 use self::queues::scan_all;
 pub(crate) use self::slot::slot_of;
@@ -29,8 +32,10 @@ pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, Topol
 pub(crate) use self::survey::{survey, wrong_mode};
 use crate::link::Link;
 use crate::link::driver::Driver;
+use crate::link::tag::Tag;
 use crate::{
-    CallError, ConnectOptions, HostPort, QueueList, ScriptCall, Topology, Value, classify,
+    CallError, ConnectOptions, HostPort, QueueList, ScriptCall, Topology, Value, WorkerList,
+    classify,
 };
 
 /// Maximum number of refreshes that are repeated because the topology changed during them.
@@ -70,17 +75,17 @@ struct Shared<D: Driver> {
 }
 
 impl<D: Driver> Router<D> {
-    /// Connects and reads the topology.
+    /// Connects and reads the topology. The connections of calls get the name of `tag`.
     ///
     /// # Errors
     ///
     /// If no server answered with a valid topology. The detail has the reply of each server.
-    pub(crate) async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
+    pub(crate) async fn connect(options: &ConnectOptions, tag: &Tag) -> Result<Self, Error> {
         let (directory, is_encrypted) = directory(options)?;
         let is_sharded = matches!(options.topology, Topology::Cluster { .. });
         let shared = Arc::new(Shared {
             topology: options.topology.clone(),
-            connector: NodeConnector::new(options.clone(), is_encrypted, is_sharded),
+            connector: NodeConnector::new(options.clone(), is_encrypted, is_sharded).tagged(tag),
             directory,
             map: watch::Sender::new(Arc::default()),
             latest_look: tokio::sync::Mutex::default(),
@@ -109,6 +114,25 @@ impl<D: Driver> Router<D> {
         self.0.look().await?;
         let map = Arc::clone(&self.0.map.borrow());
         scan_all(&map, most_keys).await
+    }
+
+    /// The processes with workers, by the latest view of the topology.
+    pub(crate) async fn workers(&self) -> Result<WorkerList, Error> {
+        self.0.look().await?;
+        let map = Arc::clone(&self.0.map.borrow());
+        workers::list_all(&map).await
+    }
+
+    /// Names the connections of calls after their tag, which has changed.
+    pub(crate) async fn rename(&self) {
+        let map = Arc::clone(&self.0.map.borrow());
+        let rename = |node: &Arc<Node<D>>| {
+            let node = Arc::clone(node);
+            async move { node.link.rename().await }
+        };
+        // At once: a silent node delays no other.
+        let renamed: JoinSet<()> = map.nodes().iter().map(|(_, node)| rename(node)).collect();
+        renamed.join_all().await;
     }
 
     async fn route<E: Request>(&self, request: &E) -> Result<E::Answer, CallError> {

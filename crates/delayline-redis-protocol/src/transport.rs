@@ -9,6 +9,7 @@ use bytes::Bytes;
 use delayline_core::{Durability, Error, ErrorKind, QueueName};
 
 use crate::classify::classify;
+use crate::workers::{WorkerList, WorkerProcess};
 
 /// How a call names its script.
 #[derive(Clone, Copy, Debug)]
@@ -179,5 +180,33 @@ pub trait Transport: Debug + Send + Sync + 'static {
     async fn queues(&self, most_keys: u64) -> Result<QueueList, Error> {
         let _ = most_keys;
         Err(Error::new(ErrorKind::Unsupported("a list of queues")))
+    }
+
+    /// Names the connections that carry calls, both open and future ones, so that
+    /// [`workers`](Self::workers) lists the process; `None` removes the name. The last call counts.
+    /// If the server refuses, nothing else changes. Does nothing by default.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the open connections may not have the name.
+    async fn introduce(&self, process: Option<&WorkerProcess>) {
+        let _ = process;
+    }
+
+    /// Returns the processes with workers that are connected to the server, or to any primary of a
+    /// cluster, and have [introduced](Self::introduce) themselves. Sends `CLIENT LIST`, and reads
+    /// up to 1,000 connections of workers.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// No server can be reached, or the user may not run `CLIENT LIST` on any. If only some
+    /// primaries of a cluster fail, the others are listed, with [`WorkerList::failure`].
+    /// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported) by default.
+    async fn workers(&self) -> Result<WorkerList, Error> {
+        Err(Error::new(ErrorKind::Unsupported("a list of workers")))
     }
 }

@@ -8,8 +8,10 @@ use delayline_core::{
     At, Backend as _, Destination, DestinationKey, ErrorClass, ErrorKind, Op, QueueName, Relay,
     Reply as ApiReply, Wakeup,
 };
-use delayline_redis_protocol::{AclRole, ScriptBackend, Transport as _};
+use delayline_redis_protocol::{AclRole, ScriptBackend, Transport};
 use delayline_test_server::{Cluster, Reply, Server};
+
+use crate::transport::names::{listed, process};
 
 use super::{
     Connect, PATIENCE, enqueue, enqueues_through_an_outage, has, open, options, queue_of, until,
@@ -25,6 +27,50 @@ pub async fn queues_of_all_nodes_work_over_one_transport<C: Connect>() {
         assert!(has(&queue, "a").await);
         assert_ne!(node.info("keyspace", "db0"), "");
     }
+}
+
+pub async fn processes_are_listed_once_and_across_a_failover<C: Connect>() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let operator = C::connect(&options(&cluster.url())).await.unwrap();
+    let worker = Arc::new(C::connect(&options(&cluster.url())).await.unwrap());
+    let primaries = &cluster.nodes()[..3];
+    let mut queues = Vec::new();
+    for node in primaries {
+        let name = QueueName::new(queue_of(&cluster, node)).unwrap();
+        let queue = ScriptBackend::open(Arc::clone(&worker), name, false).await.unwrap();
+        enqueue(&queue, "a").await.unwrap();
+        queues.push(queue);
+    }
+    worker.introduce(Some(&process(1))).await;
+    assert_eq!(listed(&operator).await, [process(1)]);
+    for node in primaries {
+        let clients = format!("{:?}", node.command(&["CLIENT", "LIST"]));
+        assert!(clients.contains("delayline-worker;"), "{clients}");
+    }
+    until("the replicas have it", || primaries.iter().all(replicas_are_level)).await;
+    primaries[0].kill();
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < PATIENCE, "no recovery");
+        // The others list it, whatever has become of this one.
+        if let Ok(found) = operator.workers().await {
+            assert_eq!(found.processes.len(), 1, "{found:?}");
+            if found.complete {
+                break;
+            }
+            let error = found.failure.unwrap();
+            assert!(error.detail().contains(&primaries[0].port().to_string()), "{error}");
+        }
+    }
+    // Its next call connects to the new primary.
+    while enqueue(&queues[0], "again").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let lists = |node: &Server| {
+        format!("{:?}", node.command(&["CLIENT", "LIST"])).contains("delayline-worker;")
+    };
+    let replicas = &cluster.nodes()[3..];
+    until("the new primary lists it", || replicas.iter().any(lists)).await;
 }
 
 pub async fn relays_stay_in_the_slot_of_their_queue<C: Connect>() {

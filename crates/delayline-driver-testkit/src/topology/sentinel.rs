@@ -1,13 +1,15 @@
 //! Sentinels over real servers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayline_core::QueueName;
-use delayline_redis_protocol::AclRole;
+use delayline_redis_protocol::{AclRole, ScriptBackend, Transport as _};
 use delayline_test_server::{Reply, Sentinels};
 
 use super::cluster::replicas_are_level;
 use super::{Connect, enqueue, enqueues_through_an_outage, has, open, options, until};
+use crate::transport::names::{lists, process};
 
 pub async fn a_killed_primary_is_replaced<C: Connect>() {
     let sentinels = Sentinels::start();
@@ -122,6 +124,24 @@ pub async fn the_documented_permissions_are_enough<C: Connect>() {
         let queue = open::<C>(&options, "q").await.unwrap();
         enqueue(&queue, "a").await.unwrap();
     }
+}
+
+pub async fn processes_are_listed_by_the_new_primary<C: Connect>() {
+    let sentinels = Sentinels::start();
+    let queue = open::<C>(&options(&sentinels.url()), "q").await.unwrap();
+    let operator = C::connect(&options(&sentinels.url())).await.unwrap();
+    let worker = Arc::new(C::connect(&options(&sentinels.url())).await.unwrap());
+    let name = QueueName::new("q").unwrap();
+    let of_worker = ScriptBackend::open(Arc::clone(&worker), name, false).await.unwrap();
+    worker.introduce(Some(&process(1))).await;
+    lists(&operator, &[process(1)]).await;
+    sentinels.primary().kill();
+    enqueues_through_an_outage(&queue).await;
+    // Its next call connects to the new primary.
+    while enqueue(&of_worker, "again").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    lists(&operator, &[process(1)]).await;
 }
 
 pub async fn logins_of_sentinels_and_servers_differ<C: Connect>() {

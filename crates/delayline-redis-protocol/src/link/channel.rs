@@ -18,6 +18,7 @@ use super::driver::{Connection as _, Driver};
 use super::facts::Facts;
 use super::health::{Health, health_after, lost, no_reply};
 use super::suspicion::Suspicion;
+use super::tag::Tag;
 use crate::{CallError, Value};
 
 /// Minimum interval between two reconnects caused by a refusal: the name may take a while to
@@ -55,6 +56,8 @@ pub(crate) struct Channel<D: Driver> {
 
 struct Shared<D: Driver> {
     dial: Arc<Dial<D>>,
+    /// The name of its connections.
+    tag: Tag,
     state: Mutex<State<D>>,
 }
 
@@ -81,13 +84,14 @@ enum Found<D: Driver> {
 type Outcome<D> = Result<Arc<Held<<D as Driver>::Connection>>, Error>;
 
 impl<D: Driver> Channel<D> {
-    pub(crate) fn new(dial: Arc<Dial<D>>, suspicion: Option<Suspicion>) -> Self {
+    /// A channel whose connections get the name of `tag`.
+    pub(crate) fn new(dial: Arc<Dial<D>>, tag: Tag, suspicion: Option<Suspicion>) -> Self {
         let state = State {
             slot: Slot::Empty,
             backoff: ReconnectBackoff::default(),
             refusals_ignored_until: None,
         };
-        Self { shared: Arc::new(Shared { dial, state: Mutex::new(state) }), suspicion }
+        Self { shared: Arc::new(Shared { dial, tag, state: Mutex::new(state) }), suspicion }
     }
 
     /// The connection, made if there is none that works.
@@ -113,6 +117,11 @@ impl<D: Driver> Channel<D> {
     /// Whether there is a connection to use, so that [`get`](Self::get) need not wait.
     pub(crate) fn is_connected(&self) -> bool {
         matches!(&self.shared.lock().slot, Slot::Connected(held) if !held.connection.is_closed())
+    }
+
+    /// Whether there is no connection, and no attempt to make one.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(&self.shared.lock().slot, Slot::Empty)
     }
 
     /// Sends one command over the connection, at most once.
@@ -262,7 +271,10 @@ impl<D: Driver> Shared<D> {
     }
 
     async fn attempt(self: Arc<Self>, sender: watch::Sender<Option<Outcome<D>>>) {
-        let outcome = self.dial.dial().await;
+        let outcome = match self.tag.get() {
+            Some(name) => self.dial.dial_named(name).await,
+            None => self.dial.dial().await,
+        };
         let outcome = outcome.map(|connection| Arc::new(Held::new(connection)));
         let mut state = self.lock();
         state.slot = match &outcome {

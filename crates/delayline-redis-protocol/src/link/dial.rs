@@ -1,7 +1,9 @@
 //! One attempt to connect, from the first packet to the answered `PING`.
 
+use std::future::Future;
 use std::time::Duration;
 
+use bytes::Bytes;
 use delayline_core::{Error, ErrorClass, ErrorKind};
 use tokio::time::timeout;
 
@@ -52,17 +54,50 @@ impl<D: Driver> Dial<D> {
     ///
     /// What failed; never of [`ErrorClass::Ambiguous`], because no operation was sent.
     pub(crate) async fn dial(&self) -> Result<D::Connection, Error> {
-        let attempt = timeout(self.limit, async {
-            let connection = self.driver.connect().await?;
-            ping(&connection).await?;
-            Ok(connection)
-        });
+        self.in_time(self.working()).await
+    }
+
+    /// Makes one connection with this name, or without one where names are refused: they are for
+    /// operators only.
+    ///
+    /// # Errors
+    ///
+    /// Like [`dial`](Self::dial).
+    pub(crate) async fn dial_named(&self, name: Bytes) -> Result<D::Connection, Error> {
+        self.in_time(async {
+            let connection = self.working().await?;
+            let naming = connection.request("CLIENT", set_name(name));
+            match timeout(self.limit / 4, naming).await {
+                Ok(Ok(_) | Err(CallError::Reply(_))) => Ok(connection),
+                // Some proxies close a connection, or fall silent, instead of refusing a command.
+                Ok(Err(CallError::Failed(_))) | Err(_) => self.working().await,
+            }
+        })
+        .await
+    }
+
+    async fn working(&self) -> Result<D::Connection, Error> {
+        let connection = self.driver.connect().await?;
+        ping(&connection).await?;
+        Ok(connection)
+    }
+
+    async fn in_time(
+        &self,
+        attempt: impl Future<Output = Result<D::Connection, Error>>,
+    ) -> Result<D::Connection, Error> {
+        let attempt = timeout(self.limit, attempt);
         let detail = || format!("no connection within {:?}", self.limit);
         let outcome = attempt.await;
         let outcome =
             outcome.unwrap_or_else(|_| Err(Error::with_detail(ErrorKind::Unreachable, detail())));
         outcome.map_err(|error| self.named(before_sending(error)))
     }
+}
+
+/// The arguments of `CLIENT` that name a connection.
+pub(crate) fn set_name(name: Bytes) -> Vec<Bytes> {
+    vec![Bytes::from_static(b"SETNAME"), name]
 }
 
 /// A new connection is worth nothing if its server is frozen or loading, or if something else

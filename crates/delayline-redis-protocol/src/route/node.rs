@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::link::suspicion::Suspicion;
+use crate::link::tag::Tag;
 use crate::{Address, ConnectOptions, HostPort};
 
 use super::map::Map;
@@ -27,13 +28,21 @@ pub(crate) struct NodeConnector {
     options: ConnectOptions,
     is_encrypted: bool,
     is_sharded: bool,
+    /// The name of the connections of calls.
+    tag: Tag,
     /// Given when a node is slow to answer.
     sign: Arc<Notify>,
 }
 
 impl NodeConnector {
     pub(crate) fn new(options: ConnectOptions, is_encrypted: bool, is_sharded: bool) -> Self {
-        Self { options, is_encrypted, is_sharded, sign: Arc::default() }
+        let (tag, sign) = Default::default();
+        Self { options, is_encrypted, is_sharded, tag, sign }
+    }
+
+    /// The same for nodes whose connections have a name.
+    pub(crate) fn tagged(self, tag: &Tag) -> Self {
+        Self { tag: tag.clone(), ..self }
     }
 
     /// Notified of every sign that the topology has changed.
@@ -61,7 +70,7 @@ impl NodeConnector {
             Address::Tcp { host, port }
         };
         let suspicion = Suspicion::new(&self.sign);
-        let link = Link::of(&address, &self.options, Some(&suspicion))?;
+        let link = Link::of(&address, &self.options, &self.tag, Some(&suspicion))?;
         let link = if self.is_sharded { link.sharded() } else { link };
         Ok(Arc::new(Node { link, suspicion }))
     }

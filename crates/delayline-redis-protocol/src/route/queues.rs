@@ -4,18 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use delayline_core::{Error, QueueName};
-use tokio::task::JoinSet;
 
 use crate::keys::{CONTROL, KEY_PREFIX};
 use crate::link::Link;
 use crate::link::driver::Driver;
 use crate::{QueueList, Value};
 
-use super::directory::{Failures, no_answer, refusal, words};
-use super::node::Nodes;
+use super::directory::{no_answer, refusal, words};
+use super::node::{Node, Nodes};
+use super::primaries::Asked;
 
-/// The queues of all primaries, which are asked at once: a silent one delays the result by one
-/// timeout, and hides its own queues only.
+/// The queues of all primaries. A silent one hides its own queues only.
 ///
 /// # Errors
 ///
@@ -24,39 +23,20 @@ pub(super) async fn scan_all<D: Driver>(
     nodes: &Nodes<D>,
     most_keys: u64,
 ) -> Result<QueueList, Error> {
-    let mut scans = JoinSet::new();
-    for (name, node) in nodes.owners() {
-        let (name, node) = (name.clone(), Arc::clone(node));
-        scans.spawn(async move {
-            let mut names = BTreeSet::new();
-            let outcome = scan(&node.link, most_keys, &mut names).await;
-            (name, names, outcome)
-        });
-    }
-    let mut scanned = scans.join_all().await;
-    scanned.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    let scan_one = |node: Arc<Node<D>>| async move {
+        let mut names = BTreeSet::new();
+        let outcome = scan(&node.link, most_keys, &mut names).await;
+        (names, outcome)
+    };
     let mut found = QueueList { complete: true, ..QueueList::default() };
-    let (mut failures, mut failed, primaries) = (Failures::default(), 0, scanned.len());
-    for (name, names, outcome) in scanned {
+    let asked = Asked::all(nodes, scan_one, |(names, outcome)| {
         // A scan that failed on its way has names as well.
         found.names.extend(names);
-        match outcome {
-            Ok(complete) => found.complete &= complete,
-            Err(error) => {
-                failures.add(&name, error);
-                failed += 1;
-            }
-        }
-    }
-    if failed == 0 {
-        return Ok(found);
-    }
-    let error = failures.into_error();
-    if failed == primaries {
-        return Err(error);
-    }
-    found.complete = false;
-    found.failure = Some(error);
+        found.complete &= outcome?;
+        Ok(())
+    });
+    found.failure = asked.await.failure()?;
+    found.complete &= found.failure.is_none();
     Ok(found)
 }
 

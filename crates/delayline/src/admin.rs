@@ -5,19 +5,20 @@
 //! [`list`](crate::Queue::list) and [`dead_letters`](crate::Queue::dead_letters) go through its
 //! messages; [`set_limits`](crate::Queue::set_limits) limits deliveries;
 //! [`check`](crate::Queue::check) and [`repair`](crate::Queue::repair) examine it.
-//! [`Connection::queues_within`](crate::Connection::queues_within) finds queues, and
+//! [`Connection::queues_within`](crate::Connection::queues_within) finds queues,
+//! [`Connection::workers`](crate::Connection::workers) the processes with workers, and
 //! `Connect::survey` and `Connection::inspect` examine servers, and
 //! [`Connection::directory_status`](crate::Connection::directory_status) a directory.
 
 pub use delayline_core::{
-    Finding, Forecast, History, HistoryPoint, Limits, Position, Purged, QueueName, Rate, Redriven,
-    Resolution, SetLimits, Stats, Totals,
+    Finding, Forecast, History, HistoryPoint, Limits, Position, ProcessId, Purged, QueueName, Rate,
+    Redriven, Resolution, SetLimits, Stats, Totals,
 };
 pub use delayline_redis_protocol::{
     AclRole, Denial, Inspection, Removal, SentinelReport, SentinelView, ServerReport, Survey,
-    TopologyKind, Upgrade,
+    TopologyKind, Upgrade, WorkerProcess,
 };
 
 pub use crate::directory_status::{DirectoryStatus, SyncTimes};
 pub use crate::queue::{Audit, DeadLetterFilter, Explanation, Listed, Listing, folded_error};
-pub use crate::store::FoundQueues;
+pub use crate::store::{FoundQueues, FoundWorkers};

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::Error;
 use crate::cancels::Cancels;
 use crate::events::EventSink;
+use crate::roster::Roster;
 use crate::telemetry::{self, Label, Observed, TraceContext};
 
 /// A backend, the options of a queue, and the state that all its clones share.
@@ -29,6 +30,7 @@ struct Shared {
     label: Label,
     events: EventSink,
     cancels: Cancels,
+    roster: Roster,
     /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
 }
@@ -36,14 +38,15 @@ struct Shared {
 pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 impl Client {
-    /// Creates a client that learns of other clones' cancels through `cancels`.
-    pub(crate) fn new(backend: Arc<dyn QueueBackend>, cancels: Cancels) -> Self {
+    /// Creates a client that learns of other clones' cancels through `cancels`. `roster` has the
+    /// workers of its queue.
+    pub(crate) fn new(backend: Arc<dyn QueueBackend>, cancels: Cancels, roster: Roster) -> Self {
         let queue_name = backend.queue_name().cloned();
         let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
         let events = EventSink::default();
         let observed = Observed::new(backend, label.clone(), events.clone(), cancels.clone());
         let looks = watch::Sender::new(Instant::now());
-        let shared = Shared { queue_name, label, events, cancels, looks };
+        let shared = Shared { queue_name, label, events, cancels, roster, looks };
         Self {
             backend: Arc::new(observed),
             patience: DEFAULT_PATIENCE,
@@ -84,6 +87,11 @@ impl Client {
     /// Through this, workers learn that messages were cancelled while they were leased.
     pub(crate) fn cancels(&self) -> &Cancels {
         &self.shared.cancels
+    }
+
+    /// The running workers of the connection's queues.
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.shared.roster
     }
 
     /// The workers of one queue's clones share here that nothing was due, so that only one of them

@@ -11,7 +11,8 @@ use delayline_redis_protocol::{
 use crate::cancels::Cancels;
 use crate::codec::Json;
 use crate::directory_status::DirectoryStatus;
-use crate::store::{FoundQueues, Store};
+use crate::roster::Roster;
+use crate::store::{FoundQueues, FoundWorkers, Store};
 use crate::{Error, Queue};
 
 /// A connection to a server, to a directory, or to queues in this process. Opens queues by name.
@@ -46,7 +47,7 @@ use crate::{Error, Queue};
 ///
 /// Its `Debug` output shows the address, but neither user name nor password.
 #[derive(Clone)]
-pub struct Connection(Arc<dyn Store>, Cancels);
+pub struct Connection(Arc<dyn Store>, Cancels, Roster);
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,7 +57,8 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self(store, Cancels::default())
+        let roster = Roster::on(store.transport());
+        Self(store, Cancels::default(), roster)
     }
 
     /// Checks that the server is suitable, and opens a queue of JSON payloads. [`Queue::codec`]
@@ -74,7 +76,8 @@ impl Connection {
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), or holds the queue in a newer
     /// format.
     pub async fn queue<T: ?Sized>(&self, name: &str) -> Result<Queue<T>, Error> {
-        Ok(Queue::sharing(self.backend(name).await?, Json, self.1.clone()))
+        let Self(_, cancels, roster) = self.clone();
+        Ok(Queue::sharing(self.backend(name).await?, Json, cancels, roster))
     }
 
     /// Opens a queue as a backend, which executes any [`Op`](crate::backend::Op).
@@ -139,6 +142,41 @@ impl Connection {
     /// If no primary can be reached, or if the user may not run `SCAN` on any.
     pub async fn queues_within(&self, most_keys: u64) -> Result<FoundQueues, Error> {
         self.0.queues(most_keys).await
+    }
+
+    /// Returns the processes with [`Worker`](crate::Worker)s on queues of the server, or of all
+    /// primaries of a cluster: where they run, since when, their queues and handlers. In memory and
+    /// in a directory, that is this process. Changes nothing.
+    ///
+    /// Workers introduce themselves by the names of their connections, which `CLIENT LIST` shows.
+    /// If the server refuses `CLIENT SETNAME` to the user of a worker, the worker is missing here,
+    /// and works. [`MessageInfo::holder`](crate::message::MessageInfo::holder) says which process
+    /// holds a message, also if it is missing here. A process that has died is listed until the
+    /// server closes its connections.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let connection = delayline::connect("memory:").await?;
+    /// for process in connection.workers().await?.processes {
+    ///     println!("{}: {} handlers since {}", process.host, process.handlers, process.since);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// If no server can be reached, or if the user may not run `CLIENT LIST` on any. If only some
+    /// primaries of a cluster fail, the result has the [`failure`](FoundWorkers::failure).
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) [beside](crate::Connect::beside) a
+    /// process that has opened the directory: its workers are those of that process.
+    pub async fn workers(&self) -> Result<FoundWorkers, Error> {
+        self.0.workers(self.2.process()).await
     }
 
     /// Inspects the server, and the permissions of the user on the queue `name`, without opening

@@ -8,9 +8,13 @@ use async_trait::async_trait;
 use delayline_core::{Held, QueueBackend, QueueName};
 use delayline_file::{Directory, OpenError, Options};
 use delayline_redis_protocol::Removal;
+#[cfg(unix)]
+use delayline_redis_protocol::WorkerProcess;
 
 use crate::Error;
 use crate::directory_status::{DirectoryStatus, SyncTimes};
+#[cfg(unix)]
+use crate::store::FoundWorkers;
 use crate::store::{FoundQueues, Opening, Store};
 
 /// Opens the directory in a thread that may block, as it reads everything that is stored.
@@ -137,6 +141,10 @@ impl Store for Beside {
 
     async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, Error> {
         Ok(removal(self.0.delete_if_empty(&name).await?))
+    }
+
+    async fn workers(&self, _own: Option<WorkerProcess>) -> Result<FoundWorkers, Error> {
+        Err(Error::unsupported("a list of the workers of another process"))
     }
 
     async fn directory_status(&self) -> Result<Option<DirectoryStatus>, Error> {

@@ -173,6 +173,7 @@ pub mod message;
 mod queue;
 pub mod relay;
 mod relayer;
+mod roster;
 #[cfg(feature = "schedules")]
 pub mod schedules;
 mod server;

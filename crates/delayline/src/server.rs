@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use delayline_core::{QueueBackend, QueueName};
-use delayline_redis_protocol::{Inspection, Removal, ScriptBackend, Transport, inspect};
+use delayline_redis_protocol::{
+    Inspection, Removal, ScriptBackend, Transport, WorkerProcess, inspect,
+};
 
 use crate::Error;
-use crate::store::{FoundQueues, Store};
+use crate::store::{FoundQueues, FoundWorkers, Store};
 
 /// The queues that a transport reaches.
 #[derive(Debug)]
@@ -36,6 +38,19 @@ impl Store for Server {
         let found = self.transport.queues(most_keys).await?;
         Ok(FoundQueues {
             names: found.names.into_iter().collect(),
+            complete: found.complete,
+            failure: found.failure.map(Error::from),
+        })
+    }
+
+    fn transport(&self) -> Option<Arc<dyn Transport>> {
+        Some(Arc::clone(&self.transport))
+    }
+
+    async fn workers(&self, _own: Option<WorkerProcess>) -> Result<FoundWorkers, Error> {
+        let found = self.transport.workers().await?;
+        Ok(FoundWorkers {
+            processes: found.processes,
             complete: found.complete,
             failure: found.failure.map(Error::from),
         })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use delayline_core::{QueueBackend, QueueName};
-use delayline_redis_protocol::{Inspection, Removal, ScriptBackend, Transport};
+use delayline_redis_protocol::{Inspection, Removal, ScriptBackend, Transport, WorkerProcess};
 
 use crate::Error;
 use crate::directory_status::DirectoryStatus;
@@ -18,6 +18,16 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Returns the queues, after reading about `most_keys` keys of each server.
     async fn queues(&self, most_keys: u64) -> Result<FoundQueues, Error>;
+
+    /// Returns what reaches the server, if the queues are on one.
+    fn transport(&self) -> Option<Arc<dyn Transport>> {
+        None
+    }
+
+    /// Returns the processes with workers. `own` is this process, if it has workers.
+    async fn workers(&self, own: Option<WorkerProcess>) -> Result<FoundWorkers, Error> {
+        Ok(FoundWorkers { processes: own.into_iter().collect(), complete: true, failure: None })
+    }
 
     /// Inspects the server and the permissions of its user on the queue.
     async fn inspect(&self, _name: QueueName) -> Result<Inspection, Error> {
@@ -55,6 +65,19 @@ pub struct FoundQueues {
     pub complete: bool,
     /// The error of the primaries of a cluster that could not be read, with the address of each.
     /// Their queues are missing from `names`.
+    pub failure: Option<Error>,
+}
+
+/// The processes that [`Connection::workers`](crate::Connection::workers) has found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FoundWorkers {
+    /// The processes, by id.
+    pub processes: Vec<WorkerProcess>,
+    /// Whether these are all processes that have introduced themselves. On servers, up to 1,000
+    /// connections of workers are read.
+    pub complete: bool,
+    /// The error of the primaries of a cluster that could not be asked, with the address of each.
     pub failure: Option<Error>,
 }
 

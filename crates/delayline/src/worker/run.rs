@@ -29,6 +29,7 @@ use super::stuck::Stuck;
 use super::{CancelReason, Outcome, Summary};
 use crate::client::Client;
 use crate::events::EventKind;
+use crate::roster::{Shift, process_id};
 use crate::telemetry;
 use crate::timer::sleep_until;
 
@@ -43,6 +44,8 @@ pub(super) struct Lane {
 /// A running worker, on one or several queues.
 pub(super) struct Run {
     machine: Machine,
+    /// Maximum number of handlers of all queues together.
+    slots: usize,
     lanes: Vec<Lane>,
     /// Dropped with the run, which ends the handlers; dropping the machine ends their lease
     /// renewals.
@@ -94,7 +97,8 @@ impl Run {
         let grace = lanes.iter().map(|lane| lane.config.stop_grace).max();
         let plan = Plan { slots, queues: lanes.iter().map(Lane::plan).collect(), until_empty };
         Self {
-            machine: Machine::new(plan, *Uuid::new_v4().as_bytes()),
+            machine: Machine::new(plan, seed()),
+            slots,
             lanes,
             handlers: JoinSet::new(),
             running: HashMap::new(),
@@ -115,6 +119,7 @@ impl Run {
         let handle = stop.handle();
         let mut shutdown = pin!(shutdown);
         let mut shutting_down = false;
+        let _shifts = self.shifts();
         for (queue, lane) in self.lanes.iter().enumerate() {
             let consumer = &lane.config.consumer;
             tracing::debug!(queue = lane.client.label().as_str(), ?consumer, "worker started");
@@ -151,6 +156,17 @@ impl Run {
         let summary = self.machine.summary();
         tracing::debug!(?summary, "worker stopped");
         summary
+    }
+
+    /// Enters the rosters of the queues, until this is dropped.
+    fn shifts(&self) -> Vec<Shift> {
+        let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        let (run, slots) = (Uuid::new_v4(), number(self.slots));
+        let enter = |lane: &Lane| {
+            let (queue, handlers) = (lane.client.queue_name()?, lane.config.concurrency);
+            Some(lane.client.roster().enter(run, slots, queue.clone(), number(handlers)))
+        };
+        self.lanes.iter().filter_map(enter).collect()
     }
 
     fn now(&self) -> Moment {
@@ -415,6 +431,15 @@ impl Running {
         }
         self.control.cancel(reason);
     }
+}
+
+/// The seed of a machine of this process.
+fn seed() -> [u8; 16] {
+    let mut seed = Uuid::new_v4().into_bytes();
+    for (byte, of_process) in seed.iter_mut().zip(process_id().as_bytes()) {
+        *byte = *of_process;
+    }
+    seed
 }
 
 /// Whether a claim has seen that nothing else is due.

@@ -1,0 +1,152 @@
+//! The workers that run over a connection, for operators.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use delayline_core::{ProcessId, QueueName, Timestamp};
+use delayline_redis_protocol::{Transport, WorkerProcess};
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+/// The id of this process, with which all claim ids of its workers begin.
+pub(crate) fn process_id() -> ProcessId {
+    static ID: LazyLock<ProcessId> = LazyLock::new(|| {
+        let [a, b, c, d, e, f, g, h, ..] = Uuid::new_v4().into_bytes();
+        ProcessId::from_bytes([a, b, c, d, e, f, g, h])
+    });
+    *ID
+}
+
+/// The running workers of a connection's queues, or of a queue's clones. Where the queues are on
+/// servers, it introduces them there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roster(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    transport: Option<Arc<dyn Transport>>,
+    shifts: Mutex<BTreeMap<u64, Working>>,
+    next: AtomicU64,
+    /// The workers have changed since they were introduced.
+    is_stale: AtomicBool,
+    /// Held while they are introduced, so that the latest introduction counts.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// The work of a run on one queue.
+#[derive(Debug)]
+struct Working {
+    run: Uuid,
+    slots: u32,
+    queue: QueueName,
+    handlers: u32,
+    since: SystemTime,
+}
+
+/// The work of a run on one queue; it ends when this is dropped.
+#[must_use]
+pub(crate) struct Shift {
+    roster: Roster,
+    number: u64,
+}
+
+impl Roster {
+    /// Workers that are introduced to the servers of a transport.
+    pub(crate) fn on(transport: Option<Arc<dyn Transport>>) -> Self {
+        Self(Arc::new(Inner { transport, ..Inner::default() }))
+    }
+
+    /// Adds the work of a run on a queue, with a maximum number of handlers. `run` has `slots` for
+    /// all of its queues together.
+    pub(crate) fn enter(&self, run: Uuid, slots: u32, queue: QueueName, handlers: u32) -> Shift {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let working = Working { run, slots, queue, handlers, since: SystemTime::now() };
+        self.shifts().insert(number, working);
+        self.introduce();
+        Shift { roster: self.clone(), number }
+    }
+
+    /// This process, if it has workers on these queues.
+    pub(crate) fn process(&self) -> Option<WorkerProcess> {
+        let shifts = self.shifts();
+        let since = shifts.values().map(|working| working.since).min()?;
+        let since = Timestamp::try_from(since).unwrap_or(Timestamp::MIN);
+        let version = env!("CARGO_PKG_VERSION");
+        let mut process =
+            WorkerProcess::new(process_id(), version, &host(), std::process::id(), since);
+        let mut runs: BTreeMap<Uuid, (u32, u32)> = BTreeMap::new();
+        for Working { run, slots, queue, handlers, .. } in shifts.values() {
+            let (_, of_run) = runs.entry(*run).or_insert((*slots, 0));
+            *of_run = of_run.saturating_add(*handlers);
+            let of_queue = process.queues.entry(queue.clone()).or_default();
+            *of_queue = of_queue.saturating_add(*handlers);
+        }
+        let handlers = runs.into_values().map(|(slots, handlers)| handlers.min(slots));
+        process.handlers = handlers.fold(0, u32::saturating_add);
+        Some(process)
+    }
+
+    /// Introduces the workers as they are then, in a separate task. Changes until the task begins
+    /// are one introduction.
+    fn introduce(&self) {
+        let Some(transport) = self.0.transport.clone() else { return };
+        // A run can be dropped outside of its runtime. Its connections end with the runtime.
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.0.is_stale.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let roster = self.clone();
+        runtime.spawn(async move {
+            let _turn = roster.0.turn.lock().await;
+            roster.0.is_stale.store(false, Ordering::Relaxed);
+            transport.introduce(roster.process().as_ref()).await;
+        });
+    }
+
+    fn shifts(&self) -> MutexGuard<'_, BTreeMap<u64, Working>> {
+        // Nothing panics while it is locked.
+        self.0.shifts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shift {
+    fn drop(&mut self) {
+        self.roster.shifts().remove(&self.number);
+        self.roster.introduce();
+    }
+}
+
+/// The name of this machine.
+fn host() -> String {
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_are_counted_for_each_queue_and_within_the_slots_of_a_run() {
+        let roster = Roster::default();
+        assert_eq!(roster.process(), None);
+        let queue = |name| QueueName::new(name).unwrap();
+        let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let first = roster.enter(one, 16, queue("orders"), 16);
+        let second = roster.enter(one, 16, queue("mails"), 4);
+        let third = roster.enter(other, 10, queue("orders"), 10);
+        let process = roster.process().unwrap();
+        assert_eq!((process.id, process.handlers), (process_id(), 26));
+        assert_eq!((process.queues[&queue("orders")], process.queues[&queue("mails")]), (26, 4));
+        assert_eq!(process.pid, std::process::id());
+        drop(first);
+        assert_eq!(roster.process().unwrap().handlers, 14);
+        drop((second, third));
+        assert_eq!(roster.process(), None);
+    }
+}

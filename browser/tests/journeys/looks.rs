@@ -40,7 +40,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 27] = [
+const PAGES: [&str; 28] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -64,6 +64,7 @@ const PAGES: [&str; 27] = [
     "edit?queue=orders&id=order-1386",
     "job?queue=orders",
     "schedules",
+    "workers",
     "check",
     "check?queue=orders",
     "server",

@@ -10,3 +10,4 @@ mod looks;
 mod messages;
 mod schedules;
 mod support;
+mod workers;

@@ -26,6 +26,7 @@ mod top;
 mod upgrade;
 mod wait;
 mod work;
+mod workers;
 
 use std::path::{Path, PathBuf};
 
@@ -65,6 +66,7 @@ pub(crate) use self::top::Top;
 pub(crate) use self::upgrade::Upgrade;
 pub(crate) use self::wait::Wait;
 pub(crate) use self::work::{Post, Work};
+pub(crate) use self::workers::Workers;
 use crate::failure::Failure;
 
 /// A delay queue for Redis: send messages for later delivery, handle them, and manage them.
@@ -172,6 +174,7 @@ pub(crate) enum Verb {
     Pause(Pause),
     Resume(Resume),
     Limits(Limits),
+    Workers(Workers),
     DeleteQueue(DeleteQueue),
     Upgrade(Upgrade),
     Check(Check),

@@ -28,3 +28,4 @@ pub(crate) mod top;
 pub(crate) mod upgrade;
 pub(crate) mod wait;
 pub(crate) mod work;
+pub(crate) mod workers;

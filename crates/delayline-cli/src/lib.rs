@@ -74,6 +74,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Pause(pause) => commands::switch::pause(&args.target, pause).await,
         Verb::Resume(resume) => commands::switch::resume(&args.target, resume).await,
         Verb::Limits(limits) => commands::limits::run(&args.target, limits).await,
+        Verb::Workers(workers) => commands::workers::run(&args.target, workers).await,
         Verb::DeleteQueue(delete) => commands::delete_queue::run(&args.target, delete).await,
         Verb::Upgrade(upgrade) => commands::upgrade::run(&args.target, &upgrade).await,
         Verb::Check(check) => commands::check::run(&args.target, check).await,

@@ -12,6 +12,7 @@
 //! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`]
 //!   is how fast something is done to them. [`LatestLetters`] reads the latest deaths first, and
 //!   [`Groups`] groups letters by reason and error.
+//! - [`Holder`] is a process with workers, and what it holds.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
 //! - [`DueMessages`] lists the scheduled messages of a window in the order in which they are due.
 //! - [`duration`] and [`instant`] read times; [`moment`] reads them as people write them in their
@@ -25,6 +26,7 @@ mod fields;
 mod finding;
 mod hint;
 mod history;
+mod holders;
 mod letters;
 mod message;
 mod moment;
@@ -42,6 +44,7 @@ pub use self::history::{
     Series, Span, history, lateness_from, lateness_in_words, lateness_series, lateness_shares,
     part_of, series,
 };
+pub use self::holders::{Holder, leased};
 pub use self::letters::{
     Group, GroupOrder, Groups, LatestLetters, LetterFilter, Letters, RateLimit,
 };

@@ -41,7 +41,11 @@ pub fn info(info: &MessageInfo) -> Value {
     })));
     object.extend(members(match info.state {
         MessageState::Leased { deadline, cancel_requested } => {
-            json!({"deadline": deadline.to_string(), "cancel_requested": cancel_requested})
+            json!({
+                "deadline": deadline.to_string(),
+                "cancel_requested": cancel_requested,
+                "holder": info.holder.map(|process| process.to_string()),
+            })
         }
         MessageState::Dead { reason: why, since } => {
             json!({"reason": why.name(), "dead_since": since.to_string()})

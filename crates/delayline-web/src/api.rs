@@ -10,6 +10,7 @@ mod pull;
 mod schedules;
 mod send;
 mod settle;
+mod workers;
 
 use std::sync::Arc;
 
@@ -56,6 +57,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues/{queue}/dead/jobs/{job}", get(bulk::show).delete(bulk::stop)),
         ("/queues/{queue}/dead/redrive", post(change::redrive)),
         ("/queues/{queue}/dead/purge", post(change::purge)),
+        ("/workers", get(workers::list)),
         ("/schedules", get(schedules::list).post(schedules::declare)),
         (
             "/schedules/{schedule}",

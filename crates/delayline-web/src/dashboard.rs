@@ -20,6 +20,7 @@ use crate::examiner::Examiner;
 use crate::pull::token::ClaimIds;
 use crate::served::{PATIENCE, Served};
 use crate::shared::{Redact, Shared};
+use crate::workers::Workers;
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
 /// Builds the router of a dashboard and its HTTP API; see [the crate](crate).
@@ -31,6 +32,7 @@ pub struct Dashboard {
     discover: Option<Connection>,
     server: Option<Connect>,
     storage: Option<Connection>,
+    workers: Option<Connection>,
     schedules: Option<Schedules>,
     contents_for: Role,
     redact: Option<Arc<Redact>>,
@@ -47,6 +49,7 @@ impl Dashboard {
             discover: None,
             server: None,
             storage: None,
+            workers: None,
             schedules: None,
             contents_for: Role::Operator,
             redact: None,
@@ -119,6 +122,26 @@ impl Dashboard {
     /// effect for other connections.
     pub fn storage(mut self, connection: Connection) -> Self {
         self.storage = Some(connection);
+        self
+    }
+
+    /// Lists the processes with workers of this connection on the page of workers, with
+    /// [`Connection::workers`]: where they run, since when, their queues and handlers. Only
+    /// operators see where they run. Without it, or if the server refuses the list, the page groups
+    /// leases by process all the same.
+    ///
+    /// ```
+    /// # use delayline_web::{Access, Dashboard, Role};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let connection = delayline::connect("memory:").await?;
+    /// let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).workers(connection);
+    /// # drop(dashboard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workers(mut self, connection: Connection) -> Self {
+        self.workers = Some(connection);
         self
     }
 
@@ -199,7 +222,7 @@ impl Dashboard {
     ///
     /// [`BuildError`] if a queue's backend has no name, or if two queues have the same one.
     pub fn router(self) -> Result<Router, BuildError> {
-        let Self { access, queues, discover, server, storage, schedules, .. } = self;
+        let Self { access, queues, discover, server, storage, workers, schedules, .. } = self;
         let Self { contents_for, redact, claim_secret, stop, .. } = self;
         let secret = claim_secret.as_ref().map(|Secret(secret)| &secret[..]);
         let claim_ids = ClaimIds::new(secret).ok_or(BuildError::NoRandomness)?;
@@ -219,6 +242,7 @@ impl Dashboard {
             directory,
             examiner,
             storage,
+            workers: workers.map(Workers::new),
             schedules,
             bodies,
             brake,

@@ -57,6 +57,10 @@
 //! With [`Dashboard::server`], a page examines the servers: one connection and a few commands per
 //! server, at most once every five seconds for all visitors together.
 //!
+//! With [`Dashboard::workers`], a page lists the processes with workers, with `CLIENT LIST` on each
+//! primary at most once a second for all visitors together. Up to 100 leases of each queue are read
+//! for it, at the same pace.
+//!
 //! Each page costs the server a few bounded calls: a list has at most 50 messages, a check or
 //! repair examines 10,000 per click, and a filter of dead letters 1,000 per page. Longer work is a
 //! job, one per queue, which counts, redrives or purges matching dead letters in the background,
@@ -95,7 +99,9 @@ mod rights;
 mod schedules;
 mod served;
 mod shared;
+mod staff;
 mod when;
+mod workers;
 
 pub use axum::Router;
 

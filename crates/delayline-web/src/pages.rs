@@ -22,6 +22,7 @@ mod queue;
 mod schedules;
 mod server;
 mod window;
+mod workers;
 mod zone;
 
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/job", get(bulk::page))
         .route("/check", get(check::page))
         .route("/server", get(server::page))
+        .route("/workers", get(workers::page))
         .route("/schedules", get(schedules::page))
         .route("/schedule", post(schedules::change))
         .route("/limits", post(limits::change))

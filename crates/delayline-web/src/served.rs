@@ -1,13 +1,15 @@
 //! A queue that is shown, and its latest readings.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::admin::{Forecast, History, Resolution, Stats};
 use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
-use delayline::{Bytes, Queue, Timestamp};
-use delayline_json::{FORECAST_DELAYS, Span, forecast_delays};
+use delayline::message::MessageInfo;
+use delayline::{Bytes, Error, Queue, Timestamp};
+use delayline_json::{self as json, FORECAST_DELAYS, Span, forecast_delays};
 
 use crate::bulk::Slot;
 use crate::failure::Failure;
@@ -20,6 +22,7 @@ pub(crate) struct Served {
     pub(crate) counts: Latest<(Stats, Timestamp)>,
     pub(crate) counted: Counted,
     pub(crate) forecast: Latest<Forecast>,
+    pub(crate) leases: Latest<Arc<Result<Leases, Error>>>,
     pub(crate) minutes: Latest<History>,
     pub(crate) hours: Latest<History>,
     pub(crate) job: Slot,
@@ -29,9 +32,9 @@ pub(crate) struct Served {
 impl Served {
     /// Nothing was read of it yet.
     pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
-        let (counts, counted, forecast, minutes, hours, job, polls) = Default::default();
+        let (counts, counted, forecast, leases, minutes, hours, job, polls) = Default::default();
         let queue = queue.patience(PATIENCE);
-        Self { queue, counts, counted, forecast, minutes, hours, job, polls }
+        Self { queue, counts, counted, forecast, leases, minutes, hours, job, polls }
     }
 
     /// Counts the queue, and keeps the counts.
@@ -54,6 +57,16 @@ impl Served {
             Some(counts) => Ok(counts),
             None => self.counts.anew(self.count()).await,
         }
+    }
+
+    /// The leases that end first, at most a second old.
+    pub(crate) async fn leases(&self) -> Result<Leases, Failure> {
+        let read = async {
+            let leases = json::leased(&self.queue, MOST_LEASES).await;
+            Ok::<_, Infallible>(Arc::new(leases))
+        };
+        let leases = self.leases.within(COUNTS_AGE, read).await.ok_or(Failure::Aborted)?;
+        Ok(leases.as_ref().clone()?)
     }
 
     /// What falls due; at most ten seconds old for an open page that asks again, and `None` if it
@@ -99,6 +112,9 @@ impl Served {
     }
 }
 
+/// Leased messages, and whether there are more.
+pub(crate) type Leases = (Vec<MessageInfo>, bool);
+
 /// The counts of a queue, and the instant of the server's clock at which they were true.
 pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timestamp), Failure> {
     let applied = queue.apply(&Op::Stats).await?;
@@ -110,6 +126,9 @@ pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timesta
 
 /// How long a request is repeated while the server is unreachable.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Leases that are read of each queue.
+pub(crate) const MOST_LEASES: usize = 100;
 
 const COUNTS_AGE: Duration = Duration::from_secs(1);
 const FORECAST_AGE: Duration = Duration::from_secs(10);

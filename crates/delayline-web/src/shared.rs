@@ -12,6 +12,7 @@ use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
 use crate::pull::token::ClaimIds;
+use crate::workers::Workers;
 use crate::{Access, Role};
 
 /// Removes what visitors must not see from a message of the named queue.
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) directory: Directory,
     pub(crate) examiner: Option<Examiner>,
     pub(crate) storage: Option<Connection>,
+    pub(crate) workers: Option<Workers>,
     pub(crate) schedules: Option<Schedules>,
     pub(crate) bodies: Bodies,
     pub(crate) brake: Brake,

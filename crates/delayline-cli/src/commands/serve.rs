@@ -62,6 +62,7 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     if target.has_server() {
         dashboard = dashboard.server(connect);
     }
+    dashboard = dashboard.workers(connection.clone());
     if target.is_directory() {
         dashboard = dashboard.storage(connection.clone());
     }

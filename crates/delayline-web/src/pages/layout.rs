@@ -46,6 +46,7 @@ impl Frame<'_> {
                     @if context.schedules().is_ok() {
                         (link("schedules", "schedules", "Schedules"))
                     }
+                    (link("workers", "workers", "Workers"))
                     (link("check", "check", "Check"))
                     @if context.shared.examiner.is_some() && context.may(Role::Operator) {
                         (link("server", "server", "Server"))

@@ -98,8 +98,8 @@ fn leases(count: u64, now: Timestamp, first: Option<&MessageInfo>) -> Markup {
             }
         }
         p {
-            "If a worker neither finishes nor extends its lease, the message is delivered again. The queue \
-             does not store which worker has which message."
+            "If a worker neither finishes nor extends its lease, the message is delivered again. "
+            a href="workers" { "Workers" } " shows which process holds which message."
         }
     }
 }

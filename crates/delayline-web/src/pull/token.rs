@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use delayline::admin::ProcessId;
 use delayline::backend::{ClaimId, Lease};
 use ring::hmac::{self, Context, HMAC_SHA256, Key};
 use ring::rand::SystemRandom;
@@ -25,16 +26,24 @@ impl ClaimIds {
 
     /// Returns the queue's claim id for what a client has sent. `parts` are the visitor, the queue,
     /// the consumer and the client's claim id.
+    ///
+    /// Its first half depends on the visitor alone, so that leases are grouped by visitor.
     pub(crate) fn of(&self, parts: [&[u8]; 4]) -> ClaimId {
+        let [visitor, ..] = parts;
+        let (whole, of_visitor) = (self.sign(&parts), self.sign(&[visitor]));
+        let mut bytes = [0; ClaimId::BYTES];
+        let tags = of_visitor.as_ref().iter().take(ProcessId::BYTES).chain(whole.as_ref());
+        bytes.iter_mut().zip(tags).for_each(|(to, from)| *to = *from);
+        ClaimId::from_bytes(bytes)
+    }
+
+    fn sign(&self, parts: &[&[u8]]) -> hmac::Tag {
         let mut context = Context::with_key(&self.0);
         for part in parts {
             context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
             context.update(part);
         }
-        let tag: hmac::Tag = context.sign();
-        let mut bytes = [0; ClaimId::BYTES];
-        bytes.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
-        ClaimId::from_bytes(bytes)
+        context.sign()
     }
 }
 
@@ -83,6 +92,9 @@ mod tests {
             other[part] = b"x";
             assert_ne!(id, ids.of(other));
         }
+        // Those of a visitor belong together.
+        assert_eq!(id.process(), ids.of([b"robot", b"x", b"y", b"z"]).process());
+        assert_ne!(id.process(), ids.of([b"other", b"orders", b"worker-1", b"1"]).process());
         // The same bytes, divided elsewhere.
         assert_ne!(id, ids.of([b"roboto", b"rders", b"worker-1", b"1"]));
     }

@@ -34,3 +34,4 @@ mod server;
 mod support;
 mod times;
 mod trouble;
+mod workers;

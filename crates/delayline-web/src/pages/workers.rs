@@ -1,0 +1,174 @@
+//! The processes with workers, and what they hold now.
+
+use axum::response::Response;
+use delayline::Timestamp;
+use delayline::admin::WorkerProcess;
+use delayline::message::{MessageInfo, MessageState};
+use delayline_json::{Holder, harmless_line};
+use maud::{Markup, html};
+
+use super::layout::Frame;
+use super::parts::message_link;
+use crate::Role;
+use crate::context::Context;
+use crate::failure::told;
+use crate::ids::encoded;
+use crate::live::stamp;
+use crate::served::MOST_LEASES;
+use crate::staff::Staff;
+use crate::when::{relative, time};
+
+pub(super) async fn page(context: Context) -> Response {
+    let staff = Staff::of(&context, context.is_live()).await;
+    // Without a queue there is no server to ask for the time.
+    let now = staff.now.unwrap_or_else(|| {
+        Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(Timestamp::MIN)
+    });
+    let shown = staff.holders.len().min(MOST_ROWS);
+    let content = html! {
+        h1 { "Workers" }
+        div data-part="workers" {
+            (notices(&context, &staff))
+            @if staff.holders.is_empty() { p { "No process has workers, and none holds a message." } }
+            @else {
+                table.stack {
+                    thead { tr {
+                        @for head in ["Process", "Handlers", "Queues", "Since", "Holds now"] {
+                            th scope="col" { (head) }
+                        }
+                    } }
+                    tbody {
+                        @for holder in &staff.holders[..shown] { (row(&context, now, holder)) }
+                    }
+                }
+            }
+            @if staff.holders.len() > shown {
+                p.notice { (staff.holders.len() - shown) " more are not shown. "
+                    code { "delayline workers" } " has all." }
+            }
+            (explanation(&staff))
+        }
+    };
+    let live = Some(format!("live?since={}", stamp(&staff.counts)));
+    Frame { context: &context, title: "Workers", queue: None, here: "workers", live }.page(&content)
+}
+
+/// Warnings about missing processes and leases.
+fn notices(context: &Context, staff: &Staff) -> Markup {
+    let rights = context.visitor.rights;
+    html! {
+        @if let Some(error) = &staff.unlisted {
+            p.alert role="alert" {
+                "Not all processes can be listed: " (harmless_line(&told(error, rights)))
+                ". Leases are grouped by process all the same."
+            }
+        }
+        @for (queue, failure) in &staff.unread {
+            p.alert role="alert" {
+                "The leases of " (queue) " cannot be read: "
+                (harmless_line(&failure.detail_for(rights))) "."
+            }
+        }
+        @for queue in &staff.cut {
+            p.notice {
+                "Only the " (MOST_LEASES) " leases of "
+                a href=(format!("messages?state=leased&queue={}", encoded(queue.as_bytes()))) { (queue) }
+                " that end first are here."
+            }
+        }
+    }
+}
+
+/// How processes come here.
+fn explanation(staff: &Staff) -> Markup {
+    let has_strangers = staff.holders.iter().any(|holder| holder.process.is_none());
+    html! {
+        @if !staff.is_listed {
+            p.far { "This dashboard groups leases only: it does not list processes." }
+        }
+        @if has_strangers {
+            p.far {
+                "A process without a name has not introduced itself: it is a consumer over HTTP, or \
+                 the server refuses it " code { "CLIENT SETNAME" } ", or it has ended and its \
+                 leases have not."
+            }
+        }
+    }
+}
+
+fn row(context: &Context, now: Timestamp, holder: &Holder) -> Markup {
+    let process = holder.process.as_ref();
+    html! {
+        tr {
+            th scope="row" { (name(context, holder)) }
+            td.number data-label="Handlers" { @match process {
+                Some(process) => (process.handlers),
+                None => "-",
+            } }
+            td data-label="Queues" { @match process {
+                Some(process) => (queues(process)),
+                None => "-",
+            } }
+            td data-label="Since" { @match process {
+                Some(process) => (time(now, process.since)),
+                None => "-",
+            } }
+            td data-label="Holds now" { (held(now, &holder.held)) }
+        }
+    }
+}
+
+/// Where a process runs, for operators, and its id.
+fn name(context: &Context, holder: &Holder) -> Markup {
+    let place = holder.process.as_ref().filter(|_| context.may(Role::Operator));
+    html! {
+        @if let Some(WorkerProcess { host, pid, address, .. }) = place {
+            (host) ", process " (pid) " "
+            @if let Some(address) = address { span.far { (address) } " " }
+        }
+        @if let Some(process) = &holder.process { span.far { "version " (process.version) } " " }
+        @match holder.id {
+            Some(id) => code { (id) },
+            None => "unknown",
+        }
+    }
+}
+
+fn queues(process: &WorkerProcess) -> Markup {
+    html! {
+        @for (number, (queue, handlers)) in process.queues.iter().enumerate() {
+            @if number > 0 { ", " }
+            a href=(format!("queue?queue={}", encoded(queue.as_str().as_bytes()))) { (queue) }
+            " (" (handlers) ")"
+        }
+        @if process.more_queues > 0 { " and " (process.more_queues) " more" }
+    }
+}
+
+/// The messages that a process holds. The first ones are shown, the others on request.
+fn held(now: Timestamp, held: &[(String, MessageInfo)]) -> Markup {
+    let item = |(queue, info): &(String, MessageInfo)| {
+        html! {
+            li.id {
+                a href=(message_link(queue, &info.id)) { (info.id) }
+                " " span.far { (queue)
+                    @if let MessageState::Leased { deadline, .. } = info.state {
+                        ", lease ends " (relative(now, deadline))
+                    }
+                }
+            }
+        }
+    };
+    let (first, rest) = held.split_at(held.len().min(MOST_FIRST));
+    html! {
+        @if held.is_empty() { span.far { "nothing" } } @else {
+            ul.ids { @for it in first { (item(it)) } }
+            @if !rest.is_empty() {
+                details { summary { (rest.len()) " more" } ul.ids { @for it in rest { (item(it)) } } }
+            }
+        }
+    }
+}
+
+const MOST_ROWS: usize = 200;
+const MOST_FIRST: usize = 3;

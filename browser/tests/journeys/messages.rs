@@ -103,6 +103,7 @@ async fn a_dead_letter_is_found_from_anywhere_mended_and_redriven() {
             page.type_into("Find an id", "order-7").await?;
             page.click("Find").await?;
             page.says("the total is missing").await?;
+            page.says("Attempts").await?;
             page.click("Edit and redrive...").await?;
             page.says("Its failures, errors and expiry are gone.").await?;
             page.type_into("Due in, or at (empty: now)", "tomorrow 09:00").await?;

@@ -231,6 +231,12 @@ fn hostile_text_reaches_no_terminal_and_programs_get_it_whole() {
         assert_eq!((&json["id"], &json["payload"]), (&HOSTILE.into(), &HOSTILE.into()));
         assert_eq!(json["headers"]["h"], HOSTILE);
         assert!(json["last_error"].as_str().unwrap().contains("\u{1b}[2Jx"), "{json}");
+        let attempt = &json["attempts"][0];
+        assert_eq!(attempt["outcome"], "failed");
+        assert!(attempt["error"].as_str().unwrap().contains("\u{1b}[2Jx"), "{json}");
+        let text = ask(&["get", HOSTILE]).stdout;
+        let line = text.lines().find(|line| line.starts_with("attempt      2")).unwrap();
+        assert!(line.contains(" failed: "), "{line}");
         assert_eq!(ask(&["get", HOSTILE, "--raw"]).stdout, HOSTILE);
     }
     let ended = run(on(&server, &["get", "--raw", "\u{1b}[2J"])).code(1);

@@ -52,6 +52,7 @@
 mod readme {}
 
 mod applied;
+mod attempt;
 mod backend;
 mod backoff;
 mod durability;
@@ -81,6 +82,7 @@ mod validate;
 pub mod worker;
 
 pub use applied::Applied;
+pub use attempt::{Attempt, AttemptOutcome};
 pub use backend::{Backend, QueueBackend, Wakeup};
 pub use backoff::Backoff;
 pub use durability::Durability;

@@ -28,6 +28,12 @@ pub const MAX_KIND_BYTES: usize = 64;
 /// Longest error text stored with a failed message, in bytes.
 pub const MAX_ERROR_BYTES: usize = 1024;
 
+/// Maximum number of attempts stored with a message: the latest ones.
+pub const MAX_ATTEMPTS: usize = 8;
+
+/// Longest error text stored with an attempt, in bytes.
+pub const MAX_ATTEMPT_ERROR_BYTES: usize = 120;
+
 /// Maximum number of items in one enqueue, settle, extend, cancel, reschedule, redrive or purge.
 /// Also the maximum number of settlements and messages together in one hand-off, and of messages in
 /// one claim or relay.

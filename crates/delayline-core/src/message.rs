@@ -8,7 +8,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
 use crate::{
-    Headers, Known, MessageId, MessageState, Millis, ProcessId, Schedule, Timestamp, Violation,
+    Attempt, Headers, Known, MessageId, MessageState, Millis, ProcessId, Schedule, Timestamp,
+    Violation,
 };
 
 /// The priority of a message. Among ready messages, a higher priority always comes first (G12).
@@ -365,13 +366,18 @@ pub struct Message {
     /// The update that will replace this message when its lease ends, if there is one. Only
     /// [`Op::Get`](crate::Op::Get) returns it.
     pub follower: Option<Follower>,
+    /// The latest attempts that did not succeed, oldest first: at most
+    /// [`MAX_ATTEMPTS`](crate::limits::MAX_ATTEMPTS). A redrive keeps them. Snoozes and releases do
+    /// not count. Only [`Op::Get`](crate::Op::Get) shows them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub attempts: Vec<Attempt>,
 }
 
 impl Message {
-    /// A message without headers and without a follower.
+    /// A message without headers, without a follower and without attempts.
     #[must_use]
     pub fn new(info: MessageInfo, payload: Bytes) -> Self {
-        Self { info, headers: Headers::default(), payload, follower: None }
+        Self { info, headers: Headers::default(), payload, follower: None, attempts: Vec::new() }
     }
 }
 
@@ -381,6 +387,7 @@ impl fmt::Debug for Message {
             .field("info", &self.info)
             .field("headers", &self.headers)
             .field("follower", &self.follower)
+            .field("attempts", &self.attempts)
             .finish_non_exhaustive()
     }
 }

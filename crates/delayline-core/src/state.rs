@@ -38,9 +38,9 @@ use crate::limits::{
     FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_JOURNAL, MAX_RECLAIM,
 };
 use crate::{
-    Applied, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason, Delivery,
-    DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Known, Lease, MessageId,
-    NewMessage, Op, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled,
+    Applied, AttemptOutcome, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason,
+    Delivery, DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Known, Lease,
+    MessageId, NewMessage, Op, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled,
     Resolution, Settled, Settlement, Status, Timestamp, Totals,
 };
 
@@ -276,6 +276,7 @@ impl State {
             }
             entry.crashes += 1;
             self.totals.crashed += 1;
+            entry.note_attempt(now, AttemptOutcome::Crashed, "");
             entry.settled = None;
             entry.place = Place::Waiting;
             if entry.crashes >= entry.max_crashes {

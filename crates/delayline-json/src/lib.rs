@@ -50,7 +50,7 @@ pub use self::letters::{
 };
 pub use self::message::{
     explanation, headers, id, info, line, message, named, progress, progress_name, stateless,
-    text_or_base64,
+    text_or_base64, without_content,
 };
 pub use self::moment::{Zone, moment};
 pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times};

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::admin::Explanation;
-use delayline::message::{Headers, Message, MessageInfo, MessageState, Status};
+use delayline::message::{Attempt, Headers, Message, MessageInfo, MessageState, Status};
 use delayline::{Bytes, Completion, MessageId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -55,10 +55,27 @@ pub fn info(info: &MessageInfo) -> Value {
     Value::Object(object)
 }
 
+/// A live message with its attempts, but without its content.
+#[must_use]
+pub fn without_content(message: &Message<Bytes>) -> Value {
+    let mut object = members(info(&message.info));
+    object.insert("attempts".to_owned(), message.attempts.iter().map(attempt).collect());
+    Value::Object(object)
+}
+
+/// An attempt that did not succeed.
+fn attempt(attempt: &Attempt) -> Value {
+    json!({
+        "at": attempt.at.to_string(),
+        "outcome": attempt.outcome.name(),
+        "error": attempt.error,
+    })
+}
+
 /// All of a live message.
 #[must_use]
 pub fn message(message: &Message<Bytes>) -> Value {
-    let mut object = members(info(&message.info));
+    let mut object = members(without_content(message));
     object.insert("headers".to_owned(), headers(&message.headers));
     object.extend([named("payload", &message.payload)]);
     if let Some(follower) = &message.follower {

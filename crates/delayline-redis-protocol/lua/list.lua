@@ -1,8 +1,8 @@
 -- State::list. ARGV: now, status, limit, and the position to go on from, if any: index, instant,
 -- sequence in two halves.
 -- Results: 1 if there may be more, then for each message its band, member, the first bytes of
--- its record, the length of its payload, details ('' if there are none) and the instant of its
--- place.
+-- its record, the length of its payload, details without the attempts ('' if there are none) and
+-- the instant of its place.
 
 --@include prelude.lua
 --@include records.lua
@@ -22,6 +22,10 @@ local function list(band, from, to)
     -- Another message of that id may have taken the place of this one.
     record = sub(record, RECORD_SEQUENCE) == sequence and record or ''
     details = sub(details, DETAILS_SEQUENCE) == sequence and details or ''
+    if #details > DETAILS_BYTES and byte(details, DETAILS_ATTEMPTS) > 0 then
+      local first, last = struct.unpack(ERROR_LENGTHS, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
+      details = sub(details, 1, DETAILS_BYTES + first + last)
+    end
     local content = read_record(record)
     if content then
       local _

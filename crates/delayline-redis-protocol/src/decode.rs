@@ -277,12 +277,14 @@ impl Reader {
             Value::Int(item::UNKNOWN) => Ok(Found::Unknown),
             Value::Int(code) => Ok(Found::Finished(status_of(code)?)),
             Value::Bytes(record) => {
-                let message = read_details(details)
-                    .and_then(|details| read_message(id.clone(), record, details, place, at));
-                Ok(message.map_or(Found::Unreadable, |mut message| {
+                let message = read_details(details).and_then(|details| {
+                    let attempts = details.as_ref().map(Details::attempts);
+                    let mut message = read_message(id.clone(), record, details, place, at)?;
+                    message.attempts = attempts.unwrap_or_default();
                     message.follower = read_follower(follower, payload_bytes);
-                    Found::Live(Box::new(message))
-                }))
+                    Some(Found::Live(Box::new(message)))
+                });
+                Ok(message.unwrap_or(Found::Unreadable))
             }
             _ => Err(unreadable("a message is of the wrong type")),
         }

@@ -9,7 +9,7 @@ pub mod codes;
 mod constants;
 mod field;
 
-use delayline_core::limits::MAX_UPDATE_TOKENS;
+use delayline_core::limits::{MAX_ATTEMPT_ERROR_BYTES, MAX_UPDATE_TOKENS};
 use delayline_core::{Totals, UpdateToken};
 
 use self::codes::CODES;
@@ -34,6 +34,12 @@ pub(crate) const SMALL: usize = 4096;
 
 /// The bytes of the tokens that are remembered of an id.
 const TOKENS_BYTES: usize = MAX_UPDATE_TOKENS * UpdateToken::BYTES;
+
+/// Stands for the length of an attempt's error that is the error of the next attempt with one, or
+/// else the last error. So attempts that fail alike are short.
+pub(crate) const SAME_ERROR: u8 = 255;
+
+const _: () = assert!(MAX_ATTEMPT_ERROR_BYTES < SAME_ERROR as usize);
 
 /// The bits of a record's form that are its priority level.
 pub(crate) const LEVEL_OF_FORM: u8 = 3;
@@ -222,15 +228,29 @@ structure! {
         FAILURES: U16, "failures so far";
         CRASHES: U16, "expired leases so far";
         FIRST_ERROR_LENGTH: U16, "length of the first error";
-        SPARE: Spare(6), "reserved for later versions; 0";
+        LAST_ERROR_LENGTH: U16, "length of the latest error";
+        ATTEMPTS: U8, "number of attempts";
+        SPARE: Spare(3), "reserved for later versions; 0";
         FIRST_ERROR: Rest, "the text of the first error";
         LAST_ERROR: Rest, "the text of the latest error";
+        LATEST: Rest, "the latest attempts that did not succeed, oldest first";
     }
     groups {
         LEASE: EPOCH to CLAIM_ID;
         FIXED: DIGEST to MAX_CRASHES;
         COPIED: SEQUENCE to MAX_CRASHES;
     }
+}
+
+structure! {
+    /// An attempt that did not succeed. Attempts follow each other.
+    attempt in "one of the attempts" {
+        AT: Instant, "when it ended";
+        OUTCOME: U8, "the outcome's kind; 0 if the lease expired";
+        ERROR_LENGTH: U8, "length of the error; 0 without one; 255: the error of the next attempt that has one, or the last error";
+        ERROR: Rest, "the beginning of the error's text";
+    }
+    groups {}
 }
 
 // Else Redis would search a small hash of them.
@@ -420,7 +440,7 @@ structure! {
 }
 
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 26] = [
+pub const STRUCTURES: [&Structure; 27] = [
     &control::STRUCTURE,
     &queue_limits::STRUCTURE,
     &conversion::STRUCTURE,
@@ -431,6 +451,7 @@ pub const STRUCTURES: [&Structure; 26] = [
     &content::STRUCTURE,
     &header::STRUCTURE,
     &details::STRUCTURE,
+    &attempt::STRUCTURE,
     &finished::STRUCTURE,
     &updates::STRUCTURE,
     &result::STRUCTURE,

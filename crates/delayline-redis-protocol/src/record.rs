@@ -2,16 +2,21 @@
 //! position of each field.
 
 use std::borrow::Borrow;
+use std::iter;
 
 use bytes::{BufMut, Bytes};
+use delayline_core::limits::MAX_ATTEMPTS;
 use delayline_core::{
-    ClaimId, DeathReason, Error, ErrorKind, FinishedIds, Headers, Known, Lease, NewMessage,
-    Priority, Schedule, Timestamp, Update, UpdateContent, UpdateDue,
+    Attempt, AttemptOutcome, ClaimId, DeathReason, Error, ErrorKind, FinishedIds, Headers, Known,
+    Lease, NewMessage, Priority, Schedule, Timestamp, Update, UpdateContent, UpdateDue,
 };
 
-use crate::layout::codes::{argument, form, lease_state, reason, update as update_code};
+use crate::layout::codes::{
+    argument, form, lease_state, reason, settlement_kind, update as update_code,
+};
 use crate::layout::{
-    Field, LEVEL_OF_FORM, SMALL, details, lease, new_message, record, run, schedule, update, window,
+    Field, LEVEL_OF_FORM, SAME_ERROR, SMALL, attempt, details, lease, new_message, record, run,
+    schedule, update, window,
 };
 
 /// What stands in `records`, without the headers and payload that follow.
@@ -186,6 +191,8 @@ pub(crate) struct Details {
     pub(crate) crashes: u32,
     pub(crate) first_error: Option<String>,
     pub(crate) last_error: Option<String>,
+    /// The attempts as they are stored: only look-ups read them.
+    attempts: Bytes,
 }
 
 impl Details {
@@ -200,6 +207,7 @@ impl Details {
             crashes: 0,
             first_error: None,
             last_error: None,
+            attempts: Bytes::new(),
         }
     }
 
@@ -211,6 +219,7 @@ impl Details {
         let failures = u32::try_from(details::FAILURES.read(&bytes)?).ok()?;
         let crashes = u32::try_from(details::CRASHES.read(&bytes)?).ok()?;
         let first_error_length = details::FIRST_ERROR_LENGTH.read(&bytes)?;
+        let last_error_length = details::LAST_ERROR_LENGTH.read(&bytes)?;
         let cancel_requested = match small(details::STATE.read(&bytes)?)? {
             lease_state::CLOSED | lease_state::OPEN => false,
             lease_state::CANCELLING => true,
@@ -226,7 +235,9 @@ impl Details {
             return None;
         }
         let first_error = error_text(&bytes.split_to(first_error_length));
-        let last_error = error_text(&bytes);
+        // Scripts do not look at what follows either: if it is cut off, the message is not lost.
+        let last_error_length = usize::try_from(last_error_length).ok()?.min(bytes.len());
+        let last_error = error_text(&bytes.split_to(last_error_length));
         let lease = Lease { claim_id: ClaimId::from_bytes(claim_id), epoch };
         let known = Self {
             cancel_requested,
@@ -237,8 +248,46 @@ impl Details {
             crashes,
             first_error,
             last_error,
+            attempts: bytes,
         };
         Some(known)
+    }
+}
+
+impl Details {
+    /// Reads the attempts, up to the first that cannot be read.
+    pub(crate) fn attempts(&self) -> Vec<Attempt> {
+        let mut bytes = self.attempts.clone();
+        let next = || {
+            let at = instant(attempt::AT.take(&mut bytes)?)?;
+            let outcome = attempt_outcome(small(attempt::OUTCOME.take(&mut bytes)?)?)?;
+            let length = small(attempt::ERROR_LENGTH.take(&mut bytes)?)?;
+            let own = if length == SAME_ERROR { 0 } else { usize::from(length) };
+            let text = (own <= bytes.len()).then(|| bytes.split_to(own))?;
+            Some((at, outcome, length, text))
+        };
+        let stored: Vec<_> = iter::from_fn(next).take(MAX_ATTEMPTS).collect();
+        let mut latest_error = self.last_error.clone().unwrap_or_default();
+        let mut attempts = Vec::with_capacity(stored.len());
+        for (at, outcome, length, text) in stored.into_iter().rev() {
+            if !text.is_empty() {
+                latest_error = String::from_utf8_lossy(&text).into_owned();
+            }
+            let error = if length == 0 { "" } else { &latest_error };
+            attempts.push(Attempt::new(at, outcome, error));
+        }
+        attempts.reverse();
+        attempts
+    }
+}
+
+fn attempt_outcome(code: u8) -> Option<AttemptOutcome> {
+    match code {
+        0 => Some(AttemptOutcome::Crashed),
+        settlement_kind::RETRY => Some(AttemptOutcome::Failed),
+        settlement_kind::UNDECODED => Some(AttemptOutcome::Undecodable),
+        settlement_kind::REJECT => Some(AttemptOutcome::Rejected),
+        _ => None,
     }
 }
 
@@ -314,7 +363,8 @@ mod tests {
         #[test]
         fn decoding_is_total(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = decode_record(bytes.clone().into());
-            let _ = Details::decode(bytes.into());
+            let attempts = Details::decode(bytes.into()).map(|details| details.attempts());
+            assert!(attempts.is_none_or(|attempts| attempts.len() <= MAX_ATTEMPTS));
         }
     }
 }

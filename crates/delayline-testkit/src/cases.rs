@@ -3,6 +3,7 @@
 //! They are checked without the model, so that the model is tested too. Each runs on its own queue,
 //! which is then audited and drained; every message must be accounted for (G1).
 
+mod attempts;
 mod cancel;
 mod claims;
 mod clock;
@@ -59,12 +60,13 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 24] = [
+    let topics: [fn() -> Vec<Case>; 25] = [
         delivery::cases,
         forms::cases,
         order::cases,
         leases::cases,
         settle::cases,
+        attempts::cases,
         hand_off::cases,
         results::cases,
         cancel::cases,

@@ -177,9 +177,9 @@ impl Dashboard {
     }
 
     /// Calls `redact` with the queue's name and each message before any part of it is shown.
-    /// `redact` removes secrets from the payload, the headers and the errors. In lists, payload and
-    /// headers are empty. Results of acks cannot be redacted, so they are not shown. `redact` must
-    /// not block.
+    /// `redact` removes secrets from the payload, the headers and the errors, those of attempts
+    /// included. In lists, payload, headers and attempts are empty. Results of acks cannot be
+    /// redacted, so they are not shown. `redact` must not block.
     ///
     /// ```
     /// # use delayline_web::{Access, Dashboard, Role};

@@ -33,16 +33,16 @@
 pub use async_trait::async_trait;
 #[doc(no_inline)]
 pub use delayline_core::{
-    Applied, At, Backend, Backlog, Backoff, Cancelled, Change, Check, Checked, Claim, ClaimId,
-    Claimed, Completion, ConsumerName, Death, DeathReason, Delivery, Destination, DestinationKey,
-    Durability, Element, Enqueued, Error, ErrorClass, ErrorKind, Extend, Extended, Finding,
-    FinishedIds, Follower, Forecast, Found, GroupName, HandOff, HandedOff, Headers, History,
-    HistoryPoint, Jitter, Known, Lease, Limits, List, Message, MessageId, MessageInfo,
-    MessageState, Millis, NewMessage, NewResult, Op, Outcome, Page, Position, Priority, Purged,
-    QueueBackend, QueueName, Rate, Redrive, Redriven, Relay, Relayed, Reply, Reschedule,
-    Rescheduled, Resolution, RetryPolicy, Schedule, SetLimits, Settled, Settlement, State, Stats,
-    Status, Timestamp, Totals, Update, UpdateContent, UpdateDue, UpdateToken, Violation, Wakeup,
-    is_printable,
+    Applied, At, Attempt, AttemptOutcome, Backend, Backlog, Backoff, Cancelled, Change, Check,
+    Checked, Claim, ClaimId, Claimed, Completion, ConsumerName, Death, DeathReason, Delivery,
+    Destination, DestinationKey, Durability, Element, Enqueued, Error, ErrorClass, ErrorKind,
+    Extend, Extended, Finding, FinishedIds, Follower, Forecast, Found, GroupName, HandOff,
+    HandedOff, Headers, History, HistoryPoint, Jitter, Known, Lease, Limits, List, Message,
+    MessageId, MessageInfo, MessageState, Millis, NewMessage, NewResult, Op, Outcome, Page,
+    Position, Priority, Purged, QueueBackend, QueueName, Rate, Redrive, Redriven, Relay, Relayed,
+    Reply, Reschedule, Rescheduled, Resolution, RetryPolicy, Schedule, SetLimits, Settled,
+    Settlement, State, Stats, Status, Timestamp, Totals, Update, UpdateContent, UpdateDue,
+    UpdateToken, Violation, Wakeup, is_printable,
 };
 #[doc(no_inline)]
 pub use delayline_redis_protocol::Transport;

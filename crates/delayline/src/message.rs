@@ -1,7 +1,8 @@
 //! What messages are made of, and what a queue returns about them.
 
 pub use delayline_core::{
-    DeathReason, FinishedIds, Headers, MessageInfo, MessageState, Priority, Status,
+    Attempt, AttemptOutcome, DeathReason, FinishedIds, Headers, MessageInfo, MessageState,
+    Priority, Status,
 };
 
 pub use crate::queue::{Message, Sendable, Sent};

@@ -82,7 +82,8 @@ fn delivered_again(data: &mut Unstructured<'_>) -> Result<Bytes> {
     Ok(lease.into())
 }
 
-/// Details: what does not vary, then bytes that are error texts if the fuzzer makes them so.
+/// Details: what does not vary, then bytes that are error texts and attempts if the fuzzer makes
+/// them so.
 fn details(data: &mut Unstructured<'_>) -> Result<Bytes> {
     let mut stored = Vec::new();
     for field in details::STRUCTURE.fields {
@@ -94,7 +95,9 @@ fn details(data: &mut Unstructured<'_>) -> Result<Bytes> {
                     details::STATE | details::EPOCH | details::REASON => {
                         data.arbitrary::<u8>()?.into()
                     }
-                    details::FIRST_ERROR_LENGTH => data.arbitrary::<u8>()?.into(),
+                    details::FIRST_ERROR_LENGTH
+                    | details::LAST_ERROR_LENGTH
+                    | details::ATTEMPTS => data.arbitrary::<u8>()?.into(),
                     details::DUE => now(),
                     details::FAILURES => 1,
                     _ => 0,

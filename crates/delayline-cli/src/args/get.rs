@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 /// Show all that is known about messages
 ///
-/// State, due time, counters, errors, headers and payload.
+/// State, due time, counters, errors, the latest attempts, headers and payload.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Get {

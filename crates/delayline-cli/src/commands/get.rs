@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use delayline::message::{Message, MessageState};
+use delayline::message::{Attempt, Message, MessageState};
 use delayline::{Bytes, Found, MessageId};
 use delayline_json::{self as json, harmless, harmless_line};
 
@@ -107,7 +107,13 @@ fn details(message: &Message<Bytes>) -> Vec<(&'static str, String)> {
     rows.extend(info.expires_at.map(|expires| ("expires", expires.to_string())));
     rows.extend(info.first_error.as_ref().map(|error| ("first error", harmless_line(error))));
     rows.extend(info.last_error.as_ref().map(|error| ("last error", harmless_line(error))));
+    rows.extend(message.attempts.iter().map(|attempt| ("attempt", in_words(attempt))));
     rows
+}
+
+fn in_words(attempt: &Attempt) -> String {
+    let error = attempt.error.as_ref().map(|error| format!(": {}", harmless_line(error)));
+    format!("{} {}{}", attempt.at, attempt.outcome.name(), error.unwrap_or_default())
 }
 
 fn lines(rows: Vec<(&'static str, String)>) -> String {

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 
+use crate::attempt::Attempts;
 use crate::known::Tokens;
 use crate::{
-    ClaimId, DeathReason, Delivery, Element, Follower, Headers, Lease, Message, MessageId,
-    MessageInfo, MessageState, NewMessage, Outcome, Priority, ProcessId, Status, Timestamp,
+    Attempt, AttemptOutcome, ClaimId, DeathReason, Delivery, Element, Follower, Headers, Lease,
+    Message, MessageId, MessageInfo, MessageState, NewMessage, Outcome, Priority, ProcessId,
+    Status, Timestamp,
 };
 
 /// A live message.
@@ -65,6 +67,9 @@ pub(super) struct Entry {
     first_error: Option<String>,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     last_error: Option<String>,
+    /// Boxed, because most messages have none.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    attempts: Option<Box<Attempts>>,
     /// The latest updates of this id.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) tokens: Tokens,
@@ -132,6 +137,15 @@ impl Outcome {
         }
     }
 
+    /// Returns how an attempt with this outcome ended, which did not succeed.
+    pub(super) const fn of_attempt(&self) -> AttemptOutcome {
+        match self {
+            Self::Undecodable { .. } => AttemptOutcome::Undecodable,
+            Self::Reject { .. } => AttemptOutcome::Rejected,
+            _ => AttemptOutcome::Failed,
+        }
+    }
+
     /// Returns the reason of the death if this failure is the last one allowed.
     pub(super) const fn last_failure(&self) -> DeathReason {
         match self {
@@ -162,6 +176,7 @@ impl Entry {
             settled: None,
             first_error: None,
             last_error: None,
+            attempts: None,
             tokens: Tokens::default(),
             follower: None,
             place: Place::Waiting,
@@ -228,8 +243,9 @@ impl Entry {
         matches!(self.place, Place::Dead { reason: MaxFailures | Rejected | Undecodable, .. })
     }
 
-    /// Keeps the first and the latest error; an empty text is not an error.
-    pub(super) fn note_error(&mut self, error: &str) {
+    /// Notes an attempt, and keeps the first and the latest error. An empty text is no error.
+    pub(super) fn note_attempt(&mut self, at: Timestamp, outcome: AttemptOutcome, error: &str) {
+        self.attempts.get_or_insert_default().note(Attempt::new(at, outcome, error));
         if error.is_empty() {
             return;
         }
@@ -252,6 +268,16 @@ impl Entry {
             headers: self.headers.clone(),
             payload: self.payload.clone(),
             follower: None,
+            attempts: Vec::new(),
+        }
+    }
+
+    /// Returns the message with its follower and its attempts, as look-ups show it.
+    pub(super) fn looked_up(&self, now: Timestamp) -> Message {
+        Message {
+            follower: self.follower.as_deref().map(Next::shown),
+            attempts: self.attempts.iter().flat_map(|it| it.as_slice()).cloned().collect(),
+            ..self.message(now)
         }
     }
 

@@ -4,12 +4,12 @@ use std::ops::{Bound, RangeInclusive};
 
 use bytes::Bytes;
 
-use super::entry::{Next, Place};
+use super::entry::Place;
 use super::{Index, State, first};
 use crate::limits::MAX_BATCH_BYTES;
 use crate::{
-    Check, Checked, Completion, Forecast, Found, History, HistoryPoint, List, Message, MessageId,
-    Millis, Page, Position, Priority, Resolution, Stats, Status, Timestamp,
+    Check, Checked, Completion, Forecast, Found, History, HistoryPoint, List, MessageId, Millis,
+    Page, Position, Priority, Resolution, Stats, Status, Timestamp,
 };
 
 /// The indexes in the order of the audit: the priorities, leased, dead.
@@ -18,10 +18,7 @@ const ALL_INDEXES: RangeInclusive<u8> = 0..=Position::DEAD;
 impl State {
     pub(super) fn get(&self, now: Timestamp, id: &MessageId) -> Found {
         match (self.entries.get(id), self.finished.get(now, id)) {
-            (Some(entry), _) => {
-                let follower = entry.follower.as_deref().map(Next::shown);
-                Found::Live(Box::new(Message { follower, ..entry.message(now) }))
-            }
+            (Some(entry), _) => Found::Live(Box::new(entry.looked_up(now))),
             (None, Some(past)) => Found::Finished(past.status),
             (None, None) => Found::Unknown,
         }

@@ -33,7 +33,7 @@ impl State {
             Outcome::Retry { schedule, error } | Outcome::Undecodable { schedule, error } => {
                 self.totals.failed += 1;
                 entry.failures += 1;
-                entry.note_error(error);
+                entry.note_attempt(now, outcome.of_attempt(), error);
                 if entry.failures >= entry.max_failures {
                     entry.place = self.bury(now, outcome.last_failure());
                 } else {
@@ -41,7 +41,7 @@ impl State {
                 }
             }
             Outcome::Reject { error } => {
-                entry.note_error(error);
+                entry.note_attempt(now, outcome.of_attempt(), error);
                 entry.place = self.bury(now, DeathReason::Rejected);
             }
         }

@@ -13,35 +13,69 @@ local function readable_details(details)
     and #details >= DETAILS_BYTES + struct.unpack(U16, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
 end
 
--- `lease` is epoch and claim id as they stand; `fixed` is digest, level and limits.
+-- `lease` is epoch and claim id as they stand; `fixed` is digest, level and limits. The attempts
+-- are those from `attempts_from` to `attempts_to` in `details`, then `latest`: they may be long,
+-- and every copy of a long text costs a script more than all of its numbers.
 local function read_details(details)
-  local d, n = {}, 0
-  d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due, d.failures, d.crashes, n =
+  local state, settled, reason, lease, sequence, fixed, due, failures, crashes, first, last, attempts =
     struct.unpack(DETAILS_FORMAT, details)
-  d.first_error = sub(details, DETAILS_BYTES + 1, DETAILS_BYTES + n)
-  d.last_error = sub(details, DETAILS_BYTES + n + 1)
-  d.level, d.max_failures, d.max_crashes = struct.unpack(LEVEL_AND_LIMITS, d.fixed, FIXED_LEVEL_FROM)
-  return d
+  local level, max_failures, max_crashes = struct.unpack(LEVEL_AND_LIMITS, fixed, FIXED_LEVEL_FROM)
+  first = DETAILS_BYTES + first
+  last = first + last
+  return {
+    state = state, settled = settled, reason = reason, lease = lease, sequence = sequence, fixed = fixed,
+    due = due, failures = failures, crashes = crashes, level = level, max_failures = max_failures,
+    max_crashes = max_crashes, first_error = sub(details, DETAILS_BYTES + 1, first),
+    last_error = sub(details, first + 1, last), attempts = attempts, details = details,
+    attempts_from = last + 1, attempts_to = #details, latest = '',
+  }
 end
 
 -- The details of a message that was never claimed.
 local function fresh_details(sequence, fixed)
   return {
     state = LEASE_CLOSED, settled = 0, reason = 0, lease = NO_LEASE, sequence = sequence, fixed = fixed,
-    due = 0, failures = 0, crashes = 0, first_error = '', last_error = '',
+    due = 0, failures = 0, crashes = 0, first_error = '', last_error = '', attempts = 0, details = '',
+    attempts_from = 1, attempts_to = 0, latest = '',
   }
 end
 
 local function write_details(d)
   return struct.pack(DETAILS_FORMAT, d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
-    d.failures, d.crashes, #d.first_error) .. d.first_error .. d.last_error
+    d.failures, d.crashes, #d.first_error, #d.last_error, d.attempts) .. d.first_error .. d.last_error
+    .. sub(d.details, d.attempts_from, d.attempts_to) .. d.latest
 end
 
-local function note_error(d, text)
-  if text ~= '' then
+-- Entry::note_attempt, for the outcome of this kind, or 0 if the lease has expired. The latest
+-- attempt with an error has that of `last_error`, and gets a text of its own when another error
+-- follows. All attempts behind it have none, so they are as long as their fixed part.
+local function note_attempt(d, kind, text)
+  if d.attempts < MAX_ATTEMPTS then
+    d.attempts = d.attempts + 1
+  else
+    local length = byte(d.details, d.attempts_from + ATTEMPT_BYTES - 1) or 0
+    d.attempts_from = d.attempts_from + ATTEMPT_BYTES + (length < SAME_ERROR and length or 0)
+  end
+  if text ~= '' and text ~= d.last_error then
+    local at, error = d.attempts_to, d.last_error
+    while at >= d.attempts_from and byte(d.details, at) == 0 do
+      at = at - ATTEMPT_BYTES
+    end
+    if at >= d.attempts_from and byte(d.details, at) == SAME_ERROR then
+      local last = #error
+      if last > MAX_ATTEMPT_ERROR_BYTES then
+        last = MAX_ATTEMPT_ERROR_BYTES
+        while last > 0 and bit.band(byte(error, last + 1), 192) == 128 do -- within a character
+          last = last - 1
+        end
+      end
+      d.attempts_to = at - 1
+      d.latest = string.char(last) .. sub(error, 1, last) .. sub(d.details, at + 1)
+    end
+    d.last_error = text
     if d.first_error == '' then
       d.first_error = text
     end
-    d.last_error = text
   end
+  d.latest = d.latest .. struct.pack(ATTEMPT_FORMAT, now, kind, text == '' and 0 or SAME_ERROR)
 end

@@ -77,6 +77,7 @@ local function take_back()
       if was_open then
         d.crashes, d.settled, d.state = d.crashes + 1, 0, LEASE_CLOSED
         tally(TOTAL_CRASHED, 1)
+        note_attempt(d, 0, '')
         d.reason = d.crashes >= d.max_crashes and MAX_CRASHES or 0
         push(new_details, id, write_details(d))
       end

@@ -35,14 +35,14 @@ local function give_back(id, entry, item, kind)
   elseif kind == RETRY or kind == UNDECODED then
     d.failures = d.failures + 1
     tally(TOTAL_FAILED, 1)
-    note_error(d, text)
+    note_attempt(d, kind, text)
     if d.failures >= d.max_failures then
       d.reason = kind == RETRY and MAX_FAILURES or UNDECODABLE
     else
       d.due = instant(item, SETTLEMENT_DUE_FROM)
     end
   elseif kind == REJECT then
-    note_error(d, text)
+    note_attempt(d, kind, text)
     d.reason = REJECTED
   end
   push(new_details, id, write_details(d))

@@ -2,18 +2,18 @@
 //! and Rust.
 
 use delayline_core::limits::{
-    FINISHED_RETENTION_MS, HISTORY_HOURS, HISTORY_MINUTES, JOURNAL_RETENTION_MS, MAX_BATCH,
-    MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED, MAX_HEADERS_BYTES, MAX_ID_BYTES, MAX_JOURNAL,
-    MAX_RECLAIM, MAX_RESULT_RETENTION_MS, MAX_RESULTS_BYTES, MAX_THROTTLE_MS, MAX_THROTTLED_IDS,
-    MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
+    FINISHED_RETENTION_MS, HISTORY_HOURS, HISTORY_MINUTES, JOURNAL_RETENTION_MS,
+    MAX_ATTEMPT_ERROR_BYTES, MAX_ATTEMPTS, MAX_BATCH, MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED,
+    MAX_HEADERS_BYTES, MAX_ID_BYTES, MAX_JOURNAL, MAX_RECLAIM, MAX_RESULT_RETENTION_MS,
+    MAX_RESULTS_BYTES, MAX_THROTTLE_MS, MAX_THROTTLED_IDS, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
 };
 use delayline_core::{Element, NewMessage, Priority, Resolution, Totals, UpdateToken};
 
 use super::codes::{lease_state, place, status};
 use super::{
-    BAND_SHIFT, CODES, CONVERTING, Field, Kind, RUN_ID_BYTES, SCHEMA_VERSION, SMALL, STRUCTURES,
-    Structure, TOKENS_BYTES, control, conversion, details, finished, point, queue_limits, record,
-    run, schedule, totals, update, updates,
+    BAND_SHIFT, CODES, CONVERTING, Field, Kind, RUN_ID_BYTES, SAME_ERROR, SCHEMA_VERSION, SMALL,
+    STRUCTURES, Structure, TOKENS_BYTES, attempt, control, conversion, details, finished, point,
+    queue_limits, record, run, schedule, totals, update, updates,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -69,6 +69,9 @@ fn numbers() -> Vec<(String, String)> {
         ("MAX_HEADERS_BYTES", MAX_HEADERS_BYTES as u64),
         ("MAX_RECLAIM", MAX_RECLAIM as u64),
         ("MAX_BURIALS", MAX_BURIALS as u64),
+        ("SAME_ERROR", SAME_ERROR.into()),
+        ("MAX_ATTEMPTS", MAX_ATTEMPTS as u64),
+        ("MAX_ATTEMPT_ERROR_BYTES", MAX_ATTEMPT_ERROR_BYTES as u64),
         ("FINISHED_RETENTION", FINISHED_RETENTION_MS),
         ("MAX_FINISHED", MAX_FINISHED as u64),
         ("RESULT_RETENTION", MAX_RESULT_RETENTION_MS),
@@ -122,10 +125,19 @@ const BAND: u64 = 1 << BAND_SHIFT;
 /// How `struct` reads integers and whole structures, and texts of bytes.
 fn texts() -> Vec<(String, String)> {
     let (failures, crashes) = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
-    let details =
-        "STATE SETTLED REASON LEASE SEQUENCE FIXED DUE FAILURES CRASHES FIRST_ERROR_LENGTH SPARE";
+    let details = "STATE SETTLED REASON LEASE SEQUENCE FIXED DUE FAILURES CRASHES \
+                   FIRST_ERROR_LENGTH LAST_ERROR_LENGTH ATTEMPTS SPARE";
     let first_score = |band: u8| format!("'{}'", u64::from(band) * BAND);
     let last_score = |band: u8| format!("'{}'", u64::from(band) * BAND + MAX_TIMESTAMP_MS);
+    let history = [
+        details::FAILURES,
+        details::CRASHES,
+        details::FIRST_ERROR_LENGTH,
+        details::LAST_ERROR_LENGTH,
+        details::ATTEMPTS,
+        details::SPARE,
+    ];
+    let error_lengths = [details::FIRST_ERROR_LENGTH, details::LAST_ERROR_LENGTH];
     let level_and_limits = [details::LEVEL, details::MAX_FAILURES, details::MAX_CRASHES];
     let no_limits: Vec<_> =
         queue_limits::STRUCTURE.fields.iter().map(|field| (0, *field)).collect();
@@ -177,6 +189,8 @@ fn texts() -> Vec<(String, String)> {
         ),
         ("DETAILS_FORMAT", format_of(&pieces(&details::STRUCTURE, details))),
         ("LEVEL_AND_LIMITS", format_of(&kinds(&level_and_limits))),
+        ("ERROR_LENGTHS", format_of(&kinds(&error_lengths))),
+        ("ATTEMPT_FORMAT", format_of(&kinds(attempt::STRUCTURE.fields))),
         // What most messages have, as it stands in details.
         (
             "DEFAULT_LIMITS",
@@ -205,13 +219,7 @@ fn texts() -> Vec<(String, String)> {
                 (0, details::REASON),
             ]),
         ),
-        (
-            "NO_HISTORY",
-            bytes_of(
-                &[details::FAILURES, details::CRASHES, details::FIRST_ERROR_LENGTH, details::SPARE]
-                    .map(|field| (0, field)),
-            ),
-        ),
+        ("NO_HISTORY", bytes_of(&history.map(|field| (0, field)))),
         ("ACKED_BYTE", bytes_of(&[(status::ACKED.into(), finished::STATUS)])),
         ("CANCELLED_BYTE", bytes_of(&[(status::CANCELLED.into(), finished::STATUS)])),
         ("RELAYED_BYTE", bytes_of(&[(status::RELAYED.into(), finished::STATUS)])),

@@ -2,8 +2,8 @@
 
 use delayline_core::limits::MAX_BURIALS;
 use delayline_core::{
-    DeathReason, Found, Headers, MessageInfo, MessageState, Op, Outcome, Priority, Purged, Redrive,
-    Redriven, Reply, Rescheduled, Schedule, Status,
+    Attempt, AttemptOutcome, DeathReason, Found, Headers, MessageInfo, MessageState, Op, Outcome,
+    Priority, Purged, Redrive, Redriven, Reply, Rescheduled, Schedule, Status,
 };
 
 use super::queue::{
@@ -60,6 +60,12 @@ async fn a_dead_letter_keeps_everything(queue: &Queue) {
     info.first_error = Some("first".to_owned());
     info.last_error = Some("last".to_owned());
     assert_eq!(dead.info, info);
+    let ends = [
+        Attempt::new(at(15), AttemptOutcome::Crashed, ""),
+        Attempt::new(at(16), AttemptOutcome::Failed, "first"),
+        Attempt::new(at(21), AttemptOutcome::Failed, "last"),
+    ];
+    assert_eq!(dead.attempts, ends);
 }
 
 async fn what_expires_is_buried_and_counted(queue: &Queue) {

@@ -235,7 +235,7 @@ pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
     let error = || {
         prop_oneof![
             4 => select(&["", "boom", "\0\r\n", "-ERR \u{1f980}"][..]).prop_map(str::to_owned),
-            1 => (1..=1024_usize).prop_map(|len| "e".repeat(len)),
+            1 => (1..=512_usize, select(&["e", "\u{e9}"][..])).prop_map(|(len, text)| text.repeat(len)),
         ]
     };
     prop_oneof![

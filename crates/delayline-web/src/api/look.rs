@@ -114,7 +114,7 @@ pub(super) async fn get(place: Place, context: Context) -> Result<Response, Prob
     let (queue, id) = place.id()?;
     let value = match context.get(&queue, &id).await? {
         Found::Live(message) if context.sees_contents() => json::message(&message),
-        Found::Live(message) => json::info(&message.info),
+        Found::Live(message) => json::without_content(&message),
         Found::Finished(status) => json::stateless(&id, status.name()),
         Found::Unknown => {
             let unknown = "the queue has no message with this id".to_owned();

@@ -3,7 +3,8 @@
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use delayline::admin::Explanation;
-use delayline::message::{Message, MessageState};
+use delayline::limits::MAX_ATTEMPTS;
+use delayline::message::{Attempt, Message, MessageState};
 use delayline::{Bytes, Found, MessageId, Timestamp};
 use maud::{Markup, html};
 
@@ -120,8 +121,31 @@ fn live(
                 }
             }
         }
+        @if !message.attempts.is_empty() { (attempts(now, &message.attempts)) }
         @if context.sees_contents() { (contents(context, queue, message)) } @else {
             section { h2 { "Content" } p { "Your role cannot see headers and payloads." } }
+        }
+    }
+}
+
+/// What workers have tried, the latest first, as a reader asks for it.
+fn attempts(now: Timestamp, attempts: &[Attempt]) -> Markup {
+    html! {
+        section {
+            h2 { "Attempts" }
+            @if attempts.len() >= MAX_ATTEMPTS {
+                p { "The latest " (attempts.len()) " that did not succeed." }
+            }
+            ol.timeline {
+                @for attempt in attempts.iter().rev() {
+                    li {
+                        span.badge { (attempt.outcome.name()) } " " (time(now, attempt.at))
+                        @if let Some(error) = &attempt.error {
+                            div.error { (delayline_json::harmless_line(error)) }
+                        }
+                    }
+                }
+            }
         }
     }
 }

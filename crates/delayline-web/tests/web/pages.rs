@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use axum::Router;
-use delayline::Bytes;
 use delayline::message::Priority;
+use delayline::{Bytes, Job, Outcome, Worker};
 use delayline_web::{Access, BuildError, Dashboard, Role};
 
+use crate::api::permits;
 use crate::support::{get, let_die, open, orders, send, send_later, site};
 
 #[tokio::test]
@@ -115,6 +116,36 @@ async fn a_message_is_shown_with_all_that_is_known() {
     let file = get(&site, "/content?queue=orders&id=order-1").await.status(200);
     assert_eq!((file.text(), file.header("content-type")), (r#"{"total":9}"#, OCTETS));
     assert!(file.header("content-disposition").starts_with("attachment"));
+}
+
+#[tokio::test]
+async fn a_message_shows_its_latest_attempts() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Viewer);
+    let draft = orders.message(&Bytes::from_static(b"1")).id("order-1").max_failures(9);
+    assert!(draft.send().await.unwrap().is_accepted());
+    get(&site, "/message?queue=orders&id=order-1").await.status(200).lacks("Attempts");
+    let worker = Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+    let handler = async |job: Job<Bytes>| {
+        let error = format!("<failure> {}", job.failures() + 1);
+        Ok::<_, std::io::Error>(Outcome::retry_in(Duration::ZERO, error))
+    };
+    worker.run(handler).await;
+
+    let uri = "/api/v1/queues/orders/messages/order-1";
+    let json = get(&site, uri).await.status(200).json();
+    let document = get(&site, "/api/v1/openapi.json").await.json();
+    let schema = document.pointer("/components/schemas/Message").unwrap();
+    assert!(permits(&document, schema, &json), "{json}");
+    let attempts = json["attempts"].as_array().unwrap();
+    let errors: Vec<_> = attempts.iter().map(|it| it["error"].as_str().unwrap()).collect();
+    let expected: Vec<_> = (2..=9).map(|n| format!("<failure> {n}")).collect();
+    assert_eq!(errors, expected);
+    assert!(attempts.iter().all(|it| it["outcome"] == "failed"), "{json}");
+    let page = get(&site, "/message?queue=orders&id=order-1").await.status(200);
+    let (_, shown) = page.text().split_once("The latest 8 that did not succeed.").unwrap();
+    let shown: Vec<_> = shown.split("&lt;failure&gt; ").skip(1).map(|it| &it[..1]).collect();
+    assert_eq!(shown, ["9", "8", "7", "6", "5", "4", "3", "2"], "the latest first");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use delayline_core::{Follower, Headers, MessageInfo, Status};
+use delayline_core::{Attempt, Follower, Headers, MessageInfo, Status};
 
 use crate::codec::{CodecError, Decode};
 
@@ -43,6 +43,10 @@ pub struct Message<T> {
     pub payload: T,
     /// The update that will replace this message when its lease ends, if there is one.
     pub follower: Option<Follower>,
+    /// The latest attempts that did not succeed, oldest first: at most
+    /// [`MAX_ATTEMPTS`](crate::limits::MAX_ATTEMPTS). A redrive keeps them. Snoozes and releases do
+    /// not count.
+    pub attempts: Vec<Attempt>,
 }
 
 impl<T> Found<T> {
@@ -75,15 +79,16 @@ impl<T> Found<T> {
 }
 
 impl<T> Message<T> {
-    /// A message without headers and without a follower.
+    /// A message without headers, without a follower and without attempts.
     #[must_use]
     pub fn new(info: MessageInfo, payload: T) -> Self {
-        Self { info, headers: Headers::default(), payload, follower: None }
+        Self { info, headers: Headers::default(), payload, follower: None, attempts: Vec::new() }
     }
 
     fn of(message: delayline_core::Message, payload: impl FnOnce(Bytes) -> T) -> Self {
-        let delayline_core::Message { info, headers, payload: bytes, follower, .. } = message;
-        Self { info, headers, payload: payload(bytes), follower }
+        let delayline_core::Message { info, headers, payload: bytes, follower, attempts, .. } =
+            message;
+        Self { info, headers, payload: payload(bytes), follower, attempts }
     }
 }
 
@@ -93,6 +98,7 @@ impl<T> fmt::Debug for Message<T> {
             .field("info", &self.info)
             .field("headers", &self.headers)
             .field("follower", &self.follower)
+            .field("attempts", &self.attempts)
             .finish_non_exhaustive()
     }
 }

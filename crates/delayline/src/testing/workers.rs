@@ -233,7 +233,7 @@ impl<'a> Drain<'a> {
         if self.running.is_empty() {
             self.gathering = Arc::default();
         }
-        let lateness = at.since(delivery.message.info.due);
+        let lateness = delivery.lateness(at);
         let work = lane.handler.handle(delivery.clone(), lateness);
         let task = self.handlers.spawn(self.gathering.of(work)).id();
         self.running.push(Running { lane, at, delivery, task, outcome: None });

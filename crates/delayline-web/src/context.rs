@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::schedules::Schedules;
-use delayline::{Bytes, Found, MessageId, Queue};
+use delayline::{Bytes, Connection, Found, MessageId, Queue};
 
 use crate::directory::Known;
 use crate::failure::Failure;
@@ -118,6 +118,11 @@ impl Context {
     /// Whether the visitor sees what cannot be redacted: results, and payloads of schedules.
     pub(crate) fn sees_unredacted(&self) -> bool {
         self.sees_contents() && !self.shared.redacts()
+    }
+
+    /// What has the directory of all queues, if all of them exist for the visitor.
+    pub(crate) fn storage(&self) -> Option<&Connection> {
+        self.shared.storage.as_ref().filter(|_| self.visitor.queues.is_none())
     }
 
     /// The schedules, and the name of their queue.

@@ -117,9 +117,9 @@ impl Dashboard {
         self
     }
 
-    /// Adds the directory of a `file:` connection to `/metrics`: its files, free space, and the
-    /// duration of syncs. Visitors who may see only some queues do not get these metrics. Has no
-    /// effect for other connections.
+    /// Adds the directory of a `file:` connection to `/metrics`, and a page about it for operators:
+    /// its files, free space, and the duration of syncs. Visitors who may see only some queues get
+    /// neither. Has no effect for other connections.
     pub fn storage(mut self, connection: Connection) -> Self {
         self.storage = Some(connection);
         self

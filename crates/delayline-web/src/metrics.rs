@@ -66,8 +66,7 @@ pub(crate) async fn metrics(context: Context) -> Response {
     if let Some(search) = &context.known.search {
         discovery(&mut out, search);
     }
-    let storage = context.shared.storage.as_ref();
-    if let Some(connection) = storage.filter(|_| context.visitor.queues.is_none())
+    if let Some(connection) = context.storage()
         && let Ok(Some(status)) = connection.directory_status().await
     {
         storage::exposition(&mut out, &status);

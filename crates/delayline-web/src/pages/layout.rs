@@ -50,6 +50,8 @@ impl Frame<'_> {
                     (link("check", "check", "Check"))
                     @if context.shared.examiner.is_some() && context.may(Role::Operator) {
                         (link("server", "server", "Server"))
+                    } @else if context.storage().is_some() && context.may(Role::Operator) {
+                        (link("server", "server", "Directory"))
                     }
                     a href="api/v1/openapi.json" { "API" }
                 }

@@ -43,7 +43,7 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
     };
     let rate = limits.rate;
     html! {
-        section {
+        section id="limits" {
             h2 { "Limits over all workers" }
             (one("leased", "Limit leases", limits.leased.is_some(), html! {
                 (number("leased", limits.leased, "Maximum leased at once "))

@@ -4,6 +4,7 @@ use axum::extract::OriginalUri;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
+use delayline::admin::Stats;
 use delayline_json::{Span, harmless_line};
 use maud::{Markup, html};
 
@@ -61,9 +62,7 @@ pub(super) async fn page(context: Context) -> Response {
                         tr {
                             th scope="row" {
                                 a href=(format!("queue?queue={of}")) { (name) }
-                                @if counts.as_ref().is_ok_and(|(stats, _)| stats.paused) {
-                                    " " span.badge.warn { "paused" }
-                                }
+                                @if let Ok((stats, _)) = counts { (badges(&of, stats)) }
                             }
                             @match counts {
                                 Ok((stats, now)) => {
@@ -103,6 +102,18 @@ pub(super) async fn page(context: Context) -> Response {
     };
     let live = Some(format!("live?since={}", stamp(&known)));
     Frame { context: &context, title: "Queues", queue: None, here: "overview", live }.page(&content)
+}
+
+/// What limits the deliveries of a queue.
+fn badges(of: &str, stats: &Stats) -> Markup {
+    let limits = &stats.limits;
+    html! {
+        @if stats.paused { " " span.badge.warn { "paused" } }
+        @if limits.held_until.is_some() { " " span.badge.warn { "held" } }
+        @if limits.leased.is_some() || limits.rate.is_some() {
+            " " a.badge href=(format!("queue?queue={of}#limits")) { "limited" }
+        }
+    }
 }
 
 /// When the list of queues was read, and which queues it lacks.

@@ -5,10 +5,12 @@ use std::time::Duration;
 use axum::response::Response;
 use delayline::Error;
 use delayline::admin::{QueueName, Survey, TopologyKind};
-use delayline_json::doctor::{Examination, Finding, Table, Verdict};
+use delayline_json::doctor::{Examination, Table};
 use delayline_json::{harmless_line, hint};
 use maud::{Markup, html};
 
+use super::directory;
+use super::findings::{MOST_ROWS, cut, findings, short};
 use super::layout::Frame;
 use super::parts::capitalised;
 use crate::Role;
@@ -20,10 +22,7 @@ use crate::when::span;
 /// The servers, and of one queue what a program meets that uses it.
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
-    let Some(examiner) = &context.shared.examiner else {
-        let why = "this dashboard was not given the address of a server";
-        return Err(Failure::Unknown(why.to_owned()));
-    };
+    let Some(examiner) = &context.shared.examiner else { return directory::page(&context).await };
     let name = match context.params.text("queue") {
         Some(name) => Some(context.named(name)?.0),
         None => None,
@@ -85,50 +84,6 @@ fn failed(error: &Error) -> Markup {
             "This cannot be examined: " (harmless_line(&error.to_string())) "."
         }
         @if let Some(hint) = hint(error.kind()) { p { (capitalised(hint)) "." } }
-    }
-}
-
-/// The findings, the worst first.
-fn findings(found: &[Finding]) -> Markup {
-    let mut found: Vec<&Finding> = found.iter().collect();
-    found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
-    let count = |verdict| found.iter().filter(|finding| finding.verdict == verdict).count();
-    let left_out = found.len().saturating_sub(MOST_ROWS);
-    html! {
-        p {
-            @match (count(Verdict::Bad), count(Verdict::Beware)) {
-                (0, 0) => "Nothing is wrong.",
-                (bad, beware) => { (bad) " bad, " (beware) " to beware of." },
-            }
-        }
-        table.stack {
-            thead { tr {
-                @for head in ["Check", "Verdict", "Detail", "Advice"] { th scope="col" { (head) } }
-            } }
-            tbody {
-                @for finding in found.into_iter().take(MOST_ROWS) {
-                    tr {
-                        th scope="row" { (capitalised(finding.check)) }
-                        td data-label="Verdict" {
-                            span class=(class(finding.verdict)) { (finding.verdict.name()) }
-                        }
-                        td data-label="Detail" { (short(&finding.line())) }
-                        td data-label=[(!finding.advice.is_empty()).then_some("Advice")] {
-                            (finding.advice)
-                        }
-                    }
-                }
-            }
-        }
-        (cut(left_out))
-    }
-}
-
-const fn class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Good => "badge ready",
-        Verdict::Beware => "badge warn",
-        Verdict::Bad => "badge alarm",
     }
 }
 
@@ -209,20 +164,3 @@ fn queues(context: &Context, found: Option<&Examination>) -> Markup {
         }
     }
 }
-
-fn cut(left_out: usize) -> Markup {
-    html! {
-        @if left_out > 0 {
-            p.notice { (left_out) " more are not shown. " code { "delayline doctor" } " has all." }
-        }
-    }
-}
-
-/// The beginning of a text that a server may have written.
-fn short(text: &str) -> String {
-    crate::content::short(text, MOST_CHARS)
-}
-
-/// Rows of each table.
-const MOST_ROWS: usize = 200;
-const MOST_CHARS: usize = 1_000;

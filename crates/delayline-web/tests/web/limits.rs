@@ -34,6 +34,7 @@ async fn each_limit_is_set_and_cleared_on_its_own() {
     assert!(set.held_until.is_some());
     let page = get(&site, "/queue?queue=orders").await.status(200);
     inert(&page);
+    get(&site, "/queues").await.has("limited</a>").has("held</span>").has("queue=orders#limits");
     // The forms have what is set now, so that it can be sent as it is.
     let page = page.has(r#"name="leased" value="3""#).has(r#"name="per" value="60000 ms""#);
     assert_eq!(page.text().matches("Clear</button>").count(), 3);

@@ -69,7 +69,7 @@ async fn only_operators_see_it_and_only_where_the_server_is_known() {
     get(&viewer, "/server").await.status(403).lacks("noeviction");
     let unknown = crate::support::site(&orders_there, Role::Admin);
     get(&unknown, "/queues").await.lacks("href=\"server\"");
-    get(&unknown, "/server").await.status(404).has("was not given the address of a server");
+    get(&unknown, "/server").await.status(404).has("was given neither the address of a server");
     // In memory there is no server.
     let dashboard = Dashboard::new(Access::everyone(Role::Admin)).queue(orders().await);
     let memory = dashboard.server(Connect::new("memory:").unwrap()).router().unwrap();
@@ -179,4 +179,29 @@ async fn what_a_hostile_server_says_is_inert() {
     let page = get(&dashboard.router().unwrap(), "/server").await.status(200);
     inert(&page);
     page.has("alert(1)").has("&lt;svg/onload").has("\\u{1b}[2J");
+}
+
+#[tokio::test]
+async fn a_directory_is_examined_for_operators() {
+    let home = tempfile::tempdir().unwrap();
+    let connection = delayline::connect(&format!("file:{}", home.path().display())).await.unwrap();
+    let orders = open(&connection, "orders").await;
+    send(&orders, "a", "{}").await;
+    let site = |access| {
+        let dashboard = Dashboard::new(access).queue(orders.clone()).storage(connection.clone());
+        dashboard.router().unwrap()
+    };
+    let operator = site(Access::everyone(Role::Operator));
+    get(&operator, "/queues").await.has(r#"href="server">Directory</a>"#);
+    let page = get(&operator, "/server").await.status(200);
+    inert(&page);
+    let page = page.has("Nothing is wrong.").has("1 queue; a log of").has("1 segment");
+    page.has("Last checkpoint").has("p99 up to").has("in reserve").has("free on the disk");
+    let viewer = site(Access::everyone(Role::Viewer));
+    get(&viewer, "/queues").await.lacks("Directory");
+    get(&viewer, "/server").await.status(403);
+    let visitor = || delayline_web::Visitor::new("anna", Role::Admin).only_queues(["orders"]);
+    let limited = site(Access::resolver(move |_| Some(visitor())));
+    get(&limited, "/queues").await.lacks("Directory");
+    get(&limited, "/server").await.status(404).lacks("segment");
 }

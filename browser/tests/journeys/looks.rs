@@ -40,7 +40,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 28] = [
+const PAGES: [&str; 29] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -60,6 +60,7 @@ const PAGES: [&str; 28] = [
     "queue?queue=orders&span=31d",
     "find",
     "find?id=absent",
+    "search?queue=orders",
     "send?queue=orders",
     "edit?queue=orders&id=order-1386",
     "job?queue=orders",

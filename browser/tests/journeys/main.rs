@@ -9,5 +9,6 @@ mod live;
 mod looks;
 mod messages;
 mod schedules;
+mod search;
 mod support;
 mod workers;

@@ -390,3 +390,33 @@ fn a_forecast_counts_what_falls_due() {
         }
     }
 }
+
+#[test]
+fn a_list_is_searched_by_header_and_content() {
+    let server = Server::start();
+    many(&server, 250);
+    let send = |flags: &[&str]| send(&server, flags);
+    send(&["--id", "a", "--payload", "customer-17", "--header", "region=eu-west"]);
+    send(&["--id", "b", "--payload", "customer-17", "--delay", "1h"]);
+    for driver in DRIVERS {
+        let list = |flags: &[&str]| {
+            let args = [&["--driver", driver, "list", "--json"], flags].concat();
+            ids(&run(on(&server, &args)).code(0).lines())
+        };
+        assert_eq!(list(&["--content", "customer-17"]), ["b", "a"]);
+        assert_eq!(list(&["--content", "customer-17", "--limit", "1"]), ["b"]);
+        assert_eq!(list(&["--content", "customer-17", "--state", "ready"]), ["a"]);
+        assert_eq!(list(&["--header", "region=eu", "--content", "17"]), ["a"]);
+        assert_eq!(list(&["--kind", "invoice"]), [] as [String; 0]);
+        assert_eq!(
+            list(&["--all", "--content", "1"]).len(),
+            2 + (0..250).filter(|n| n.to_string().contains('1')).count()
+        );
+    }
+    let table = run(on(&server, &["list", "--content", "customer"])).code(0).stdout;
+    assert!(table.starts_with("ID") && table.lines().count() == 3, "{table}");
+    let none = run(on(&server, &["list", "--content", "absent"])).code(0);
+    assert_eq!((&*none.stdout, &*none.stderr), ("", "no messages\n"));
+    run(on(&server, &["list", "--content", ""])).code(2);
+    run(on(&server, &["list", "--content", "a", "--after", "ready"])).code(2);
+}

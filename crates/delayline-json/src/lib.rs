@@ -14,6 +14,7 @@
 //!   [`Groups`] groups letters by reason and error.
 //! - [`Holder`] is a process with workers, and what it holds.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
+//! - [`MessageSearch`] searches messages by kind, header and content.
 //! - [`DueMessages`] lists the scheduled messages of a window in the order in which they are due.
 //! - [`duration`] and [`instant`] read times; [`moment`] reads them as people write them in their
 //!   [`Zone`].
@@ -31,6 +32,7 @@ mod letters;
 mod message;
 mod moment;
 mod schedule;
+mod search;
 mod stats;
 mod text;
 mod time;
@@ -54,6 +56,7 @@ pub use self::message::{
 };
 pub use self::moment::{Zone, moment};
 pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times};
+pub use self::search::{MessageSearch, Wanted};
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,
 };

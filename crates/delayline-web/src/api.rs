@@ -8,6 +8,7 @@ mod place;
 pub(crate) mod problem;
 mod pull;
 mod schedules;
+mod searches;
 mod send;
 mod settle;
 mod workers;
@@ -49,6 +50,8 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
         ("/queues/{queue}/messages/{id}/explain", get(look::explain)),
         ("/queues/{queue}/messages/{id}/progress", get(look::progress)),
         ("/queues/{queue}/messages/{id}/reschedule", post(change::reschedule)),
+        ("/queues/{queue}/searches", post(searches::start)),
+        ("/queues/{queue}/searches/{id}", get(searches::show).delete(searches::stop)),
         ("/queues/{queue}/claim", post(pull::claim)),
         ("/queues/{queue}/settle", post(settle::settle)),
         ("/queues/{queue}/extend", post(pull::extend)),

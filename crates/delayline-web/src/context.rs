@@ -120,7 +120,7 @@ impl Context {
         self.sees_contents() && !self.shared.redacts()
     }
 
-    /// What has the directory of all queues, if all of them exist for the visitor.
+    /// The connection to the directory of the queues, if all queues exist for the visitor.
     pub(crate) fn storage(&self) -> Option<&Connection> {
         self.shared.storage.as_ref().filter(|_| self.visitor.queues.is_none())
     }

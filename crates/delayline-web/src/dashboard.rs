@@ -18,6 +18,7 @@ use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
 use crate::pull::token::ClaimIds;
+use crate::searches::Searches;
 use crate::served::{PATIENCE, Served};
 use crate::shared::{Redact, Shared};
 use crate::workers::Workers;
@@ -243,6 +244,7 @@ impl Dashboard {
             examiner,
             storage,
             workers: workers.map(Workers::new),
+            searches: Searches::default(),
             schedules,
             bodies,
             brake,

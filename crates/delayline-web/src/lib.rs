@@ -61,6 +61,10 @@
 //! primary at most once a second for all visitors together. Up to 100 leases of each queue are read
 //! for it, at the same pace.
 //!
+//! A search through messages runs in the background, one call at a time. At most four run at once.
+//! A search ends after 1,000,000 messages, 1 GiB of payloads, 5 minutes or 200 matches. It also
+//! ends when its page was not open for 30 s.
+//!
 //! Each page costs the server a few bounded calls: a list has at most 50 messages, a check or
 //! repair examines 10,000 per click, and a filter of dead letters 1,000 per page. Longer work is a
 //! job, one per queue, which counts, redrives or purges matching dead letters in the background,
@@ -97,6 +101,7 @@ mod params;
 mod pull;
 mod rights;
 mod schedules;
+mod searches;
 mod served;
 mod shared;
 mod staff;

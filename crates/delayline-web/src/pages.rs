@@ -22,6 +22,7 @@ mod overview;
 mod parts;
 mod queue;
 mod schedules;
+mod search;
 mod server;
 mod window;
 mod workers;
@@ -62,6 +63,7 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/stop", post(bulk::stop))
         .route("/repair", post(check::repair))
         .route("/find", get(find::page))
+        .route("/search", get(search::page).post(search::start))
         .route("/send", get(compose::send_page).post(compose::send))
         .route("/edit", get(compose::edit_page).post(compose::edit))
         .route("/zone", get(zone::page).post(zone::choose))

@@ -12,6 +12,7 @@ use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
 use crate::pull::token::ClaimIds;
+use crate::searches::Searches;
 use crate::workers::Workers;
 use crate::{Access, Role};
 
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) examiner: Option<Examiner>,
     pub(crate) storage: Option<Connection>,
     pub(crate) workers: Option<Workers>,
+    pub(crate) searches: Searches,
     pub(crate) schedules: Option<Schedules>,
     pub(crate) bodies: Bodies,
     pub(crate) brake: Brake,

@@ -19,9 +19,28 @@ pub(crate) struct List {
     #[command(flatten)]
     pub(crate) paging: Paging,
 
+    /// Only messages of this kind
+    #[arg(long, value_name = "KIND", conflicts_with = "after")]
+    pub(crate) kind: Option<String>,
+
+    /// Only messages with this header, whose value contains the text
+    #[arg(long, value_name = "NAME[=TEXT]", conflicts_with = "after")]
+    pub(crate) header: Option<String>,
+
+    /// Only messages whose payload contains this text
+    #[arg(long, value_name = "TEXT", conflicts_with = "after")]
+    pub(crate) content: Option<String>,
+
     /// Print JSON, one line per page of up to 100
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl List {
+    /// Whether only some messages of the states are wanted.
+    pub(crate) const fn is_search(&self) -> bool {
+        self.kind.is_some() || self.header.is_some() || self.content.is_some()
+    }
 }
 
 /// The part of a list to show.
@@ -83,8 +102,10 @@ Examples:
   delayline list
   delayline list --state ready --limit 10
   delayline list --all --json | jq -r '.messages[].id'
+  delayline list --all --content customer-17 --header region=eu
 
-If there are more messages, the cursor for --after is printed on stderr. With --json, it is the
+--kind, --header and --content read the contents of messages until enough match all that is given.
+Otherwise, if there are more messages, the cursor for --after is printed on stderr. With --json, it is the
 field `next` of the last line (null if there are no more). Each line of JSON is an object
 {\"messages\": [...], \"next\": ...}; ids that are not UTF-8 are in id_base64. For exit codes, see
 `delayline --help`.";

@@ -7,7 +7,7 @@ use delayline::admin::{Listed, Listing};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Queue, limits};
-use delayline_json::{self as json, Cursor};
+use delayline_json::{self as json, Cursor, MessageSearch, Wanted};
 use serde_json::json;
 
 use crate::args::{List, Paging, State, Target};
@@ -19,10 +19,44 @@ pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure
         Some(state) => std::slice::from_ref(state),
         None => &State::ALL,
     };
+    if args.is_search() {
+        return search(target, &args, states).await;
+    }
     let start = start(&args.paging, states)?;
     let queue = target.open_known().await?;
     let pages = Pages::new(&queue, states, start, args.paging.most(), None);
     print(pages, args.json).await
+}
+
+/// Prints the messages whose contents match, as they are found.
+async fn search(target: &Target, args: &List, states: &[State]) -> Result<ExitCode, Failure> {
+    let wanted = Wanted::new(args.kind.as_deref(), args.header.as_deref(), args.content.as_deref());
+    let wanted = wanted.map_err(Failure::usage)?;
+    let queue = target.open_known().await?;
+    let mut search = MessageSearch::new(queue, states.iter().map(|&it| it.into()), wanted);
+    let mut output = Output { as_json: args.json, table: Table::default() };
+    let (mut page, mut found, most) = (Vec::new(), 0, args.paging.most());
+    while found < most
+        && let Some(matching) = search.step().await?
+    {
+        let left = usize::try_from(most - found).unwrap_or(usize::MAX);
+        let before = page.len();
+        page.extend(matching.into_iter().map(|message| message.info).take(left));
+        found += (page.len() - before) as u64;
+        if page.len() >= limits::MAX_PAGE {
+            if output.page(&page, None, false)?.is_break() {
+                return Ok(ExitCode::SUCCESS);
+            }
+            page.clear();
+        }
+    }
+    if found == 0 {
+        return output.nothing();
+    }
+    if !page.is_empty() || !args.json {
+        let _ = output.page(&page, None, true)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Where to begin.

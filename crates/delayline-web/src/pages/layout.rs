@@ -35,6 +35,9 @@ impl Frame<'_> {
                         (link(&format!("messages?queue={of}&state={state}"), state, text))
                     }
                     (link(&format!("dead?queue={of}"), "dead", "Dead letters"))
+                    @if context.sees_contents() {
+                        (link(&format!("search?queue={of}"), "search", "Search"))
+                    }
                 }
             }
         });

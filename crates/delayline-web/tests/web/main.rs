@@ -30,6 +30,7 @@ mod pull_ledger;
 mod redis;
 mod scenarios;
 mod schedules;
+mod search;
 mod server;
 mod support;
 mod times;

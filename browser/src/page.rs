@@ -109,7 +109,9 @@ impl Page {
     ///
     /// There is no such field.
     pub async fn type_into(&self, label: &str, text: &str) -> Result<()> {
-        for field in self.client.find_all(Locator::Css("input:not([type])")).await? {
+        for field in
+            self.client.find_all(Locator::Css("input:not([type]), input[type=number]")).await?
+        {
             if self.name_of(&field).await? == label {
                 return Ok(field.send_keys(text).await?);
             }

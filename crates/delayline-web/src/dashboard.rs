@@ -178,9 +178,9 @@ impl Dashboard {
     }
 
     /// Calls `redact` with the queue's name and each message before any part of it is shown.
-    /// `redact` removes secrets from the payload, the headers and the errors, those of attempts
-    /// included. In lists, payload, headers and attempts are empty. Results of acks cannot be
-    /// redacted, so they are not shown. `redact` must not block.
+    /// `redact` removes secrets from the payload, the headers, and the first and the last error. In
+    /// lists, payload and headers are empty. Results of acks and the errors of single attempts are
+    /// not shown. `redact` must not block.
     ///
     /// ```
     /// # use delayline_web::{Access, Dashboard, Role};
@@ -196,7 +196,11 @@ impl Dashboard {
         mut self,
         redact: impl Fn(&str, &mut Message<Bytes>) + Send + Sync + 'static,
     ) -> Self {
-        self.redact = Some(Arc::new(redact));
+        self.redact = Some(Arc::new(move |queue: &str, message: &mut Message<Bytes>| {
+            // They repeat errors that `redact` may remove elsewhere.
+            message.attempts.iter_mut().for_each(|attempt| attempt.error = None);
+            redact(queue, message);
+        }));
         self
     }
 

@@ -69,6 +69,7 @@ async fn idleness(driver: RedisClient) {
     }
     // Each has looked once, and they sleep on one connection.
     until("all to sleep", || blocked(&server) == 1 && calls(&server, "evalsha") >= 4).await;
+    until("all to be introduced", || names(&server).contains(";numbers=40,+0")).await;
     assert_at_most_half_a_command_a_second(&server, driver).await;
     assert_eq!(blocked(&server), 1, "{driver:?}");
     let looks = calls(&server, "evalsha");
@@ -112,6 +113,7 @@ async fn many_idle_queues_cost_no_more_than_one() {
         let running = tokio::spawn(workers.run());
         // Each queue has been looked at, and there is one command for all bells.
         until("all to sleep", || blocked(&server) == 1 && calls(&server, "evalsha") >= 5).await;
+        until("all to be introduced", || names(&server).contains(",queue-4=")).await;
         assert_at_most_half_a_command_a_second(&server, driver).await;
         assert_eq!(blocked(&server), 1, "{driver:?}");
         let start = Instant::now();
@@ -271,6 +273,12 @@ async fn asked(server: &Server, at_least: Duration) -> (f64, Duration) {
     sleep(at_least).await;
     let asked = commands(server) - before;
     (f64::from(u32::try_from(asked).unwrap()), start.elapsed())
+}
+
+/// The names of connections: a process with workers introduces itself when one of them starts.
+fn names(server: &Server) -> String {
+    let Reply::BulkString(text) = server.command(&["CLIENT", "LIST"]) else { panic!("no text") };
+    String::from_utf8(text).unwrap()
 }
 
 /// How many commands the server has got from clients, but for the looks of this test. What scripts

@@ -176,7 +176,10 @@ impl<D: Driver> Transport for DriverTransport<D> {
     }
 
     async fn introduce(&self, process: Option<&WorkerProcess>) {
-        self.tag.set(process.map(|process| process.name(self.number)));
+        // Workers that start together are introduced together, by the first of them.
+        if !self.tag.set(process.map(|process| process.name(self.number))) {
+            return;
+        }
         match &self.servers {
             Servers::Single(link) => link.rename().await,
             Servers::Routed(router) => router.rename().await,

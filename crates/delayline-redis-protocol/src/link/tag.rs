@@ -9,8 +9,12 @@ use bytes::Bytes;
 pub(crate) struct Tag(Arc<Mutex<Option<Bytes>>>);
 
 impl Tag {
-    pub(crate) fn set(&self, name: Option<Bytes>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    /// Returns whether that is another name than before.
+    pub(crate) fn set(&self, name: Option<Bytes>) -> bool {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = *held != name;
+        *held = name;
+        is_other
     }
 
     pub(crate) fn get(&self) -> Option<Bytes> {

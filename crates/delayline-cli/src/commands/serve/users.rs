@@ -85,7 +85,7 @@ impl<'a> User<'a> {
         let is_basic = match kind {
             // A browser sends both with a colon between them.
             "basic" if name.contains(':') => {
-                return Err("a user name must not contain a colon".to_owned());
+                return Err("a user name may contain no colon".to_owned());
             }
             "basic" => true,
             "bearer" => false,

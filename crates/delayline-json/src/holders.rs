@@ -1,9 +1,10 @@
-//! Which processes have workers, and what each of them holds.
+//! Which processes have workers, and the messages that each of them holds.
 
 use std::collections::BTreeMap;
 
 use delayline::admin::{Listed, ProcessId, WorkerProcess};
 use delayline::codec::Raw;
+use delayline::limits::MAX_PAGE;
 use delayline::message::{MessageInfo, MessageState};
 use delayline::{Bytes, Error, Queue};
 use serde_json::{Value, json};
@@ -85,8 +86,8 @@ fn deadline(info: &MessageInfo) -> Option<delayline::Timestamp> {
     }
 }
 
-/// Reads up to `most` leased messages of a queue, those whose leases end first. Returns whether
-/// there are more.
+/// Reads up to `most` leased messages of a queue, page by page, and those whose leases end first.
+/// Returns whether there may be more.
 ///
 /// # Errors
 ///
@@ -95,14 +96,19 @@ pub async fn leased(
     queue: &Queue<Bytes, Raw>,
     most: usize,
 ) -> Result<(Vec<MessageInfo>, bool), Error> {
-    let mut listing = queue.list(Listed::Leased).page_size(most);
-    let messages = listing.next_page().await?.unwrap_or_default();
+    let (mut listing, mut messages) = (queue.list(Listed::Leased), Vec::new());
+    while messages.len() < most {
+        listing = listing.page_size(MAX_PAGE.min(most - messages.len()));
+        let Some(page) = listing.next_page().await? else { return Ok((messages, false)) };
+        messages.extend(page);
+    }
     Ok((messages, listing.position().is_some()))
 }
 
 #[cfg(test)]
 mod tests {
     use delayline::Timestamp;
+    use delayline::backend::{Claim, ClaimId, ConsumerName, Millis, Op};
 
     use super::*;
 
@@ -116,6 +122,21 @@ mod tests {
 
     fn process_id(number: u8) -> ProcessId {
         ProcessId::from_bytes([number; ProcessId::BYTES])
+    }
+
+    #[tokio::test]
+    async fn more_leases_than_a_page_has_are_read() {
+        let connection = delayline::connect("memory:").await.unwrap();
+        let queue: Queue<Bytes, Raw> = connection.queue("orders").await.unwrap().codec(Raw);
+        let drafts = (0..250).map(|_| queue.message(&Bytes::new()));
+        assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
+        let (consumer, id) = (ConsumerName::try_from("c").unwrap(), ClaimId::from_bytes([7; 16]));
+        let claim = Claim::new(consumer, id, 250, Millis::new(60_000).unwrap());
+        queue.apply(&Op::Claim(claim)).await.unwrap();
+        for (most, expected) in [(1, (1, true)), (101, (101, true)), (1_000, (250, false))] {
+            let (messages, more) = leased(&queue, most).await.unwrap();
+            assert_eq!((messages.len(), more), expected);
+        }
     }
 
     #[test]

@@ -35,7 +35,11 @@ pub(crate) async fn run(target: &Target, args: Workers) -> Result<ExitCode, Fail
         }
     }
     let mut processes = match connection.workers().await {
-        Ok(FoundWorkers { processes, failure, .. }) => {
+        Ok(FoundWorkers { processes, complete, failure, .. }) => {
+            if !complete && failure.is_none() {
+                let what = format!("only {} processes were read; there are more", processes.len());
+                failures.push(Failure::input(what));
+            }
             failures.extend(failure.map(|error| unlisted(&error)));
             processes
         }

@@ -12,7 +12,7 @@
 //! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`]
 //!   is how fast something is done to them. [`LatestLetters`] reads the latest deaths first, and
 //!   [`Groups`] groups letters by reason and error.
-//! - [`Holder`] is a process with workers, and what it holds.
+//! - [`Holder`] is a process with workers, and the messages that it holds.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
 //! - [`MessageSearch`] searches messages by kind, header and content.
 //! - [`DueMessages`] lists the scheduled messages of a window in the order in which they are due.
@@ -51,8 +51,8 @@ pub use self::letters::{
     Group, GroupOrder, Groups, LatestLetters, LetterFilter, Letters, RateLimit,
 };
 pub use self::message::{
-    explanation, headers, id, info, line, message, named, progress, progress_name, stateless,
-    text_or_base64, without_content,
+    Content, explanation, headers, id, info, line, message, named, progress, progress_name,
+    stateless, text_or_base64, without_content,
 };
 pub use self::moment::{Zone, moment};
 pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times};

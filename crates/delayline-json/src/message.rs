@@ -1,5 +1,7 @@
 //! Messages as JSON. Bytes that are not UTF-8 stand under another name, in base64.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::admin::Explanation;
@@ -146,6 +148,37 @@ pub fn id(id: &MessageId) -> Map<String, Value> {
 #[must_use]
 pub fn headers(headers: &Headers) -> Value {
     Value::Object(headers.iter().map(|(name, value)| named(name, value)).collect())
+}
+
+/// The id and the payload of a message, to be flattened into the object of a delivery. Bytes that
+/// are not UTF-8 stand under another name, in base64.
+#[derive(Serialize)]
+pub struct Content<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+impl<'a> Content<'a> {
+    /// The content of a delivery.
+    #[must_use]
+    pub fn new(id: &'a MessageId, payload: &'a [u8]) -> Self {
+        let (id, id_base64) = text_or_base64(id.as_bytes());
+        let (payload, payload_base64) = text_or_base64(payload);
+        Self { id, id_base64, payload, payload_base64 }
+    }
+}
+
+/// Omits all of it.
+impl fmt::Debug for Content<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").finish_non_exhaustive()
+    }
 }
 
 /// Bytes as text, if they are UTF-8, or else in base64.

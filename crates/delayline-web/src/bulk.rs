@@ -3,7 +3,7 @@
 
 pub(crate) mod run;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use delayline::Timestamp;
 use delayline::backend::Schedule;
@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::action::Action;
 use crate::asked::Asked;
 use crate::failure::Failure;
+use crate::lock::locked;
 use crate::{Rights, Role};
 
 /// The action for each letter.
@@ -197,11 +198,6 @@ impl Slot {
     pub(crate) fn running(&self) -> Option<Arc<Job>> {
         self.job().filter(|job| job.progress().end.is_none())
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is locked.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Groups that a job keeps of the letters that it counts.

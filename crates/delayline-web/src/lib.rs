@@ -95,6 +95,7 @@ mod guard;
 mod ids;
 mod latest;
 mod live;
+mod lock;
 mod metrics;
 mod pages;
 mod params;

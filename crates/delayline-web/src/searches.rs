@@ -5,7 +5,7 @@ pub(crate) mod run;
 mod terms;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::message::MessageInfo;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 pub(crate) use self::terms::Terms;
 use crate::Rights;
 use crate::failure::Failure;
+use crate::lock::locked;
 
 /// Running searches, and recent ones.
 #[derive(Default)]
@@ -148,11 +149,6 @@ impl Searches {
         all.push_back(search);
         Ok(())
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is locked.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Searches that run at once, for all visitors together.

@@ -185,17 +185,11 @@ struct Answer<'a> {
     next: Option<String>,
 }
 
-/// A leased message. Bytes that are not UTF-8 stand under another name, in base64.
+/// A leased message.
 #[derive(Serialize)]
 struct Delivered<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id_base64: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_base64: Option<String>,
+    #[serde(flatten)]
+    content: json::Content<'a>,
     token: String,
     deadline: Option<String>,
     headers: Value,
@@ -218,13 +212,8 @@ fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
         MessageState::Leased { deadline, .. } => Some(deadline),
         _ => None,
     };
-    let (id, id_base64) = json::text_or_base64(info.id.as_bytes());
-    let (payload, payload_base64) = json::text_or_base64(&message.payload);
     Delivered {
-        id,
-        id_base64,
-        payload,
-        payload_base64,
+        content: json::Content::new(&info.id, &message.payload),
         token: Token { lease: delivery.lease, failures: info.failures }.write(),
         deadline: deadline.map(|instant| instant.to_string()),
         headers: json::headers(headers),

@@ -11,13 +11,14 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::{BulkAction, End, Job, MOST_GROUPS, Order, Progress, locked};
+use super::{BulkAction, End, Job, MOST_GROUPS, Order, Progress};
 use crate::Role;
 use crate::action::apply;
 use crate::asked::Asked;
 use crate::audited::Audit;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::lock::locked;
 use crate::served::{Served, counted};
 
 /// Starts a job on the letters that are dead now.

@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::{End, Match, Progress, Search, State, Terms, locked};
+use super::{End, Match, Progress, Search, State, Terms};
 use crate::audited::Audit;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::lock::locked;
 
 /// Starts a search. It replaces an earlier one of the visitor, if that is given by its id.
 pub(crate) async fn start(

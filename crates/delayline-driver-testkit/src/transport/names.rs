@@ -55,6 +55,16 @@ pub async fn processes_are_listed_until_they_leave<C: Connect>() {
     lists(&operator, &[]).await;
 }
 
+pub async fn a_process_that_has_not_changed_is_introduced_once<C: Connect>() {
+    let server = Server::start();
+    let worker = connected::<C>(&server.url()).await;
+    for introduced in [Some(process(1)), Some(process(1)), None, None, Some(process(1))] {
+        worker.introduce(introduced.as_ref()).await;
+    }
+    let named = server.info("commandstats", "cmdstat_client|setname");
+    assert!(named.starts_with("calls=3,"), "{named}");
+}
+
 pub async fn a_new_connection_has_the_name<C: Connect>() {
     let server = Server::start();
     let operator = connected::<C>(&server.url()).await;

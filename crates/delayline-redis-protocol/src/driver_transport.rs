@@ -10,8 +10,8 @@ use delayline_core::Error;
 
 use crate::info::field;
 use crate::link::Link;
+use crate::link::connection_name::ConnectionName;
 use crate::link::driver::Driver;
-use crate::link::tag::Tag;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
 use crate::route::{Router, scan, survey, wrong_mode};
 use crate::workers::Listed;
@@ -62,7 +62,7 @@ use crate::{
 pub struct DriverTransport<D: Driver> {
     servers: Servers<D>,
     /// The name of the connections of calls.
-    tag: Tag,
+    name: ConnectionName,
     /// Distinguishes the transports of a process in that name.
     number: u32,
 }
@@ -91,18 +91,18 @@ impl<D: Driver> DriverTransport<D> {
     /// no RESP3, or is not part of a cluster. Also if a sentinel does not know the service, or if
     /// this build has no TLS. `Busy` and `Overloaded` if it cannot serve now.
     pub async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
-        let tag = Tag::default();
+        let name = ConnectionName::default();
         let servers = match &options.topology {
             Topology::Single(address) => {
-                let link = Link::of(address, options, &tag, None)?;
+                let link = Link::of(address, options, &name, None)?;
                 link.connect().await?;
                 Servers::Single(Box::new(link))
             }
             Topology::Cluster { .. } | Topology::Sentinel { .. } => {
-                Servers::Routed(Router::connect(options, &tag).await?)
+                Servers::Routed(Router::connect(options, &name).await?)
             }
         };
-        Ok(Self::new(servers, tag))
+        Ok(Self::new(servers, name))
     }
 
     /// Connects with an existing driver and the timeouts of [`ConnectOptions::new`].
@@ -118,15 +118,15 @@ impl<D: Driver> DriverTransport<D> {
     ///
     /// Like [`connect`](Self::connect).
     pub async fn over(driver: D) -> Result<Self, Error> {
-        let tag = Tag::default();
-        let link = Link::new(driver, CONNECT_TIMEOUT, RESPONSE_TIMEOUT, &tag, None);
+        let name = ConnectionName::default();
+        let link = Link::new(driver, CONNECT_TIMEOUT, RESPONSE_TIMEOUT, &name, None);
         link.connect().await?;
-        Ok(Self::new(Servers::Single(Box::new(link)), tag))
+        Ok(Self::new(Servers::Single(Box::new(link)), name))
     }
 
-    fn new(servers: Servers<D>, tag: Tag) -> Self {
+    fn new(servers: Servers<D>, name: ConnectionName) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        Self { servers, tag, number: NEXT.fetch_add(1, Ordering::Relaxed) }
+        Self { servers, name, number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Reports the state of every server that holds queues, of every replica that could take over,
@@ -177,7 +177,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
 
     async fn introduce(&self, process: Option<&WorkerProcess>) {
         // Workers that start together are introduced together, by the first of them.
-        if !self.tag.set(process.map(|process| process.name(self.number))) {
+        if !self.name.set(process.map(|process| process.name(self.number))) {
             return;
         }
         match &self.servers {

@@ -4,6 +4,7 @@ mod backoff;
 mod bell_listeners;
 mod blocking_pool;
 mod channel;
+pub(crate) mod connection_name;
 mod dial;
 pub(crate) mod driver;
 mod durability;
@@ -11,7 +12,6 @@ mod facts;
 mod fence;
 mod health;
 pub(crate) mod suspicion;
-pub(crate) mod tag;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use tokio::sync::Semaphore;
 use self::bell_listeners::BellListeners;
 use self::blocking_pool::BlockingPool;
 use self::channel::Channel;
+use self::connection_name::ConnectionName;
 use self::dial::{Dial, set_name};
 use self::driver::Driver;
 use self::fence::Fences;
 use self::health::unexpected;
 use self::suspicion::Suspicion;
-use self::tag::Tag;
 use crate::{Address, CallError, ConnectOptions, Fence, ScriptCall, ScriptName, Value};
 
 /// The number of calls that may wait for a reply at once; further calls fail with
@@ -48,7 +48,7 @@ pub(crate) struct Link<D: Driver> {
     permits: Semaphore,
     response_timeout: Duration,
     dial: Arc<Dial<D>>,
-    tag: Tag,
+    name: ConnectionName,
 }
 
 impl<D: Driver> Link<D> {
@@ -60,36 +60,36 @@ impl<D: Driver> Link<D> {
     pub(crate) fn of(
         address: &Address,
         options: &ConnectOptions,
-        tag: &Tag,
+        name: &ConnectionName,
         suspicion: Option<&Suspicion>,
     ) -> Result<Self, Error> {
         let driver = D::new(address, options)?;
-        Ok(Self::new(driver, options.connect_timeout, options.response_timeout, tag, suspicion))
+        Ok(Self::new(driver, options.connect_timeout, options.response_timeout, name, suspicion))
     }
 
     /// A link that connects on first use. An attempt to connect fails after `connect_timeout`, and
     /// a call when its reply takes longer than `response_timeout`. A call that has to connect first
     /// can take both. A server that is slow to answer raises `suspicion`. The connection of calls
-    /// has the name of `tag`.
+    /// has this name.
     pub(crate) fn new(
         driver: D,
         connect_timeout: Duration,
         response_timeout: Duration,
-        tag: &Tag,
+        name: &ConnectionName,
         suspicion: Option<&Suspicion>,
     ) -> Self {
         let dial = Arc::new(Dial::new(driver, connect_timeout));
         Self {
-            calls: Channel::new(Arc::clone(&dial), tag.clone(), suspicion.cloned()),
+            calls: Channel::new(Arc::clone(&dial), name.clone(), suspicion.cloned()),
             bell_listeners: BellListeners::new(BlockingPool::new(Arc::clone(&dial))),
             fences: Fences::new(
-                Channel::new(Arc::clone(&dial), Tag::default(), suspicion.cloned()),
+                Channel::new(Arc::clone(&dial), ConnectionName::default(), suspicion.cloned()),
                 response_timeout,
             ),
             permits: Semaphore::new(MAX_CALLS_IN_FLIGHT),
             response_timeout,
             dial,
-            tag: tag.clone(),
+            name: name.clone(),
         }
     }
 
@@ -181,7 +181,7 @@ impl<D: Driver> Link<D> {
         self.bell_listeners.wait(bell, limit.min(LONGEST_WAIT)).await
     }
 
-    /// Names the connection of calls after its tag, which has changed. If there is none, the next
+    /// Names the connection of calls after the name has changed. If there is none, the next
     /// one gets the name.
     pub(crate) async fn rename(&self) {
         if self.calls.is_empty() {
@@ -189,7 +189,7 @@ impl<D: Driver> Link<D> {
         }
         // Waits for an attempt under way, which may have begun with the old name.
         let Ok(held) = self.calls.get().await else { return };
-        let name = set_name(self.tag.get().unwrap_or_default());
+        let name = set_name(self.name.get().unwrap_or_default());
         // A refusal changes nothing: names are for operators only.
         let _ = self.calls.request(&held, self.response_timeout, "CLIENT", name).await;
     }

@@ -31,8 +31,8 @@ pub(crate) use self::slot::slot_of;
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
 pub(crate) use self::survey::{survey, wrong_mode};
 use crate::link::Link;
+use crate::link::connection_name::ConnectionName;
 use crate::link::driver::Driver;
-use crate::link::tag::Tag;
 use crate::{
     CallError, ConnectOptions, HostPort, QueueList, ScriptCall, Topology, Value, WorkerList,
     classify,
@@ -75,17 +75,20 @@ struct Shared<D: Driver> {
 }
 
 impl<D: Driver> Router<D> {
-    /// Connects and reads the topology. The connections of calls get the name of `tag`.
+    /// Connects and reads the topology. The connections of calls get this name.
     ///
     /// # Errors
     ///
     /// If no server answered with a valid topology. The detail has the reply of each server.
-    pub(crate) async fn connect(options: &ConnectOptions, tag: &Tag) -> Result<Self, Error> {
+    pub(crate) async fn connect(
+        options: &ConnectOptions,
+        name: &ConnectionName,
+    ) -> Result<Self, Error> {
         let (directory, is_encrypted) = directory(options)?;
         let is_sharded = matches!(options.topology, Topology::Cluster { .. });
         let shared = Arc::new(Shared {
             topology: options.topology.clone(),
-            connector: NodeConnector::new(options.clone(), is_encrypted, is_sharded).tagged(tag),
+            connector: NodeConnector::new(options.clone(), is_encrypted, is_sharded).naming(name),
             directory,
             map: watch::Sender::new(Arc::default()),
             latest_look: tokio::sync::Mutex::default(),
@@ -123,7 +126,7 @@ impl<D: Driver> Router<D> {
         workers::list_all(&map).await
     }
 
-    /// Names the connections of calls after their tag, which has changed.
+    /// Names the connections of calls after it has changed.
     pub(crate) async fn rename(&self) {
         let map = Arc::clone(&self.0.map.borrow());
         let rename = |node: &Arc<Node<D>>| {

@@ -105,8 +105,8 @@ mod schedules;
 mod searches;
 mod served;
 mod shared;
-mod staff;
 mod when;
+mod worker_report;
 mod workers;
 
 pub use axum::Router;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::Error;
 use crate::cancels::Cancels;
 use crate::events::EventSink;
-use crate::roster::Roster;
+use crate::registry::WorkerRegistry;
 use crate::telemetry::{self, Label, Observed, TraceContext};
 
 /// A backend, the options of a queue, and the state that all its clones share.
@@ -30,7 +30,7 @@ struct Shared {
     label: Label,
     events: EventSink,
     cancels: Cancels,
-    roster: Roster,
+    registry: WorkerRegistry,
     /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
 }
@@ -38,15 +38,19 @@ struct Shared {
 pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>;
 
 impl Client {
-    /// Creates a client that learns of other clones' cancels through `cancels`. `roster` has the
+    /// Creates a client that learns of other clones' cancels through `cancels`. `registry` has the
     /// workers of its queue.
-    pub(crate) fn new(backend: Arc<dyn QueueBackend>, cancels: Cancels, roster: Roster) -> Self {
+    pub(crate) fn new(
+        backend: Arc<dyn QueueBackend>,
+        cancels: Cancels,
+        registry: WorkerRegistry,
+    ) -> Self {
         let queue_name = backend.queue_name().cloned();
         let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
         let events = EventSink::default();
         let observed = Observed::new(backend, label.clone(), events.clone(), cancels.clone());
         let looks = watch::Sender::new(Instant::now());
-        let shared = Shared { queue_name, label, events, cancels, roster, looks };
+        let shared = Shared { queue_name, label, events, cancels, registry, looks };
         Self {
             backend: Arc::new(observed),
             patience: DEFAULT_PATIENCE,
@@ -90,8 +94,8 @@ impl Client {
     }
 
     /// The running workers of the connection's queues.
-    pub(crate) fn roster(&self) -> &Roster {
-        &self.shared.roster
+    pub(crate) fn registry(&self) -> &WorkerRegistry {
+        &self.shared.registry
     }
 
     /// The workers of one queue's clones share here that nothing was due, so that only one of them

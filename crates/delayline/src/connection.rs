@@ -11,7 +11,7 @@ use delayline_redis_protocol::{
 use crate::cancels::Cancels;
 use crate::codec::Json;
 use crate::directory_status::DirectoryStatus;
-use crate::roster::Roster;
+use crate::registry::WorkerRegistry;
 use crate::store::{FoundQueues, FoundWorkers, Store};
 use crate::{Error, Queue};
 
@@ -47,7 +47,7 @@ use crate::{Error, Queue};
 ///
 /// Its `Debug` output shows the address, but neither user name nor password.
 #[derive(Clone)]
-pub struct Connection(Arc<dyn Store>, Cancels, Roster);
+pub struct Connection(Arc<dyn Store>, Cancels, WorkerRegistry);
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,8 +57,8 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let roster = Roster::on(store.transport());
-        Self(store, Cancels::default(), roster)
+        let registry = WorkerRegistry::on(store.transport());
+        Self(store, Cancels::default(), registry)
     }
 
     /// Checks that the server is suitable, and opens a queue of JSON payloads. [`Queue::codec`]
@@ -76,8 +76,8 @@ impl Connection {
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), or holds the queue in a newer
     /// format.
     pub async fn queue<T: ?Sized>(&self, name: &str) -> Result<Queue<T>, Error> {
-        let Self(_, cancels, roster) = self.clone();
-        Ok(Queue::sharing(self.backend(name).await?, Json, cancels, roster))
+        let Self(_, cancels, registry) = self.clone();
+        Ok(Queue::sharing(self.backend(name).await?, Json, cancels, registry))
     }
 
     /// Opens a queue as a backend, which executes any [`Op`](crate::backend::Op).

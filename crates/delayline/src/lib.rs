@@ -171,9 +171,9 @@ mod local;
 mod merge;
 pub mod message;
 mod queue;
+mod registry;
 pub mod relay;
 mod relayer;
-mod roster;
 #[cfg(feature = "schedules")]
 pub mod schedules;
 mod server;

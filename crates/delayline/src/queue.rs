@@ -49,7 +49,7 @@ use crate::codec::{CodecError, Decode, Encode, Json};
 use crate::error::message_id;
 use crate::events::Events;
 use crate::merge::Merger;
-use crate::roster::Roster;
+use crate::registry::WorkerRegistry;
 use crate::telemetry::TraceContext;
 use crate::waiters::Waiters;
 
@@ -110,21 +110,21 @@ impl<T: ?Sized> Queue<T> {
     /// [`Connection::queue`](crate::Connection::queue) opens queues on a server or in this process.
     #[must_use]
     pub fn new(backend: Arc<dyn QueueBackend>) -> Self {
-        Self::sharing(backend, Json, Cancels::default(), Roster::default())
+        Self::sharing(backend, Json, Cancels::default(), WorkerRegistry::default())
     }
 }
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Creates a queue whose workers learn through `cancels` of messages that other clones cancel,
-    /// and are in `roster` while they run.
+    /// and are in `registry` while they run.
     pub(crate) fn sharing(
         backend: Arc<dyn QueueBackend>,
         codec: C,
         cancels: Cancels,
-        roster: Roster,
+        registry: WorkerRegistry,
     ) -> Self {
         Self {
-            client: Client::new(backend, cancels, roster),
+            client: Client::new(backend, cancels, registry),
             merger: Merger::of(Durability::None),
             waiters: Waiters::default(),
             codec: Arc::new(codec),

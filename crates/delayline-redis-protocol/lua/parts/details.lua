@@ -47,7 +47,7 @@ local function write_details(d)
 end
 
 -- Entry::note_attempt, for the outcome of this kind, or 0 if the lease has expired. The latest
--- attempt with an error has that of `last_error`, and gets a text of its own when another error
+-- attempt with an error has that of `last_error`, and gets its own text when another error
 -- follows. All attempts behind it have none, so they are as long as their fixed part.
 local function note_attempt(d, kind, text)
   if d.attempts < MAX_ATTEMPTS then

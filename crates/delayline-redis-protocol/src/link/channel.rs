@@ -13,12 +13,12 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 
 use super::backoff::ReconnectBackoff;
+use super::connection_name::ConnectionName;
 use super::dial::Dial;
 use super::driver::{Connection as _, Driver};
 use super::facts::Facts;
 use super::health::{Health, health_after, lost, no_reply};
 use super::suspicion::Suspicion;
-use super::tag::Tag;
 use crate::{CallError, Value};
 
 /// Minimum interval between two reconnects caused by a refusal: the name may take a while to
@@ -57,7 +57,7 @@ pub(crate) struct Channel<D: Driver> {
 struct Shared<D: Driver> {
     dial: Arc<Dial<D>>,
     /// The name of its connections.
-    tag: Tag,
+    name: ConnectionName,
     state: Mutex<State<D>>,
 }
 
@@ -84,14 +84,18 @@ enum Found<D: Driver> {
 type Outcome<D> = Result<Arc<Held<<D as Driver>::Connection>>, Error>;
 
 impl<D: Driver> Channel<D> {
-    /// A channel whose connections get the name of `tag`.
-    pub(crate) fn new(dial: Arc<Dial<D>>, tag: Tag, suspicion: Option<Suspicion>) -> Self {
+    /// A channel whose connections get this name.
+    pub(crate) fn new(
+        dial: Arc<Dial<D>>,
+        name: ConnectionName,
+        suspicion: Option<Suspicion>,
+    ) -> Self {
         let state = State {
             slot: Slot::Empty,
             backoff: ReconnectBackoff::default(),
             refusals_ignored_until: None,
         };
-        Self { shared: Arc::new(Shared { dial, tag, state: Mutex::new(state) }), suspicion }
+        Self { shared: Arc::new(Shared { dial, name, state: Mutex::new(state) }), suspicion }
     }
 
     /// The connection, made if there is none that works.
@@ -271,7 +275,7 @@ impl<D: Driver> Shared<D> {
     }
 
     async fn attempt(self: Arc<Self>, sender: watch::Sender<Option<Outcome<D>>>) {
-        let outcome = match self.tag.get() {
+        let outcome = match self.name.get() {
             Some(name) => self.dial.dial_named(name).await,
             None => self.dial.dial().await,
         };

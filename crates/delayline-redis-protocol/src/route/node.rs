@@ -6,9 +6,9 @@ use delayline_core::Error;
 use tokio::sync::Notify;
 
 use crate::link::Link;
+use crate::link::connection_name::ConnectionName;
 use crate::link::driver::Driver;
 use crate::link::suspicion::Suspicion;
-use crate::link::tag::Tag;
 use crate::{Address, ConnectOptions, HostPort};
 
 use super::map::Map;
@@ -29,20 +29,20 @@ pub(crate) struct NodeConnector {
     is_encrypted: bool,
     is_sharded: bool,
     /// The name of the connections of calls.
-    tag: Tag,
+    name: ConnectionName,
     /// Given when a node is slow to answer.
     sign: Arc<Notify>,
 }
 
 impl NodeConnector {
     pub(crate) fn new(options: ConnectOptions, is_encrypted: bool, is_sharded: bool) -> Self {
-        let (tag, sign) = Default::default();
-        Self { options, is_encrypted, is_sharded, tag, sign }
+        let (name, sign) = Default::default();
+        Self { options, is_encrypted, is_sharded, name, sign }
     }
 
     /// The same for nodes whose connections have a name.
-    pub(crate) fn tagged(self, tag: &Tag) -> Self {
-        Self { tag: tag.clone(), ..self }
+    pub(crate) fn naming(self, name: &ConnectionName) -> Self {
+        Self { name: name.clone(), ..self }
     }
 
     /// Notified of every sign that the topology has changed.
@@ -70,7 +70,7 @@ impl NodeConnector {
             Address::Tcp { host, port }
         };
         let suspicion = Suspicion::new(&self.sign);
-        let link = Link::of(&address, &self.options, &self.tag, Some(&suspicion))?;
+        let link = Link::of(&address, &self.options, &self.name, Some(&suspicion))?;
         let link = if self.is_sharded { link.sharded() } else { link };
         Ok(Arc::new(Node { link, suspicion }))
     }

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::info::{Fields, fields_of};
 use crate::link::Link;
+use crate::link::connection_name::ConnectionName;
 use crate::link::driver::Driver;
-use crate::link::tag::Tag;
 use crate::{Address, CallError, ConnectOptions, HostPort, Topology, Value};
 
 use super::directory::{
@@ -162,7 +162,7 @@ impl Place {
 }
 
 async fn single<D: Driver>(address: &Address, options: &ConnectOptions) -> Result<Survey, Error> {
-    let link = Link::<D>::of(address, options, &Tag::default(), None)?;
+    let link = Link::<D>::of(address, options, &ConnectionName::default(), None)?;
     link.connect().await?;
     let (name, is_encrypted) = match address {
         Address::Tcp { host, port } => (Some((host, *port)), false),

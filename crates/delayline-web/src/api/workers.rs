@@ -8,24 +8,24 @@ use super::problem::answer;
 use crate::Role;
 use crate::context::Context;
 use crate::failure::told;
-use crate::staff::Staff;
+use crate::worker_report::WorkerReport;
 
-/// The processes with workers, and what they hold now.
+/// The processes with workers, and the messages that they hold now.
 pub(super) async fn list(context: Context) -> Response {
-    let staff = Staff::of(&context, false).await;
+    let report = WorkerReport::of(&context, false).await;
     let rights = context.visitor.rights;
     let places = context.may(Role::Operator);
-    let processes: Vec<Value> = staff.holders.iter().map(|holder| holder.json(places)).collect();
-    let unread = staff.unread.iter();
+    let processes: Vec<Value> = report.holders.iter().map(|holder| holder.json(places)).collect();
+    let unread = report.unread.iter();
     let unread: Vec<Value> = unread
         .map(|(queue, why)| json!({ "queue": queue, "failure": why.detail_for(rights) }))
         .collect();
     let value = json!({
         "processes": processes,
-        "complete": staff.complete,
-        "failure": staff.unlisted.as_ref().map(|why| told(why, rights)),
+        "complete": report.complete,
+        "failure": report.unlisted.as_ref().map(|why| told(why, rights)),
         "unread": unread,
-        "cut": staff.cut,
+        "cut": report.cut,
     });
     answer(StatusCode::OK, &value)
 }

@@ -1,4 +1,4 @@
-//! The processes with workers, and what they hold now.
+//! The processes with workers, and the messages that they hold.
 
 use axum::response::Response;
 use delayline::Timestamp;
@@ -15,21 +15,21 @@ use crate::failure::told;
 use crate::ids::encoded;
 use crate::live::stamp;
 use crate::served::MOST_LEASES;
-use crate::staff::Staff;
 use crate::when::{relative, time};
+use crate::worker_report::WorkerReport;
 
 pub(super) async fn page(context: Context) -> Response {
-    let staff = Staff::of(&context, context.is_live()).await;
+    let report = WorkerReport::of(&context, context.is_live()).await;
     // Without a queue there is no server to ask for the time.
-    let now = staff.now.unwrap_or_else(|| {
+    let now = report.now.unwrap_or_else(|| {
         Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(Timestamp::MIN)
     });
-    let shown = staff.holders.len().min(MOST_ROWS);
+    let shown = report.holders.len().min(MOST_ROWS);
     let content = html! {
         h1 { "Workers" }
         div data-part="workers" {
-            (notices(&context, &staff))
-            @if staff.holders.is_empty() { p { "No process has workers, and none holds a message." } }
+            (notices(&context, &report))
+            @if report.holders.is_empty() { p { "No process has workers, and none holds a message." } }
             @else {
                 table.stack {
                     thead { tr {
@@ -38,38 +38,41 @@ pub(super) async fn page(context: Context) -> Response {
                         }
                     } }
                     tbody {
-                        @for holder in &staff.holders[..shown] { (row(&context, now, holder)) }
+                        @for holder in &report.holders[..shown] { (row(&context, now, holder)) }
                     }
                 }
             }
-            @if staff.holders.len() > shown {
-                p.notice { (staff.holders.len() - shown) " more are not shown. "
+            @if report.holders.len() > shown {
+                p.notice { (report.holders.len() - shown) " more are not shown. "
                     code { "delayline workers" } " has all." }
             }
-            (explanation(&staff))
+            (explanation(&report))
         }
     };
-    let live = Some(format!("live?since={}", stamp(&staff.counts)));
+    let live = Some(format!("live?since={}", stamp(&report.counts)));
     Frame { context: &context, title: "Workers", queue: None, here: "workers", live }.page(&content)
 }
 
 /// Warnings about missing processes and leases.
-fn notices(context: &Context, staff: &Staff) -> Markup {
+fn notices(context: &Context, report: &WorkerReport) -> Markup {
     let rights = context.visitor.rights;
     html! {
-        @if let Some(error) = &staff.unlisted {
+        @if let Some(error) = &report.unlisted {
             p.alert role="alert" {
                 "Not all processes can be listed: " (harmless_line(&told(error, rights)))
                 ". Leases are grouped by process all the same."
             }
         }
-        @for (queue, failure) in &staff.unread {
+        @if report.has_more {
+            p.notice { "There are more processes than are listed." }
+        }
+        @for (queue, failure) in &report.unread {
             p.alert role="alert" {
                 "The leases of " (queue) " cannot be read: "
                 (harmless_line(&failure.detail_for(rights))) "."
             }
         }
-        @for queue in &staff.cut {
+        @for queue in &report.cut {
             p.notice {
                 "Only the " (MOST_LEASES) " leases of "
                 a href=(format!("messages?state=leased&queue={}", encoded(queue.as_bytes()))) { (queue) }
@@ -80,10 +83,10 @@ fn notices(context: &Context, staff: &Staff) -> Markup {
 }
 
 /// How processes come here.
-fn explanation(staff: &Staff) -> Markup {
-    let has_strangers = staff.holders.iter().any(|holder| holder.process.is_none());
+fn explanation(report: &WorkerReport) -> Markup {
+    let has_strangers = report.holders.iter().any(|holder| holder.process.is_none());
     html! {
-        @if !staff.is_listed {
+        @if !report.is_listed {
             p.far { "This dashboard groups leases only: it does not list processes." }
         }
         @if has_strangers {

@@ -29,7 +29,7 @@ use super::stuck::Stuck;
 use super::{CancelReason, Outcome, Summary};
 use crate::client::Client;
 use crate::events::EventKind;
-use crate::roster::{Shift, process_id};
+use crate::registry::{Registration, process_id};
 use crate::telemetry;
 use crate::timer::sleep_until;
 
@@ -119,7 +119,7 @@ impl Run {
         let handle = stop.handle();
         let mut shutdown = pin!(shutdown);
         let mut shutting_down = false;
-        let _shifts = self.shifts();
+        let _registrations = self.register();
         for (queue, lane) in self.lanes.iter().enumerate() {
             let consumer = &lane.config.consumer;
             tracing::debug!(queue = lane.client.label().as_str(), ?consumer, "worker started");
@@ -158,13 +158,13 @@ impl Run {
         summary
     }
 
-    /// Enters the rosters of the queues, until this is dropped.
-    fn shifts(&self) -> Vec<Shift> {
+    /// Registers with the queues, until this is dropped.
+    fn register(&self) -> Vec<Registration> {
         let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
         let (run, slots) = (Uuid::new_v4(), number(self.slots));
         let enter = |lane: &Lane| {
             let (queue, handlers) = (lane.client.queue_name()?, lane.config.concurrency);
-            Some(lane.client.roster().enter(run, slots, queue.clone(), number(handlers)))
+            Some(lane.client.registry().enter(run, slots, queue.clone(), number(handlers)))
         };
         self.lanes.iter().filter_map(enter).collect()
     }

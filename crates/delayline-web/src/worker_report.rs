@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::served::{Leases, Served};
 
 /// The processes, as a visitor may see them.
-pub(crate) struct Staff {
+pub(crate) struct WorkerReport {
     pub(crate) holders: Vec<Holder>,
     /// The counts of the visitor's queues, for the stamp of the page.
     pub(crate) counts: Vec<Option<Stats>>,
@@ -20,6 +20,8 @@ pub(crate) struct Staff {
     pub(crate) complete: bool,
     /// Why the processes, or some of them, cannot be listed.
     pub(crate) unlisted: Option<Error>,
+    /// Whether more processes have workers than are listed.
+    pub(crate) has_more: bool,
     /// The queues that cannot be read.
     pub(crate) unread: Vec<(String, Failure)>,
     /// The queues of which only the first leases were read.
@@ -28,7 +30,7 @@ pub(crate) struct Staff {
     pub(crate) is_listed: bool,
 }
 
-impl Staff {
+impl WorkerReport {
     /// Reads the processes and the leases of all queues that exist for the visitor.
     pub(crate) async fn of(context: &Context, is_live: bool) -> Self {
         let workers = context.shared.workers.as_ref();
@@ -44,12 +46,13 @@ impl Staff {
             .iter()
             .map(|(name, served)| async move { (name, leases(served, is_live).await) });
         let (listed, read) = futures_util::join!(listed, join_all(read));
-        let mut staff = Self {
+        let mut report = Self {
             holders: Vec::new(),
             counts: Vec::new(),
             now: None,
             complete: true,
             unlisted: None,
+            has_more: false,
             unread: Vec::new(),
             cut: Vec::new(),
             is_listed: workers.is_some(),
@@ -58,31 +61,32 @@ impl Staff {
         for (name, outcome) in read {
             match outcome {
                 Ok((stats, at, (messages, more))) => {
-                    staff.counts.push(Some(stats));
-                    staff.now = staff.now.max(Some(at));
-                    staff.cut.extend(Some(name.clone()).filter(|_| more));
+                    report.counts.push(Some(stats));
+                    report.now = report.now.max(Some(at));
+                    report.cut.extend(Some(name.clone()).filter(|_| more));
                     let messages = context.redacted(name, messages).into_iter();
                     held.extend(messages.map(|info| (name.clone(), info)));
                 }
                 Err(failure) => {
-                    staff.counts.push(None);
-                    staff.unread.push((name.clone(), failure));
+                    report.counts.push(None);
+                    report.unread.push((name.clone(), failure));
                 }
             }
         }
-        staff.complete &= staff.unread.is_empty() && staff.cut.is_empty();
+        report.complete &= report.unread.is_empty() && report.cut.is_empty();
         let mut processes = Vec::new();
         match listed.as_deref() {
             Some(Ok(list)) => {
                 processes.clone_from(&list.processes);
-                staff.complete &= list.complete;
-                staff.unlisted.clone_from(&list.failure);
+                report.complete &= list.complete;
+                report.has_more = !list.complete && list.failure.is_none();
+                report.unlisted.clone_from(&list.failure);
             }
             Some(Err(error)) => {
-                staff.complete = false;
-                staff.unlisted = Some(error.clone());
+                report.complete = false;
+                report.unlisted = Some(error.clone());
             }
-            None => staff.complete = false,
+            None => report.complete = false,
         }
         // Queues that do not exist for the visitor are left out, and so are processes that have
         // only such queues.
@@ -94,14 +98,14 @@ impl Staff {
                 process.more_queues = 0;
             }
         }
-        staff.holders = Holder::all(processes, held);
+        report.holders = Holder::all(processes, held);
         if context.visitor.queues.is_some() {
-            staff.holders.retain(|holder| {
+            report.holders.retain(|holder| {
                 let has_queues = holder.process.as_ref().is_some_and(|it| !it.queues.is_empty());
                 has_queues || !holder.held.is_empty()
             });
         }
-        staff
+        report
     }
 }
 

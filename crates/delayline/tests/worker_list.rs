@@ -1,4 +1,4 @@
-//! Which processes have workers, and what they hold: in memory, in a directory and on servers.
+//! Processes with workers, and the messages that they hold, as the servers list them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 

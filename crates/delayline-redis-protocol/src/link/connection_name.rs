@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 /// The name that all connections of a transport that carry calls are to have, on all servers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tag(Arc<Mutex<Option<Bytes>>>);
+pub(crate) struct ConnectionName(Arc<Mutex<Option<Bytes>>>);
 
-impl Tag {
+impl ConnectionName {
     /// Returns whether that is another name than before.
     pub(crate) fn set(&self, name: Option<Bytes>) -> bool {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,12 +22,12 @@ pub(crate) fn process_id() -> ProcessId {
 /// The running workers of a connection's queues, or of a queue's clones. Where the queues are on
 /// servers, it introduces them there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Roster(Arc<Inner>);
+pub(crate) struct WorkerRegistry(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     transport: Option<Arc<dyn Transport>>,
-    shifts: Mutex<BTreeMap<u64, Working>>,
+    registrations: Mutex<BTreeMap<u64, Running>>,
     next: AtomicU64,
     /// The workers have changed since they were introduced.
     is_stale: AtomicBool,
@@ -37,7 +37,7 @@ struct Inner {
 
 /// The work of a run on one queue.
 #[derive(Debug)]
-struct Working {
+struct Running {
     run: Uuid,
     slots: u32,
     queue: QueueName,
@@ -47,12 +47,12 @@ struct Working {
 
 /// The work of a run on one queue; it ends when this is dropped.
 #[must_use]
-pub(crate) struct Shift {
-    roster: Roster,
+pub(crate) struct Registration {
+    registry: WorkerRegistry,
     number: u64,
 }
 
-impl Roster {
+impl WorkerRegistry {
     /// Workers that are introduced to the servers of a transport.
     pub(crate) fn on(transport: Option<Arc<dyn Transport>>) -> Self {
         Self(Arc::new(Inner { transport, ..Inner::default() }))
@@ -60,24 +60,30 @@ impl Roster {
 
     /// Adds the work of a run on a queue, with a maximum number of handlers. `run` has `slots` for
     /// all of its queues together.
-    pub(crate) fn enter(&self, run: Uuid, slots: u32, queue: QueueName, handlers: u32) -> Shift {
+    pub(crate) fn enter(
+        &self,
+        run: Uuid,
+        slots: u32,
+        queue: QueueName,
+        handlers: u32,
+    ) -> Registration {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let working = Working { run, slots, queue, handlers, since: SystemTime::now() };
-        self.shifts().insert(number, working);
+        let running = Running { run, slots, queue, handlers, since: SystemTime::now() };
+        self.registrations().insert(number, running);
         self.introduce();
-        Shift { roster: self.clone(), number }
+        Registration { registry: self.clone(), number }
     }
 
     /// This process, if it has workers on these queues.
     pub(crate) fn process(&self) -> Option<WorkerProcess> {
-        let shifts = self.shifts();
-        let since = shifts.values().map(|working| working.since).min()?;
+        let registrations = self.registrations();
+        let since = registrations.values().map(|running| running.since).min()?;
         let since = Timestamp::try_from(since).unwrap_or(Timestamp::MIN);
         let version = env!("CARGO_PKG_VERSION");
         let mut process =
             WorkerProcess::new(process_id(), version, &host(), std::process::id(), since);
         let mut runs: BTreeMap<Uuid, (u32, u32)> = BTreeMap::new();
-        for Working { run, slots, queue, handlers, .. } in shifts.values() {
+        for Running { run, slots, queue, handlers, .. } in registrations.values() {
             let (_, of_run) = runs.entry(*run).or_insert((*slots, 0));
             *of_run = of_run.saturating_add(*handlers);
             let of_queue = process.queues.entry(queue.clone()).or_default();
@@ -97,24 +103,24 @@ impl Roster {
         if self.0.is_stale.swap(true, Ordering::Relaxed) {
             return;
         }
-        let roster = self.clone();
+        let registry = self.clone();
         runtime.spawn(async move {
-            let _turn = roster.0.turn.lock().await;
-            roster.0.is_stale.store(false, Ordering::Relaxed);
-            transport.introduce(roster.process().as_ref()).await;
+            let _turn = registry.0.turn.lock().await;
+            registry.0.is_stale.store(false, Ordering::Relaxed);
+            transport.introduce(registry.process().as_ref()).await;
         });
     }
 
-    fn shifts(&self) -> MutexGuard<'_, BTreeMap<u64, Working>> {
+    fn registrations(&self) -> MutexGuard<'_, BTreeMap<u64, Running>> {
         // Nothing panics while it is locked.
-        self.0.shifts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.registrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Shift {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.roster.shifts().remove(&self.number);
-        self.roster.introduce();
+        self.registry.registrations().remove(&self.number);
+        self.registry.introduce();
     }
 }
 
@@ -133,20 +139,20 @@ mod tests {
 
     #[test]
     fn handlers_are_counted_for_each_queue_and_within_the_slots_of_a_run() {
-        let roster = Roster::default();
-        assert_eq!(roster.process(), None);
+        let registry = WorkerRegistry::default();
+        assert_eq!(registry.process(), None);
         let queue = |name| QueueName::new(name).unwrap();
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let first = roster.enter(one, 16, queue("orders"), 16);
-        let second = roster.enter(one, 16, queue("mails"), 4);
-        let third = roster.enter(other, 10, queue("orders"), 10);
-        let process = roster.process().unwrap();
+        let first = registry.enter(one, 16, queue("orders"), 16);
+        let second = registry.enter(one, 16, queue("mails"), 4);
+        let third = registry.enter(other, 10, queue("orders"), 10);
+        let process = registry.process().unwrap();
         assert_eq!((process.id, process.handlers), (process_id(), 26));
         assert_eq!((process.queues[&queue("orders")], process.queues[&queue("mails")]), (26, 4));
         assert_eq!(process.pid, std::process::id());
         drop(first);
-        assert_eq!(roster.process().unwrap().handlers, 14);
+        assert_eq!(registry.process().unwrap().handlers, 14);
         drop((second, third));
-        assert_eq!(roster.process(), None);
+        assert_eq!(registry.process(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Checks whether the model gives the same replies in the order in which the server executed.
 //!
 //! Calls whose reply was lost are placed where the server's account has an operation without a
-//! reply. Where several of them fit, all are tried.
+//! reply. Where several calls fit, all are tried.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -154,7 +154,7 @@ struct Search<'a> {
     unknown: Vec<usize>,
 }
 
-/// A place where another of the calls of unknown outcome can be tried.
+/// A place where another call can be tried.
 struct Branch {
     step: usize,
     model: State,
@@ -207,18 +207,12 @@ impl Search<'_> {
         let Step { control, effects, era } = &self.steps[step];
         let group = self.groups.get(&control.revision).map_or(&[][..], Vec::as_slice);
         let entry = |n: usize| &self.entries[n];
-        let idle = |n: usize| match &entry(n).outcome {
-            Outcome::Answered(Applied { reply: Reply::Claim(claimed), .. }) => {
-                claimed.deliveries.is_empty()
-            }
-            _ => false,
-        };
         // A call that has not begun has no effect yet.
         let early = |n: &usize| entry(*n).called <= self.known_at[step];
         let movers = group.iter().copied().filter(early);
         let mut movers: Vec<usize> =
             movers.filter(|n| entry(*n).era == *era && !is_read(&entry(*n).op)).collect();
-        movers.sort_by_key(|n| idle(*n));
+        movers.sort_by_key(|n| self.moved_nothing(*n));
         let fits = |n: &usize| {
             entry(*n).era <= *era
                 && early(n)
@@ -227,6 +221,17 @@ impl Search<'_> {
         };
         movers.extend(self.unknown.iter().copied().filter(fits));
         movers
+    }
+
+    /// Whether a claim or a relay was answered that it moved no message. It may still have taken
+    /// back expired leases, or caught up with the rate.
+    fn moved_nothing(&self, n: usize) -> bool {
+        let Outcome::Answered(applied) = &self.entries[n].outcome else { return false };
+        match &applied.reply {
+            Reply::Claim(claimed) => claimed.deliveries.is_empty(),
+            Reply::Relay(relayed) => relayed.ids.is_empty(),
+            _ => false,
+        }
     }
 
     /// The model after a step; and if another call might explain it as well, the model before it
@@ -246,9 +251,13 @@ impl Search<'_> {
             let Some(mut next) = copy else { break };
             match self.explain(&mut next, step, n, order) {
                 Ok(()) => {
-                    // Among the calls that have an answer, it was the one that fits.
+                    // Among the calls that have an answer, it was the one that fits; unless neither
+                    // of two moved a message: then only what is read later tells at which of their
+                    // instants an attempt ended.
                     let unheard = |n: &usize| matches!(self.entries[*n].outcome, Outcome::Unknown);
-                    let undecided = unheard(&n) || untried.iter().any(unheard);
+                    let undecided = unheard(&n)
+                        || untried.iter().any(unheard)
+                        || self.moved_nothing(n) && untried.iter().any(|n| self.moved_nothing(*n));
                     let before = model.filter(|_| undecided);
                     return Ok((next, before.map(|before| (before, untried.into()))));
                 }
@@ -393,3 +402,55 @@ const fn is_read(op: &Op) -> bool {
 const MOST_BRANCHES: usize = 50_000;
 /// How many calls before a failure are shown.
 const SHOWN: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use delayline_core::{
+        Claim, ClaimId, ConsumerName, Destination, DestinationKey, MessageId, Millis, NewMessage,
+        Relay,
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_tells_which_of_two_calls_took_a_lease_back() {
+        let id = MessageId::try_from("a").unwrap();
+        let to = DestinationKey::try_from("to").unwrap();
+        let to = Destination::List { key: to, max_len: None };
+        let claim = |n: u8, lease| {
+            let (consumer, id) =
+                (ConsumerName::try_from("w").unwrap(), ClaimId::from_bytes([n; 16]));
+            Op::Claim(Claim::new(consumer, id, 1, Millis::saturating(lease)))
+        };
+        // The claim took the lease back; the relay came later and changed nothing.
+        let calls = [
+            (0, Op::Enqueue(vec![NewMessage::new(id.clone(), "")])),
+            (1, claim(1, 5)),
+            (2, Op::Pause),
+            (10, claim(2, 5)),
+            (11, Op::Relay(Relay::new(to, 1))),
+            (12, Op::Resume),
+            (13, Op::Get(vec![id])),
+        ];
+        let (mut model, mut transactions, mut entries) = (State::new(), Vec::new(), Vec::new());
+        for (ms, op) in calls {
+            let at = Timestamp::from_ms(ms).unwrap();
+            let applied = model.apply(at, &op);
+            transactions.push(Transaction { control: counters(&mut model, at), place: 0..0 });
+            entries.push(Entry {
+                client: "redis-rs",
+                era: 0,
+                called: Duration::from_millis(ms),
+                returned: Some(Duration::from_millis(20)),
+                at: At::Fixed(at),
+                op,
+                outcome: Outcome::Answered(applied),
+            });
+        }
+        let account = Account { file: Vec::new(), transactions, era_ends: Vec::new() };
+        assert_eq!(replay(&entries, &account).unwrap().order.len(), entries.len());
+        // The relay was asked first, and took longer.
+        entries[4].called = Duration::from_millis(9);
+        assert_eq!(replay(&entries, &account).unwrap().order.len(), entries.len());
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use delayline_core::{Error, ErrorKind};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::Syncs;
 use crate::segment::FRAME;
@@ -15,19 +15,13 @@ pub(crate) struct Log {
     tail: Mutex<Tail>,
     /// Wakes the writer.
     work: Condvar,
-    progress: watch::Sender<Progress>,
+    /// Wakes the callers whose frames are durable: those of batches with an even number, and those
+    /// of batches with an odd one. So a sync wakes no caller of the batch after it.
+    callers: [Notify; 2],
+    /// Changes whenever there may be more room.
+    rooms: watch::Sender<u64>,
     /// Room that messages may not take.
     reserve: u64,
-}
-
-/// What callers wait for.
-#[derive(Clone, Copy, Debug)]
-struct Progress {
-    /// The sequence number of the last frame that is durable.
-    durable: u64,
-    /// Changes whenever there may be more room.
-    rooms: u64,
-    failed: bool,
 }
 
 #[derive(Debug)]
@@ -36,6 +30,12 @@ struct Tail {
     pending: Vec<Vec<u8>>,
     /// The sequence number of the next frame.
     next: u64,
+    /// The sequence number of the first frame that the writer has not taken.
+    untaken: u64,
+    /// The sequence number of the last frame that is durable.
+    durable: u64,
+    /// The number of batches that the writer has taken.
+    batches: usize,
     /// Room of the current segment that nothing has taken yet.
     left: u64,
     /// What the operations that have room and are not written need.
@@ -96,11 +96,13 @@ pub(crate) struct Grow {
 impl Log {
     /// A log whose next frame has the number `next`, and whose segment has `left` bytes of room.
     pub(crate) fn new(next: u64, left: u64, reserve: u64) -> Self {
-        let progress = Progress { durable: next - 1, rooms: 0, failed: false };
         Self {
             tail: Mutex::new(Tail {
                 pending: Vec::new(),
                 next,
+                untaken: next,
+                durable: next - 1,
+                batches: 0,
                 left,
                 promised: 0,
                 wanted: 0,
@@ -114,7 +116,8 @@ impl Log {
                 syncs: Syncs::default(),
             }),
             work: Condvar::new(),
-            progress: watch::Sender::new(progress),
+            callers: [Notify::new(), Notify::new()],
+            rooms: watch::Sender::new(0),
             reserve,
         }
     }
@@ -128,9 +131,8 @@ impl Log {
     pub(crate) async fn room(&self, bytes: usize, grows: bool) -> Result<Room<'_>, Error> {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(FRAME);
         let kept = if grows { self.reserve } else { 0 };
-        let mut progress = self.progress.subscribe();
+        let mut rooms = None;
         loop {
-            progress.mark_unchanged();
             {
                 let mut tail = self.lock();
                 tail.check()?;
@@ -139,6 +141,7 @@ impl Log {
                     tail.promised += bytes;
                     return Ok(Room { log: self, bytes });
                 }
+                rooms.get_or_insert_with(|| self.rooms.subscribe()).mark_unchanged();
                 let refused = if grows { tail.full } else { tail.used_up };
                 let is_full = refused.is_some_and(|since| since.elapsed() < RETRY_FULL);
                 if is_full && (grows || !tail.making_room) {
@@ -156,8 +159,10 @@ impl Log {
                     self.work.notify_one();
                 }
             }
-            // The sender is in `self`, so this does not fail.
-            let _ = progress.changed().await;
+            if let Some(rooms) = &mut rooms {
+                // The sender is in `self`, so this does not fail.
+                let _ = rooms.changed().await;
+            }
         }
     }
 
@@ -173,7 +178,10 @@ impl Log {
         let sequence = tail.next;
         tail.next += 1;
         tail.pending.push(body);
-        self.work.notify_one();
+        // The writer knows of the first body, and takes all that follow it.
+        if tail.pending.len() == 1 {
+            self.work.notify_one();
+        }
         Ok(sequence)
     }
 
@@ -183,11 +191,18 @@ impl Log {
     ///
     /// [`ErrorKind::DiskFailed`]
     pub(crate) async fn durable(&self, sequence: u64) -> Result<(), Error> {
-        let reached = |progress: &Progress| progress.durable >= sequence || progress.failed;
-        let mut progress = self.progress.subscribe();
-        // The sender is in `self`, so this does not fail.
-        let done = progress.wait_for(reached).await.is_ok_and(|now| now.durable >= sequence);
-        if done { Ok(()) } else { self.check().and(Err(Error::new(ErrorKind::DiskFailed))) }
+        loop {
+            // Registered under the lock, so that no sync is missed before the first poll.
+            let synced = {
+                let tail = self.lock();
+                if tail.durable >= sequence {
+                    return Ok(());
+                }
+                tail.check_disk()?;
+                self.callers_of(tail.batch_of(sequence)).notified()
+            };
+            synced.await;
+        }
     }
 
     /// # Errors
@@ -204,6 +219,10 @@ impl Log {
         let waited = self.work.wait_timeout_while(self.lock(), timeout, idle);
         let (mut tail, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let bodies = std::mem::take(&mut tail.pending);
+        if !bodies.is_empty() {
+            tail.untaken = tail.next;
+            tail.batches = tail.batches.wrapping_add(1);
+        }
         // Ahead of the callers, so that they need not wait.
         let is_low = tail.left < 2 * self.reserve && tail.full.is_none();
         let grow = Grow { least: tail.wanted, draining: tail.draining };
@@ -215,8 +234,10 @@ impl Log {
     pub(crate) fn written(&self, next: u64, bytes: u64) {
         let mut tail = self.lock();
         tail.promised = tail.promised.saturating_sub(bytes);
+        tail.durable = next - 1;
+        let batch = tail.batch_of(tail.durable);
         drop(tail);
-        self.progress.send_modify(|progress| progress.durable = next - 1);
+        self.callers_of(batch).notify_waiters();
     }
 
     /// Reports that the segment has grown by `bytes`.
@@ -226,7 +247,7 @@ impl Log {
         (tail.wanted, tail.draining) = (0, false);
         (tail.full, tail.used_up) = (None, None);
         drop(tail);
-        self.progress.send_modify(|progress| progress.rooms += 1);
+        self.rooms.send_modify(|rooms| *rooms += 1);
     }
 
     /// Reports that the disk had no more room when this number of checkpoints had ended.
@@ -240,7 +261,7 @@ impl Log {
         }
         (tail.wanted, tail.draining) = (0, false);
         drop(tail);
-        self.progress.send_modify(|progress| progress.rooms += 1);
+        self.rooms.send_modify(|rooms| *rooms += 1);
     }
 
     /// Replaces the segment by one with `room` bytes behind its header: at least what is left of
@@ -260,7 +281,7 @@ impl Log {
             (tail.full, tail.used_up) = (None, None);
         }
         drop(tail);
-        self.progress.send_modify(|progress| progress.rooms += 1);
+        self.rooms.send_modify(|rooms| *rooms += 1);
     }
 
     /// Counts a sync.
@@ -293,7 +314,7 @@ impl Log {
     pub(crate) fn close(&self) {
         self.lock().closing = true;
         self.work.notify_one();
-        self.progress.send_modify(|progress| progress.rooms += 1);
+        self.rooms.send_modify(|rooms| *rooms += 1);
     }
 
     /// Returns whether the disk has failed.
@@ -309,12 +330,17 @@ impl Log {
             tail.failure = Some(reason.to_owned());
         }
         drop(tail);
-        self.progress.send_modify(|progress| progress.failed = true);
+        self.rooms.send_modify(|rooms| *rooms += 1);
+        self.callers.iter().for_each(Notify::notify_waiters);
     }
 
     /// Returns the sequence number of the next frame.
     pub(crate) fn next(&self) -> u64 {
         self.lock().next
+    }
+
+    fn callers_of(&self, batch: usize) -> &Notify {
+        &self.callers[batch % 2]
     }
 
     fn lock(&self) -> MutexGuard<'_, Tail> {
@@ -325,14 +351,25 @@ impl Log {
 
 impl Tail {
     fn check(&self) -> Result<(), Error> {
+        self.check_disk()?;
+        if self.closing {
+            let detail = "the directory was closed: open it again";
+            return Err(Error::with_detail(ErrorKind::Storage, detail));
+        }
+        Ok(())
+    }
+
+    fn check_disk(&self) -> Result<(), Error> {
         match &self.failure {
-            None if self.closing => {
-                let detail = "the directory was closed: open it again";
-                Err(Error::with_detail(ErrorKind::Storage, detail))
-            }
             None => Ok(()),
             Some(reason) => Err(Error::with_detail(ErrorKind::DiskFailed, reason.as_str())),
         }
+    }
+
+    /// The number of the batch that a frame is in, unless that batch is durable: the one that the
+    /// writer has taken, or the next.
+    const fn batch_of(&self, sequence: u64) -> usize {
+        if sequence < self.untaken { self.batches } else { self.batches.wrapping_add(1) }
     }
 }
 

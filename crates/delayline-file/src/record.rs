@@ -8,6 +8,9 @@ use crate::segment::Fields;
 /// The most bytes of a body besides the operation and the name of a queue.
 pub(crate) const BODY_HEAD: usize = 22;
 
+/// A body that holds one small message, in bytes.
+const USUAL_BODY: usize = 512;
+
 /// What happened.
 #[derive(Debug)]
 pub(crate) enum Record {
@@ -58,7 +61,8 @@ pub(crate) fn removed(queue: u32) -> Vec<u8> {
 
 /// An operation, with space in front for values that are known only once it was applied.
 pub(crate) fn encode_op(op: &Op) -> Result<Vec<u8>, Error> {
-    let mut body = vec![0; BODY_HEAD - 1];
+    let mut body = Vec::with_capacity(USUAL_BODY);
+    body.resize(BODY_HEAD - 1, 0);
     let mut serializer = rmp_serde::Serializer::new(&mut body).with_struct_map();
     op.serialize(&mut serializer).map_err(|error| {
         Error::with_detail(ErrorKind::Unsupported("the operation"), error.to_string())

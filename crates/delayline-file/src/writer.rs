@@ -9,7 +9,7 @@ use crate::checkpoint::Checkpoints;
 use crate::disk::{Disk, DiskFile, is_full, is_passing};
 use crate::log::{Grow, Log};
 use crate::names;
-use crate::segment::{FRAME, HEADER, Header, MODEL, Synced, encode_frame};
+use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
 
 /// Writes batches to the current segment: as many operations as have come while the batch before
 /// was synced.
@@ -23,6 +23,8 @@ pub(crate) struct Writer {
     next: u64,
     /// When the next segment could not be created, for a reason that passes.
     refused: Option<Instant>,
+    /// The frames of a batch.
+    batch: Vec<u8>,
 }
 
 /// The current segment.
@@ -131,7 +133,7 @@ impl Writer {
         segment: Segment,
         next: u64,
     ) -> Self {
-        Self { disk, log, checkpoints, options, segment, next, refused: None }
+        Self { disk, log, checkpoints, options, segment, next, refused: None, batch: Vec::new() }
     }
 
     /// Works until the log is closed or fails. Returns the number of the last segment.
@@ -179,20 +181,19 @@ impl Writer {
 
     /// Writes one batch, and makes it durable.
     fn write(&mut self, bodies: &[Vec<u8>]) -> io::Result<()> {
-        let frame = usize::try_from(FRAME).unwrap_or(usize::MAX);
-        let len = bodies.iter().map(|body| body.len() + frame).sum();
-        let mut batch = Vec::with_capacity(len);
+        self.batch.clear();
+        self.batch.shrink_to(KEPT);
         let synced = Synced { offset: self.segment.written, len: self.segment.synced_len };
         for body in bodies {
-            encode_frame(&mut batch, self.segment.salt, self.next, synced, body);
+            encode_frame(&mut self.batch, self.segment.salt, self.next, synced, body);
             self.next += 1;
         }
-        self.segment.file.write_at(self.segment.written, &batch)?;
+        self.segment.file.write_at(self.segment.written, &self.batch)?;
         let begun = Instant::now();
         self.segment.file.sync()?;
         self.log.synced(begun.elapsed());
         self.segment.synced_len = self.segment.allocated;
-        let bytes = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        let bytes = u64::try_from(self.batch.len()).unwrap_or(u64::MAX);
         self.segment.written += bytes;
         self.checkpoints.logged(bytes);
         self.log.written(self.next, bytes);
@@ -268,6 +269,9 @@ impl Drop for FailOnDrop {
         self.0.fail("the thread that writes the log has ended");
     }
 }
+
+/// Memory that the writer keeps for the next batch, in bytes.
+const KEPT: usize = 256 << 10;
 
 /// How long the current segment continues if none could be created.
 const RETRY: Duration = Duration::from_secs(10);

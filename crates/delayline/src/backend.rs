@@ -47,4 +47,4 @@ pub use delayline_core::{
 #[doc(no_inline)]
 pub use delayline_redis_protocol::Transport;
 
-pub use crate::timer::sleep_until;
+pub use crate::timer::{hint_until, sleep_until};

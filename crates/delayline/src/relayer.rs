@@ -12,7 +12,7 @@ use delayline_core::{
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::timer::sleep_until;
+use crate::timer::{hint_until, sleep_until};
 use crate::worker::{Stop, WorkerHandle};
 use crate::{Error, Queue};
 
@@ -242,15 +242,7 @@ impl Relayer {
             Rest::None => {}
             Rest::Timer(pause) => sleep_until(Instant::now() + pause).await,
             Rest::Bell(pause) => {
-                let end = Instant::now() + pause;
-                tokio::select! {
-                    () = sleep_until(end) => {}
-                    hint = Wakeup::wait(&self.client.backend, pause) => {
-                        if !matches!(hint, Ok(true)) {
-                            sleep_until(end).await;
-                        }
-                    }
-                }
+                hint_until(&self.client.backend, Instant::now() + pause).await;
             }
         }
     }

@@ -10,6 +10,7 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use delayline_core::Wakeup;
 use tokio::sync::oneshot;
 use tokio::time::{self, Instant};
 
@@ -40,6 +41,29 @@ pub async fn sleep_until(instant: Instant) {
                 coarse.await;
             }
         }
+    }
+}
+
+/// Waits for a hint until `instant`, and returns whether one arrived. Waits again after a
+/// [`wait`](Wakeup::wait) that ended early. If hints are unavailable, it returns at `instant`.
+///
+/// If the future is dropped, at most one hint is lost.
+pub async fn hint_until<W: Wakeup + ?Sized>(bell: &W, instant: Instant) -> bool {
+    let hint = async {
+        loop {
+            let began = Instant::now();
+            match bell.wait(instant.saturating_duration_since(began)).await {
+                Ok(true) => break,
+                // A backend that returns at once must not be asked in a hot loop.
+                Ok(false) => time::sleep_until(began + SHORTEST_WAIT).await,
+                Err(_) => future::pending().await,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = hint => true,
+        () = sleep_until(instant) => false,
     }
 }
 
@@ -138,12 +162,17 @@ static ALARMS: LazyLock<Option<&'static Alarms>> = LazyLock::new(|| {
     }
 });
 
+/// The shortest time between the beginnings of two waits for a hint.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// More than the runtime's timers are late.
 const LAST_STRETCH: Duration = Duration::from_millis(3);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "test code")]
 mod tests {
+    use async_trait::async_trait;
+    use delayline_core::{Error, ErrorKind};
+
     use super::*;
 
     #[tokio::test]
@@ -177,6 +206,28 @@ mod tests {
             Instant::now() >= end
         });
         assert!(futures_util::future::join_all(waits).await.into_iter().all(|in_time| in_time));
+    }
+
+    #[derive(Debug)]
+    struct Bell(Mutex<Vec<Result<bool, Error>>>);
+
+    #[async_trait]
+    impl Wakeup for Bell {
+        async fn wait(&self, _: Duration) -> Result<bool, Error> {
+            self.0.lock().unwrap().pop().unwrap()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_ends_early_is_repeated_and_one_that_fails_is_not() {
+        let start = Instant::now();
+        let end = start + Duration::from_secs(5);
+        let bell = Bell(Mutex::new(vec![Ok(true), Ok(false), Ok(false)]));
+        assert!(hint_until(&bell, end).await);
+        assert_eq!(start.elapsed(), 2 * SHORTEST_WAIT);
+        let bell = Bell(Mutex::new(vec![Err(Error::new(ErrorKind::Unreachable))]));
+        assert!(!hint_until(&bell, end).await);
+        assert_eq!(Instant::now(), end);
     }
 
     #[tokio::test(start_paused = true)]

@@ -335,26 +335,15 @@ async fn attend(polls: Arc<Polls>, queue: Queue<Bytes, Raw>) {
 
 /// Waits for a hint, for `until` or for news. Returns whether a hint came.
 async fn rest(polls: &Polls, queue: &Queue<Bytes, Raw>, until: Instant) -> bool {
-    let timer = backend::sleep_until(until);
-    let hint = async {
-        let pause = until.saturating_duration_since(Instant::now());
-        if !matches!(Wakeup::wait(&**queue.backend(), pause).await, Ok(true)) {
-            std::future::pending::<()>().await;
-        }
-    };
     tokio::select! {
         () = polls.news.notified() => false,
         () = polls.claims.released.notified() => {
             polls.look_now();
             false
         }
-        () = timer => {
+        heard = backend::hint_until(&**queue.backend(), until) => {
             polls.look_now();
-            false
-        }
-        () = hint => {
-            polls.look_now();
-            true
+            heard
         }
     }
 }

@@ -283,7 +283,7 @@ async fn workers_see_no_lists_and_limited_tokens_one_queue() {
     assert_eq!(orders.stats().await.unwrap().totals.delivered(), 0);
 }
 
-/// Counts operations and waits, and fails all of them on request.
+/// Counts operations and waits, and fails all of them or ends a wait early on request.
 #[derive(Debug)]
 struct Counted {
     inner: Arc<dyn QueueBackend>,
@@ -291,13 +291,14 @@ struct Counted {
     waits: AtomicUsize,
     most_waits: AtomicUsize,
     away: AtomicUsize,
+    early: AtomicUsize,
 }
 
 impl Counted {
     fn on(queue: &Raws) -> (Arc<Self>, Raws) {
         let inner = Arc::clone(queue.backend());
-        let [claims, waits, most_waits, away] = Default::default();
-        let counted = Arc::new(Self { inner, claims, waits, most_waits, away });
+        let [claims, waits, most_waits, away, early] = Default::default();
+        let counted = Arc::new(Self { inner, claims, waits, most_waits, away, early });
         let queue = Queue::new(Arc::clone(&counted) as Arc<dyn QueueBackend>).codec(Raw);
         (counted, queue)
     }
@@ -332,6 +333,9 @@ impl Wakeup for Counted {
         let waits = self.waits.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_waits.fetch_max(waits, Ordering::SeqCst);
         let _ended = Ended(&self.waits);
+        if self.early.swap(0, Ordering::SeqCst) > 0 {
+            return Ok(false);
+        }
         self.inner.wait(timeout).await
     }
 
@@ -400,6 +404,19 @@ async fn a_poll_gets_what_falls_due_and_ends_with_its_time() {
     let empty = claim(&site, json!({"wait": "7s"})).await;
     assert_eq!((&empty["deliveries"], &empty["more"]), (&json!([]), &json!(false)));
     assert_eq!(begin.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_hears_of_a_message_after_a_wait_that_ended_early() {
+    let (counted, orders) = Counted::on(&orders().await);
+    counted.early.store(1, Ordering::SeqCst);
+    let site = site(&orders, Role::Worker);
+    let begin = tokio::time::Instant::now();
+    let poll = tokio::spawn(async move { claim(&site, json!({"wait": "50s"})).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    send(&orders, "a", "x").await;
+    assert_eq!(poll.await.unwrap()["deliveries"][0]["id"], "a");
+    assert_eq!(begin.elapsed().as_secs(), 1);
 }
 
 #[tokio::test]

@@ -68,7 +68,8 @@ pub struct State {
     hours: Ring,
     /// Every live message.
     #[cfg_attr(feature = "serde", serde(with = "stored::entries"))]
-    entries: HashMap<MessageId, Entry>,
+    /// Boxed, because messages move in and out with each change of their places.
+    entries: HashMap<MessageId, Box<Entry>>,
     /// Scheduled and ready messages by due time, one index per priority.
     #[cfg_attr(feature = "serde", serde(skip))]
     due: [Index; Priority::ALL.len()],
@@ -251,12 +252,12 @@ impl State {
         claim_id: ClaimId,
         ids: &[MessageId],
     ) -> Vec<Delivery> {
-        let held = |entry: &&Entry| {
+        let held = |entry: &Entry| {
             entry.claim_id == Some(claim_id)
                 && matches!(entry.place, Place::Leased { deadline, .. } if deadline > now)
         };
-        let entries = ids.iter().filter_map(|id| self.entries.get(id)).filter(held);
-        entries.map(|entry| entry.delivery(now)).collect()
+        let entries = ids.iter().filter_map(|id| self.entries.get(id));
+        entries.filter(|entry| held(entry)).map(|entry| entry.delivery(now)).collect()
     }
 
     /// Reclaims expired leases (G21).
@@ -473,7 +474,7 @@ impl State {
     fn finish(
         &mut self,
         now: Timestamp,
-        mut entry: Entry,
+        mut entry: Box<Entry>,
         status: Status,
         settled: Option<(Lease, OutcomeKind)>,
         changes: &mut Changes,
@@ -512,14 +513,14 @@ impl State {
     }
 
     /// Puts a message into the index of its place.
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: Box<Entry>) {
         let (key, id) = (entry.key(), entry.id.clone());
         self.index_mut(&entry).insert(key, id.clone());
         self.entries.insert(id, entry);
     }
 
     /// Removes a message from the entries and from its index.
-    fn remove(&mut self, id: &MessageId) -> Option<Entry> {
+    fn remove(&mut self, id: &MessageId) -> Option<Box<Entry>> {
         let entry = self.entries.remove(id)?;
         self.index_mut(&entry).remove(&entry.key());
         Some(entry)

@@ -75,7 +75,9 @@ impl State {
         may_be_cancelled("leases", totals.delivered(), count(self.leased.len()) + over)?;
         let left = totals.redriven + totals.purged;
         may_be_cancelled("deaths", totals.died(), count(self.dead.len()) + left)?;
-        let of_entries = |number: fn(&Entry) -> u64| self.entries.values().map(number).sum::<u64>();
+        let of_entries = |number: fn(&Entry) -> u64| {
+            self.entries.values().map(|entry| number(entry)).sum::<u64>()
+        };
         for (what, counted, known) in [
             ("leases", totals.delivered(), of_entries(|entry| entry.epoch)),
             ("failures", totals.failed, of_entries(|entry| entry.failures.into())),
@@ -86,8 +88,8 @@ impl State {
             }
         }
         for &reason in DeathReason::ALL {
-            let is_such = |entry: &&Entry| matches!(entry.place, Place::Dead { reason: why, .. } if why == reason);
-            let dead = count(self.entries.values().filter(is_such).count());
+            let is_such = |entry: &Entry| matches!(entry.place, Place::Dead { reason: why, .. } if why == reason);
+            let dead = count(self.entries.values().filter(|entry| is_such(entry)).count());
             if totals.died_of(reason) < dead {
                 let name = reason.name();
                 return Err(format!("{dead} died of {name}, {} counted", totals.died_of(reason)));
@@ -158,7 +160,9 @@ mod tests {
         };
         let entry = |harm: fn(&mut Entry)| {
             let id = id.clone();
-            broken(&move |state| state.entries.get_mut(&id).into_iter().for_each(harm))
+            broken(&move |state| {
+                state.entries.get_mut(&id).into_iter().for_each(|entry| harm(entry));
+            })
         };
         assert!(broken(&|state| state.leased.clear()).contains("in indexes"));
         assert!(broken(&|state| state.totals.enqueued += 1).contains("accounted for"));

@@ -9,13 +9,14 @@ use crate::{Death, DeathReason, Timestamp};
 impl State {
     /// Removes ready messages, up to `max` and the bytes of a batch, and makes expired ones dead
     /// letters.
+    #[expect(clippy::vec_box, reason = "they go back into the map of boxes")]
     pub(super) fn take_ready(
         &mut self,
         now: Timestamp,
         max: usize,
         deaths: &mut Vec<Death>,
         changes: &mut Changes,
-    ) -> Vec<Entry> {
+    ) -> Vec<Box<Entry>> {
         let mut taken = Vec::new();
         let (mut bytes, mut buried) = (0, 0);
         while taken.len() < max && buried < MAX_BURIALS {

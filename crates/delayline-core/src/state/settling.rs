@@ -19,7 +19,7 @@ impl State {
     }
 
     /// Puts a message back into the queue, or buries it, and returns its status.
-    fn give_back(&mut self, now: Timestamp, mut entry: Entry, outcome: &Outcome) -> Status {
+    fn give_back(&mut self, now: Timestamp, mut entry: Box<Entry>, outcome: &Outcome) -> Status {
         entry.settled = Some((outcome.kind(), None));
         entry.place = Place::Waiting;
         match outcome {
@@ -54,7 +54,7 @@ impl State {
     pub(super) fn end_lease(
         &mut self,
         now: Timestamp,
-        entry: Entry,
+        entry: Box<Entry>,
         cancel_requested: bool,
         item: &Settlement,
         changes: &mut Changes,

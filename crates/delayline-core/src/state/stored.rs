@@ -61,7 +61,7 @@ pub(super) mod entries {
     use crate::state::entry::Entry;
 
     pub(in crate::state) fn serialize<S: Serializer>(
-        entries: &HashMap<MessageId, Entry>,
+        entries: &HashMap<MessageId, Box<Entry>>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         let mut all: Vec<_> = entries.values().collect();
@@ -71,8 +71,8 @@ pub(super) mod entries {
 
     pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<HashMap<MessageId, Entry>, D::Error> {
-        let all = Vec::<Entry>::deserialize(deserializer)?;
+    ) -> Result<HashMap<MessageId, Box<Entry>>, D::Error> {
+        let all = Vec::<Box<Entry>>::deserialize(deserializer)?;
         let number = all.len();
         let entries: HashMap<_, _> =
             all.into_iter().map(|entry| (entry.id.clone(), entry)).collect();

@@ -87,7 +87,7 @@ impl State {
         }
         self.forget(now, &message.id, changes);
         self.totals.enqueued += 1;
-        let mut entry = Entry::new(now, self.totals.enqueued, digest, message);
+        let mut entry = Box::new(Entry::new(now, self.totals.enqueued, digest, message));
         entry.tokens = tokens;
         let due = entry.due;
         self.insert(entry);
@@ -109,7 +109,13 @@ impl State {
     }
 
     /// Updates a removed message that waits.
-    fn change(&mut self, now: Timestamp, mut entry: Entry, next: Next, update: Update) -> Enqueued {
+    fn change(
+        &mut self,
+        now: Timestamp,
+        mut entry: Box<Entry>,
+        next: Next,
+        update: Update,
+    ) -> Enqueued {
         let due = update.due_after(now, next.message.schedule, entry.due, entry.enqueued_at);
         let is_same = entry.digest == next.digest && entry.expires_at == next.expires_at;
         if update.content == UpdateContent::Replace && !is_same {
@@ -124,17 +130,17 @@ impl State {
     }
 
     /// Puts another message in the place of a removed one that is not leased.
-    fn replace(&mut self, entry: Entry, next: &Next) -> Enqueued {
+    fn replace(&mut self, entry: Box<Entry>, next: &Next) -> Enqueued {
         self.totals.replaced += 1;
         self.totals.enqueued += 1;
-        self.insert(entry.succeeded_by(self.totals.enqueued, next));
+        self.insert(Box::new(entry.succeeded_by(self.totals.enqueued, next)));
         Enqueued::Updated { due: next.due }
     }
 
     /// Puts a follower in the place of a removed message, whose lease has ended.
-    pub(super) fn take_over(&mut self, now: Timestamp, entry: Entry, follower: Next) {
+    pub(super) fn take_over(&mut self, now: Timestamp, entry: Box<Entry>, follower: Next) {
         self.totals.enqueued += 1;
         let due = follower.due.max(now);
-        self.insert(entry.succeeded_by(self.totals.enqueued, &Next { due, ..follower }));
+        self.insert(Box::new(entry.succeeded_by(self.totals.enqueued, &Next { due, ..follower })));
     }
 }

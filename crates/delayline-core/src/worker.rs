@@ -245,8 +245,10 @@ impl Machine {
         let always = always.map(|need| lanes.next(need));
         let by_room = if self.room() > 0 {
             [lanes.next_claim(), lanes.next(Need::Wait)]
-        } else {
+        } else if self.is_full() {
             [lanes.next(Need::HandOnIfFull), None]
+        } else {
+            [None, None]
         };
         let times = always.into_iter().chain(by_room).flatten();
         times.chain(self.stage.until()).min()
@@ -414,7 +416,7 @@ impl Machine {
 
     /// While all slots are taken, a hint should wake another process instead.
     fn mind_the_bells(&mut self, now: Moment) {
-        let is_full = self.room() == 0;
+        let (has_room, is_full) = (self.room() > 0, self.is_full());
         let Self { lanes, todo, rng, longest_wait, .. } = self;
         let mut hand_on = lanes.due(Need::HandOn, now);
         if is_full {
@@ -428,7 +430,7 @@ impl Machine {
             });
             todo.push_back(Action::Ring { queue });
         }
-        if is_full {
+        if !has_room {
             return;
         }
         for queue in lanes.due(Need::Wait, now) {
@@ -472,6 +474,14 @@ impl Machine {
             todo.extend(slots.map(|slot| Action::Abort { slot }));
             self.stage = Stage::ending(now);
         }
+    }
+
+    /// Whether no reply to a claim can make room.
+    ///
+    /// Slots that open claims have reserved are free soon, or lent. A hint that arrives meanwhile
+    /// is used then. If it were handed on, this process would often be the one to hear it again.
+    fn is_full(&self) -> bool {
+        !self.stage.is_working() || self.lanes.totals().handlers >= self.slots
     }
 
     /// Slots without a handler that no open claim has reserved.

@@ -48,7 +48,7 @@ pub(super) enum Need {
     Wait,
     /// A hint, or a promise to the queue, to hand on.
     HandOn,
-    /// The same, if the worker has no room.
+    /// The same, if handlers have all slots.
     HandOnIfFull,
 }
 

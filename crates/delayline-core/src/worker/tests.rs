@@ -319,6 +319,17 @@ fn a_hint_that_finds_no_free_slot_is_handed_on_and_not_waited_for_again_until_th
 }
 
 #[test]
+fn hints_that_arrive_while_claims_have_the_slots_are_used_and_not_handed_on() {
+    let queues = (0..100).map(|_| queue_plan(1)).collect();
+    let mut sim = Sim::new(Plan { slots: 4, queues, until_empty: false });
+    sim.bells.fill(true);
+    sim.run_to(at(2_000));
+    assert!(sim.times(|action| matches!(action, Action::Ring { .. })).is_empty());
+    // Two per queue: the first claim, and one after the hint.
+    assert_eq!(sim.sent("claim").len(), 200);
+}
+
+#[test]
 fn what_a_queue_expects_of_a_worker_without_room_is_handed_on() {
     let queues = vec![queue_plan(1), queue_plan(1)];
     let mut sim = Sim::new(Plan { slots: 1, queues, until_empty: false }).forever();

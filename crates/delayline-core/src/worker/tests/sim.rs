@@ -68,7 +68,7 @@ pub(super) struct Sim {
     handling: Handling,
     events: BTreeMap<(Moment, u64), Event>,
     serial: u64,
-    bells: Vec<bool>,
+    pub(super) bells: Vec<bool>,
     waits: Vec<bool>,
 }
 

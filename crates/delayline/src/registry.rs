@@ -126,11 +126,7 @@ impl Drop for Registration {
 
 /// The name of this machine.
 fn host() -> String {
-    #[cfg(unix)]
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    #[cfg(not(unix))]
-    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
-    name
+    hostname::get().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

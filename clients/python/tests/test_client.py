@@ -160,6 +160,52 @@ class Tests(unittest.TestCase):
             thread.join(20)
             self.assertEqual(counts(client)["crashed_total"], 0)
 
+    def test_each_lease_of_a_claim_is_renewed(self):
+        for _, client in self.each():
+            together = threading.Barrier(3)
+
+            def handle(job):
+                together.wait(20)
+                # Longer than the lease.
+                self.assertFalse(job.cancelled.wait(1.5))
+
+            for id in ("a", "b", "c"):
+                client.send("x", id=id)
+            worker = Worker(client, handle, concurrency=3, lease=0.6)
+            thread = threading.Thread(target=worker.run, args=(False,))
+            thread.start()
+            wait_until(lambda: counts(client)["acked_total"] == 3)
+            worker.stop()
+            thread.join(20)
+            self.assertEqual([counts(client)[it] for it in ("crashed_total", "failed_total")], [0, 0])
+
+    def test_an_outcome_that_is_refused_fails_its_own_message_only(self):
+        bad = {
+            "unknown": Ack(messages=[{"payload": 1, "queue": "other"}]),
+            "long": Snooze(4e9),
+            "large": Ack(result="x" * 65_537),
+            "unwritable": Ack(messages=[{"payload": {1}}]),
+            "nonsense": "acked",
+        }
+        for _, client in self.each():
+            together, ids = threading.Barrier(len(bad) + 3), [*bad, "a", "b", "c"]
+
+            def handle(job):
+                together.wait(20)
+                return bad.get(job.id)
+
+            for id in ids:
+                client.send("x", id=id, max_failures=1, keep_result="1m")
+            worker = Worker(client, handle, concurrency=len(ids))
+            thread = threading.Thread(target=worker.run, args=(False,))
+            thread.start()
+            wait_until(lambda: counts(client)["dead"] == len(bad))
+            worker.stop()
+            thread.join(20)
+            self.assertEqual([counts(client)[it] for it in ("acked_total", "dead")], [3, len(bad)])
+            error = client.call("GET", "/messages/unknown")["last_error"]
+            self.assertIn('unknown field "queue"', error)
+
     def test_a_signal_ends_a_worker_and_leaves_no_lease(self):
         for serve, client in self.each():
             worker = start_worker(serve, 0)

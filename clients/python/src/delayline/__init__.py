@@ -23,7 +23,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Union, get_args
 
 log = logging.getLogger("delayline")
 
@@ -32,7 +32,8 @@ class ApiError(Exception):
     """A problem that the server has answered with. `problem` is its JSON."""
 
     def __init__(self, status: int, problem: dict[str, Any]):
-        super().__init__(f"{status}: {problem.get('detail', 'no detail')}")
+        items = [f"; item {it.get('index')}: {it.get('detail')}" for it in problem.get("errors", [])]
+        super().__init__(f"{status}: {problem.get('detail', 'no detail')}{''.join(items[:3])}")
         self.status, self.problem = status, problem
 
     @property
@@ -108,6 +109,8 @@ class Job:
 
     def settlement(self, outcome: Outcome) -> dict[str, Any]:
         """Returns the item of a settlement that ends the lease with this outcome."""
+        if not isinstance(outcome, get_args(Outcome)):
+            raise TypeError(f"a handler returns an outcome or None, not {type(outcome).__name__}")
         item = self.lease() | {"outcome": type(outcome).__name__.lower()}
         if isinstance(outcome, Ack):
             keep = self.delivery.get("keep_result")
@@ -243,9 +246,10 @@ class Worker:
         self._claims = client.alone()
         self._claims.patience = 0
         self._stopping = self._is_waiting = False
-        self._held: dict[str, Job] = {}
+        #: By identity: the messages of one claim have the same token.
+        self._held: dict[int, Job] = {}
         self._free = threading.Semaphore(concurrency)
-        self._ends: queue.SimpleQueue[Optional[dict[str, Any]]] = queue.SimpleQueue()
+        self._ends: queue.SimpleQueue[Optional[tuple[Job, dict[str, Any]]]] = queue.SimpleQueue()
         self._done = threading.Event()
 
     def stop(self) -> None:
@@ -303,7 +307,7 @@ class Worker:
                 self._is_waiting = False
             claim_id, pause = "", 0.05
             for job in jobs:
-                self._held[job.delivery["token"]] = job
+                self._held[id(job)] = job
                 handlers.submit(self._handle, job)
             for _ in range(free - len(jobs)):
                 self._free.release()
@@ -321,32 +325,49 @@ class Worker:
             if not self._stopping:
                 outcome = self.handler(job)
             item = job.settlement(Ack() if outcome is None else outcome)
+            json.dumps(item)
         except BaseException as error:
             log.warning("the handler of %s failed", job.id, exc_info=True)
             item = job.settlement(Retry(f"{type(error).__name__}: {error}"))
-        self._ends.put(item)
+        self._ends.put((job, item))
         self._free.release()
 
     def _settle(self) -> None:
         """Settles what has ended, all of it at once."""
         is_last = False
         while not is_last:
-            items, item = [], self._ends.get()
-            while item is not None:
-                items.append(item)
-                if len(items) == 100 or self._ends.empty():
+            ended, end = [], self._ends.get()
+            while end is not None:
+                ended.append(end)
+                if len(ended) == 100 or self._ends.empty():
                     break
-                item = self._ends.get()
-            is_last = item is None
-            try:
-                results = self.client.settle(items) if items else []
-                self.settled += sum(it["outcome"].endswith("settled") for it in results)
-            except Exception as error:
-                # Their leases expire, and the messages are delivered again.
-                log.error("%d messages could not be settled: %s", len(items), error)
-            for item in items:
-                self._held.pop(item["token"], None)
+                end = self._ends.get()
+            is_last = end is None
+            if ended:
+                self._settle_each(ended)
+            for job, _ in ended:
+                self._held.pop(id(job), None)
         self.client.close()
+
+    def _settle_each(self, ended: list[tuple[Job, dict[str, Any]]], again: bool = False) -> None:
+        """Settles jobs. If the server refuses an outcome, the job has failed; others are settled."""
+        try:
+            results = self.client.settle([item for _, item in ended])
+            self.settled += sum(it["outcome"].endswith("settled") for it in results)
+        except Exception as error:
+            is_refused = isinstance(error, ApiError) and error.status in (400, 413)
+            if is_refused and len(ended) > 1:
+                half = len(ended) // 2
+                self._settle_each(ended[:half])
+                self._settle_each(ended[half:])
+            elif is_refused and not again:
+                job, _ = ended[0]
+                log.warning("the outcome of %s was refused: %s", job.id, error)
+                failed = job.settlement(Retry(f"the outcome was refused: {error}"))
+                self._settle_each([(job, failed)], again=True)
+            else:
+                # Their leases expire, and the messages are delivered again.
+                log.error("%d messages could not be settled: %s", len(ended), error)
 
     def _renew(self) -> None:
         while not self._done.wait(self.lease / 3):

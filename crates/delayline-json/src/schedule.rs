@@ -17,7 +17,7 @@ pub struct OwnedSchedules {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `owner` and `schedules`")]
 struct Form {
     owner: String,
     schedules: Map<String, Value>,
@@ -64,11 +64,20 @@ pub fn schedule_spec(mut fields: Map<String, Value>) -> Result<Spec, String> {
             return Err(format!("it has both {name} and {stored}"));
         }
     }
+    for (name, value) in &fields {
+        let expected = match &name[..] {
+            "queue" | "cron" | "zone" | "kind" if !value.is_string() => "a string",
+            "overlap" if !matches!(value.as_str(), Some("allow" | "skip")) => "allow or skip",
+            "every_ms" | "lead_ms" | "grace_ms" if !value.is_u64() => "a number of milliseconds",
+            _ => continue,
+        };
+        return Err(format!("{name} must be {expected}"));
+    }
     serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
 }
 
-/// Writes a schedule: its name, whether it is paused, its spec as it is stored, and its next
-/// instants. Without contents, the payload is left out.
+/// Writes a schedule: its name, whether it is paused, its spec as it is stored or null if it cannot
+/// be read, and its next instants. Without contents, the payload is left out.
 #[must_use]
 pub fn schedule(entry: &Entry, with_contents: bool) -> Value {
     let mut spec = serde_json::to_value(&entry.spec).unwrap_or_default();
@@ -82,7 +91,8 @@ pub fn schedule(entry: &Entry, with_contents: bool) -> Value {
 
 /// When a schedule has its instants, in words: its line and zone, or its interval.
 #[must_use]
-pub fn schedule_times(spec: &Spec) -> String {
+pub fn schedule_times(entry: &Entry) -> String {
+    let Some(spec) = &entry.spec else { return "this version cannot read it".to_owned() };
     let stored = serde_json::to_value(spec).unwrap_or_default();
     match (&stored["cron"], &stored["zone"], stored["every_ms"].as_u64()) {
         (Value::String(line), Value::String(zone), _) => format!("{line}  {zone}"),
@@ -125,6 +135,10 @@ mod tests {
             (r#"{"queue": "x"}"#, "either"),
             (r#"{"queue": "x", "every": "1s", "cron": "@daily"}"#, "either"),
             (r#"{"queue": "x", "every": 60}"#, "duration in quotes"),
+            (r#"{"queue": 7, "every": "1m"}"#, "queue must be a string"),
+            (r#"{"queue": "x", "every": "1m", "zone": null}"#, "zone must be a string"),
+            (r#"{"queue": "x", "every": "1m", "overlap": "no"}"#, "overlap must be allow or skip"),
+            (r#"{"queue": "x", "every_ms": -1}"#, "every_ms must be a number of milliseconds"),
             (r#"{"queue": "x", "every": "1ms"}"#, "1 second"),
             (r#"{"queue": "x", "cron": "0 0 31 2 *"}"#, "no date"),
             (r#"{"queue": "x", "cron": "@daily", "zone": "Mars/Base"}"#, "time zone"),

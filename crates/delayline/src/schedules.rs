@@ -222,8 +222,8 @@ impl Schedules {
         Ok(declared)
     }
 
-    /// Removes a schedule, and cancels the messages it has created ahead of time. Returns `false`
-    /// if no schedule has this name.
+    /// Removes a schedule, and cancels the messages it has created ahead of time, unless its spec
+    /// cannot be read. Returns `false` if no schedule has this name.
     ///
     /// If a scheduler holds the schedule, it is removed when the scheduler has finished or, if the
     /// scheduler is dead, when the lease expires.
@@ -237,16 +237,17 @@ impl Schedules {
     /// Like [`Queue::cancel`]. [`ErrorKind::Timeout`] as for [`pause`](Self::pause): the schedule
     /// is still removed.
     pub async fn remove(&self, name: &str) -> Result<bool, Error> {
-        let old = self.spec(name).await?;
+        let found = self.queue.get(name).await?;
+        let is_known = matches!(found, Found::Live(_) | Found::Undecodable { .. });
         let removed = match self.queue.cancel(name).await? {
             Cancelled::InFlight => {
                 self.settled(name).await?;
                 true
             }
-            cancelled => cancelled == Cancelled::Cancelled && old.is_some(),
+            cancelled => cancelled == Cancelled::Cancelled && is_known,
         };
-        if let Some(old) = old {
-            self.cancel_ahead(name, &old, None).await?;
+        if let Found::Live(old) = found {
+            self.cancel_ahead(name, &old.payload, None).await?;
         }
         Ok(removed)
     }
@@ -304,7 +305,11 @@ impl Schedules {
     ///
     /// Like [`pause`](Self::pause).
     pub async fn resume(&self, name: &str) -> Result<bool, Error> {
-        let Found::Live(message) = self.queue.get(name).await? else { return Ok(false) };
+        let message = match self.queue.get(name).await? {
+            Found::Live(message) => message,
+            Found::Undecodable { error, .. } => return Err(Error::decode(error)),
+            _ => return Ok(false),
+        };
         if message.info.due.as_ms() < PAUSED_MS {
             return Ok(true);
         }

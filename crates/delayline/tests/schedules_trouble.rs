@@ -12,7 +12,7 @@ use delayline::codec::Raw;
 use delayline::message::Status;
 use delayline::schedules::{Put, Schedules, Spec};
 use delayline::testing::{TestConnection, TestQueue};
-use delayline::{Bytes, Job, Queue};
+use delayline::{Bytes, ErrorKind, Job, Queue};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const START: Duration = Duration::from_millis(1_893_456_000_000);
@@ -63,6 +63,38 @@ async fn a_paused_target_gets_its_messages_and_delivers_them_when_it_is_resumed(
     assert_eq!(worker().drain_due().await.count(Status::Acked), 0);
     world.target.queue().resume().await.unwrap();
     assert_eq!(worker().drain_due().await.count(Status::Acked), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_cannot_be_read_hides_no_others_and_can_be_removed() {
+    let world = World::new().await;
+    let due = SystemTime::UNIX_EPOCH + START + MINUTE * 60;
+    let raw: Queue<Bytes, Raw> =
+        world.test.connection().queue("schedules").await.unwrap().codec(Raw);
+    let newer = r#"{"queue":"work","every_ms":60000,"jitter_ms":5}"#;
+    let zoneless = r#"{"queue":"work","cron":"@daily","zone":"Mars/Base"}"#;
+    for (name, text) in [("shop/a", newer), ("shop/b", zoneless), ("no", "no schedule")] {
+        let sent = raw.message(&Bytes::from(text)).id(name).due_at(due).send().await.unwrap();
+        assert!(sent.is_accepted());
+    }
+    // The owner's other schedules are removed.
+    let declared = world.schedules.declare("shop", [("c", minutely())]).await.unwrap();
+    assert_eq!((declared.created, declared.removed), (1, 2));
+    let entries = world.schedules.list().await.unwrap();
+    let listed: Vec<_> = entries.iter().map(|it| (&it.name[..], it.spec.as_ref())).collect();
+    assert_eq!(listed, [("no", None), ("shop/c", Some(&minutely()))]);
+    assert!(entries[0].next.is_empty() && !entries[0].is_paused);
+    assert!(world.schedules.last_ticks(&entries).await.unwrap()[0].is_none());
+    for error in [
+        world.schedules.pause("no").await.unwrap_err(),
+        world.schedules.resume("no").await.unwrap_err(),
+        world.schedules.run_now("no").await.unwrap_err(),
+    ] {
+        assert_eq!(*error.kind(), ErrorKind::Decode);
+    }
+    assert!(world.schedules.remove("no").await.unwrap());
+    assert!(!world.schedules.remove("no").await.unwrap());
+    assert_eq!(world.schedules.list().await.unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -132,11 +132,11 @@ impl Place<'_> {
                 Some(&next) => shown(next),
                 None => String::new(),
             };
-            let queue = entry.spec.queue().to_owned();
+            let queue = entry.spec.as_ref().map_or("-", Spec::queue);
             vec![
                 harmless_line(&entry.name),
-                harmless_line(&schedule_times(&entry.spec)),
-                queue,
+                harmless_line(&schedule_times(entry)),
+                queue.to_owned(),
                 next,
             ]
         });
@@ -148,6 +148,12 @@ impl Place<'_> {
         let next = if let Some(name) = args.name {
             let entry = self.open().await?.get(&name).await?;
             let entry = entry.ok_or_else(|| unknown(&name))?;
+            if entry.spec.is_none() {
+                let name = harmless_line(&name);
+                let why = format!("this version cannot read the schedule {name}");
+                return Err(Failure::input(why)
+                    .hint("`delayline --queue schedules get NAME` shows its message"));
+            }
             if entry.is_paused {
                 eprintln!(
                     "delayline: the schedule is paused; `delayline schedule resume` resumes it"

@@ -3,7 +3,7 @@
 use axum::extract::Request;
 use axum::response::Response;
 use delayline::message::Status;
-use delayline::schedules::{Entry, LastTick};
+use delayline::schedules::{Entry, LastTick, Spec};
 use delayline::{Enqueued, MessageId, Timestamp};
 use delayline_json::{harmless_line, schedule_times};
 use maud::{Markup, html};
@@ -69,22 +69,25 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
 }
 
 fn row(context: &Context, now: Timestamp, entry: &Entry, last: Option<&LastTick>) -> Markup {
-    let target = entry.spec.queue();
+    let target = entry.spec.as_ref().map(Spec::queue);
     html! {
         tr {
             th scope="row" {
                 (harmless_line(&entry.name))
                 @if entry.is_paused { " " span.badge.warn { "paused" } }
             }
-            td data-label="When" { (harmless_line(&schedule_times(&entry.spec))) }
+            td data-label="When" { (harmless_line(&schedule_times(entry))) }
             td data-label="Queue" {
-                a href=(format!("queue?queue={}", encoded(target.as_bytes()))) { (target) }
+                @if let Some(target) = target {
+                    a href=(format!("queue?queue={}", encoded(target.as_bytes()))) { (target) }
+                }
             }
             td data-label="Next" { (upcoming(now, entry)) }
             td data-label="Last" {
-                @match last {
-                    Some(last) => (outcome(now, target, last)),
-                    None => span.far { "none in 31 days" },
+                @match (target, last) {
+                    (Some(target), Some(last)) => (outcome(now, target, last)),
+                    (Some(_), None) => span.far { "none in 31 days" },
+                    (None, _) => span.far { "unknown" },
                 }
             }
             @if context.may(Role::Operator) {
@@ -99,7 +102,9 @@ fn upcoming(now: Timestamp, entry: &Entry) -> Markup {
     let mut next = entry.next.iter().filter_map(|&next| Timestamp::try_from(next).ok());
     html! {
         @match next.next() {
-            None => span.far { (if entry.is_paused { "paused" } else { "no more instants" }) },
+            None if entry.is_paused => span.far { "paused" },
+            None if entry.spec.is_none() => span.far { "unknown" },
+            None => span.far { "no more instants" },
             Some(first) => details {
                 summary { (time(now, first)) }
                 ol { @for instant in next { li { (time(now, instant)) } } }

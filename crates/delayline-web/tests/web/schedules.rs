@@ -221,15 +221,26 @@ async fn bad_schedules_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_no_schedule_is_reported() {
+async fn a_message_that_is_no_schedule_is_reported_and_hides_no_schedule() {
     let world = World::new().await;
     world.put("a", &hourly()).await;
     let raw = open(&world.connection, "schedules").await;
     crate::support::send(&raw, "foreign", "no schedule").await;
     let site = world.site(Role::Operator);
-    call(&site, "GET", "/schedules", "").await.status(409).has("cannot read as a schedule");
-    get(&site, "/schedules").await.status(409).has("cannot read as a schedule");
+    let listed = call(&site, "GET", "/schedules", "").await.status(200).json();
+    assert_eq!(
+        (&listed["complete"], listed["schedules"].as_array().unwrap().len()),
+        (&json!(true), 2)
+    );
+    assert!(listed["schedules"][0]["spec"].is_object(), "{listed}");
+    assert_eq!(listed["schedules"][1]["name"], "foreign");
+    assert_eq!(listed["schedules"][1]["spec"], json!(null));
+    get(&site, "/schedules").await.status(200).has("every 3600 s").has("cannot read it");
     call(&site, "GET", "/schedules/a", "").await.status(200);
+    let pause = call(&site, "POST", "/schedules/foreign/pause", "").await;
+    pause.status(409).has("cannot read as a schedule");
+    call(&site, "DELETE", "/schedules/foreign", "").await.status(200);
+    assert_eq!(world.names().await, ["a"]);
 }
 
 #[tokio::test]
@@ -257,7 +268,7 @@ async fn viewers_look_without_payloads_and_change_nothing() {
         post(&site, "/schedule?name=a", &fields).await.status(403);
     }
     let entry = world.schedules.get("a").await.unwrap().unwrap();
-    assert!(entry.spec == hourly() && !entry.is_paused);
+    assert!(entry.spec == Some(hourly()) && !entry.is_paused);
     assert_eq!(world.work.stats().await.unwrap().totals.enqueued, 0);
 
     let dashboard = world.dashboard(Access::everyone(Role::Admin)).redact(|_, _| {});

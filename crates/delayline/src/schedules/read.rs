@@ -15,11 +15,12 @@ use crate::{Error, Found};
 pub struct Entry {
     /// Its name, which is `OWNER/NAME` after [`Schedules::declare`].
     pub name: String,
-    /// The spec.
-    pub spec: Spec,
+    /// The spec, or `None` if this version cannot read it: a newer version has written it, this
+    /// machine does not know its time zone, or the message is not a schedule.
+    pub spec: Option<Spec>,
     /// Whether it is paused.
     pub is_paused: bool,
-    /// The next ten instants at most; empty if it is paused.
+    /// The next ten instants at most; empty if it is paused or cannot be read.
     pub next: Vec<SystemTime>,
 }
 
@@ -47,7 +48,6 @@ impl Schedules {
     /// # Errors
     ///
     /// Like [`Queue::list`](crate::Queue::list).
-    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if the queue holds something else.
     pub async fn list(&self) -> Result<Vec<Entry>, Error> {
         self.list_within(usize::MAX).await
     }
@@ -69,7 +69,7 @@ impl Schedules {
         for names in names.chunks(LOOK_UP) {
             let found = self.queue.get_many(names.iter().map(String::as_str)).await?;
             for (name, found) in names.iter().zip(found) {
-                entries.extend(entry(name, found, now)?);
+                entries.extend(entry(name, found, now));
             }
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -84,11 +84,10 @@ impl Schedules {
     ///
     /// # Errors
     ///
-    /// Like [`Queue::get`](crate::Queue::get). [`ErrorKind::Decode`](crate::ErrorKind::Decode) if
-    /// the message with this id is not a schedule.
+    /// Like [`Queue::get`](crate::Queue::get).
     pub async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
         let now = self.now().await?;
-        entry(name, self.queue.get(name).await?, now)
+        Ok(entry(name, self.queue.get(name).await?, now))
     }
 
     /// Returns the latest instant of each schedule, in order, with the status of its message.
@@ -106,22 +105,20 @@ impl Schedules {
     /// the statuses of its messages are `None`.
     pub async fn last_ticks(&self, entries: &[Entry]) -> Result<Vec<Option<LastTick>>, Error> {
         let now = self.now().await?;
-        let instants: Vec<_> = entries.iter().map(|entry| entry.spec.previous(now)).collect();
         let mut by_queue: BTreeMap<&QueueName, Vec<usize>> = BTreeMap::new();
-        for (index, entry) in entries.iter().enumerate() {
-            if instants[index].is_some() {
-                by_queue.entry(entry.spec.queue_name()).or_default().push(index);
-            }
-        }
         let mut last = Vec::with_capacity(entries.len());
-        for (entry, instant) in entries.iter().zip(instants) {
-            last.push(instant.map(|instant| LastTick {
-                instant: system_time(instant),
-                id: match entry.spec.overlap_rule() {
-                    Overlap::Skip => ids::skipping_id(&entry.name),
-                    Overlap::Allow => ids::tick_id(&entry.name, instant, 0),
-                },
-                status: None,
+        for (index, entry) in entries.iter().enumerate() {
+            let tick = entry.spec.as_ref().and_then(|spec| Some((spec, spec.previous(now)?)));
+            last.push(tick.map(|(spec, instant)| {
+                by_queue.entry(spec.queue_name()).or_default().push(index);
+                LastTick {
+                    instant: system_time(instant),
+                    id: match spec.overlap_rule() {
+                        Overlap::Skip => ids::skipping_id(&entry.name),
+                        Overlap::Allow => ids::tick_id(&entry.name, instant, 0),
+                    },
+                    status: None,
+                }
             }));
         }
         for (queue, wanted) in by_queue {
@@ -144,7 +141,8 @@ impl Schedules {
             let Some(last) = &mut last[index] else { continue };
             last.status = status;
             let Entry { name, spec, .. } = &entries[index];
-            if status != Some(Status::Cancelled) || spec.overlap_rule() == Overlap::Skip {
+            let skips = spec.as_ref().is_none_or(|spec| spec.overlap_rule() == Overlap::Skip);
+            if status != Some(Status::Cancelled) || skips {
                 continue;
             }
             // A change of the spec has cancelled it, and a later message may have replaced it.
@@ -197,17 +195,17 @@ impl Schedules {
 }
 
 /// The schedule, or `None` if it has been removed.
-fn entry(name: &str, found: Found<Spec>, now: u64) -> Result<Option<Entry>, Error> {
+fn entry(name: &str, found: Found<Spec>, now: u64) -> Option<Entry> {
     let (info, spec) = match found {
-        Found::Live(message) => (message.info, message.payload),
-        Found::Undecodable { error, .. } => return Err(Error::decode(error)),
-        _ => return Ok(None),
+        Found::Live(message) => (message.info, Some(message.payload)),
+        Found::Undecodable { message, .. } => (message.info, None),
+        _ => return None,
     };
     let is_paused = info.due.as_ms() >= PAUSED_MS;
     // Ticks that were created ahead of time are still to come.
-    let upcoming = spec.upcoming(system_time(now)).take(if is_paused { 0 } else { SHOWN });
-    let next = upcoming.collect();
-    Ok(Some(Entry { name: name.to_owned(), spec, is_paused, next }))
+    let upcoming = spec.iter().flat_map(|spec| spec.upcoming(system_time(now)));
+    let next = upcoming.take(if is_paused { 0 } else { SHOWN }).collect();
+    Some(Entry { name: name.to_owned(), spec, is_paused, next })
 }
 
 fn ms(instant: SystemTime) -> u64 {

@@ -315,9 +315,9 @@ impl TryFrom<Form> for Spec {
             (None, Some(line), zone) => When::cron(&line, zone.as_deref().unwrap_or("UTC"))?,
             _ => {
                 return Err(Violation::Malformed {
-                    what: "the schedule",
+                    what: "the schedule for the queue",
                     value: form.queue.chars().take(100).collect(),
-                    reason: "it needs either `every_ms` or `cron`, with a `zone`".to_owned(),
+                    reason: "it needs either an interval, or a cron line with a zone".to_owned(),
                 });
             }
         };

@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     Aborted,
     /// Why the request makes no sense, in words.
     Wrong(String),
-    /// Some items of a list make no sense: their places from 0, and why. Nothing was sent.
+    /// Some items of a list make no sense: their places from 0, and why. Nothing was done.
     Items(Vec<(usize, String)>),
     /// There is no such page, queue or message, in words.
     Unknown(String),
@@ -82,7 +82,8 @@ impl Failure {
             Self::Aborted => "it was aborted; whether it was done is unknown".to_owned(),
             Self::Wrong(why) | Self::Unknown(why) | Self::Busy(why) => why.clone(),
             Self::Items(items) => {
-                format!("{} of the messages are not valid; nothing was sent", items.len())
+                let (count, are) = (items.len(), if items.len() == 1 { "is" } else { "are" });
+                format!("{count} of the items {are} not valid; nothing was done")
             }
             Self::Forbidden { needs } => {
                 format!("this needs the role {}; nothing was done", needs.name())

@@ -1,4 +1,4 @@
-//! What the description says of consumers' requests and answers.
+//! What the description says of consumers' requests and answers, and of the history.
 
 use std::time::Duration;
 
@@ -97,4 +97,16 @@ async fn requests_and_answers_are_as_described() {
         &document["components"]["schemas"]["Delivery"],
         it
     )));
+}
+
+#[tokio::test]
+async fn each_member_of_a_history_is_described() {
+    let site = site(&orders().await, Role::Viewer);
+    let document = get(&site, "/api/v1/openapi.json").await.json();
+    let points = "/components/schemas/History/properties/points/items/properties";
+    let described = document.pointer(points).unwrap().as_object().unwrap();
+    let history = get(&site, "/api/v1/queues/orders/history").await.status(200).json();
+    for name in history["points"][0].as_object().unwrap().keys() {
+        assert!(described.contains_key(name), "{name}");
+    }
 }

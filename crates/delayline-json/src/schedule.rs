@@ -5,6 +5,7 @@ use delayline::schedules::{Entry, Spec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::text::quoted;
 use crate::{duration, harmless_line};
 
 /// All schedules of an owner.
@@ -71,7 +72,7 @@ pub fn schedule_spec(mut fields: Map<String, Value>) -> Result<Spec, String> {
             "every_ms" | "lead_ms" | "grace_ms" if !value.is_u64() => "a number of milliseconds",
             _ => continue,
         };
-        return Err(format!("{name} must be {expected}"));
+        return Err(format!("{name} must be {expected}, not {}", quoted(&value.to_string())));
     }
     serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
 }

@@ -72,6 +72,44 @@ const PAGES: [&str; 29] = [
     "server?queue=orders",
 ];
 
+/// Fails if the page scrolls sideways on any screen.
+pub(crate) async fn assert_fits(page: &Page) -> anyhow::Result<()> {
+    // Half of the width of a phone is what a magnification of 200 % leaves of it.
+    for width in [180, 360, 768, 1_280, 3_840] {
+        page.resize(width).await?;
+        // Anything that is cut off would make the page wider.
+        let widest = page.run("return document.documentElement.scrollWidth").await?;
+        let address = page.address().await?;
+        assert!(widest.as_u64().unwrap() <= u64::from(width), "{address}: {widest}/{width}");
+    }
+    Ok(())
+}
+
+/// Returns what axe finds on the page, light and dark, wide and narrow.
+pub(crate) async fn violations(page: &Page) -> anyhow::Result<Vec<String>> {
+    let path =
+        env::var_os("AXE_CORE").expect("AXE_CORE: `cargo xtask web browser` gets it from npm");
+    page.run(&fs::read_to_string(path)?).await?;
+    let address = page.address().await?;
+    let mut violations = Vec::new();
+    for (dark, width) in [(false, 1_280), (true, 1_280), (false, 360), (true, 360)] {
+        page.prefer(dark).await?;
+        page.resize(width).await?;
+        let found = page
+            .run_until_done(
+                "const done = arguments[arguments.length - 1];
+                 axe.run(document).then(
+                     (result) => done(result.violations.map((it) => it.id + ': ' +
+                         it.nodes.map((node) => node.html).join(' '))),
+                     (error) => done(['' + error]));",
+            )
+            .await?;
+        let found = found.as_array().unwrap().iter();
+        violations.extend(found.map(|it| format!("{address}, dark: {dark}, {width}: {it}")));
+    }
+    Ok(violations)
+}
+
 #[tokio::test]
 async fn no_page_is_wider_than_the_screen() {
     let (_server, site) = site().await;
@@ -79,16 +117,7 @@ async fn no_page_is_wider_than_the_screen() {
         count(page, &site).await?;
         for address in PAGES {
             page.open(&site.at(address)).await?;
-            // Half of the width of a phone is what a magnification of 200 % leaves of it.
-            for width in [180, 360, 768, 1_280, 3_840] {
-                page.resize(width).await?;
-                // Anything that is cut off would make the page wider.
-                let widest = page.run("return document.documentElement.scrollWidth").await?;
-                assert!(
-                    widest.as_u64().unwrap() <= u64::from(width),
-                    "{address}: {widest}/{width}"
-                );
-            }
+            assert_fits(page).await?;
         }
         assert_eq!(page.faults().await?, Vec::<String>::new());
         Ok(())
@@ -99,32 +128,13 @@ async fn no_page_is_wider_than_the_screen() {
 
 #[tokio::test]
 async fn every_page_is_accessible_in_light_and_dark() {
-    let path =
-        env::var_os("AXE_CORE").expect("AXE_CORE: `cargo xtask web browser` gets it from npm");
-    let axe = fs::read_to_string(path).unwrap();
     let (_server, site) = site().await;
     with_browser(Settings::default(), async |page| {
         let mut faults = Vec::new();
         count(page, &site).await?;
         for address in PAGES {
             page.open(&site.at(address)).await?;
-            page.run(&axe).await?;
-            for (dark, width) in [(false, 1_280), (true, 1_280), (false, 360), (true, 360)] {
-                page.prefer(dark).await?;
-                page.resize(width).await?;
-                let found = page
-                    .run_until_done(
-                        "const done = arguments[arguments.length - 1];
-                         axe.run(document).then(
-                             (result) => done(result.violations.map((it) => it.id + ': ' +
-                                 it.nodes.map((node) => node.html).join(' '))),
-                             (error) => done(['' + error]));",
-                    )
-                    .await?;
-                for fault in found.as_array().unwrap() {
-                    faults.push(format!("{address}, dark: {dark}, {width}: {fault}"));
-                }
-            }
+            faults.extend(violations(page).await?);
         }
         assert_eq!(faults, Vec::<String>::new());
         Ok(())

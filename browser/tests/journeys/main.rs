@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
 mod dead;
+mod directory;
 mod hostile;
 mod limits;
 mod live;

@@ -2,6 +2,22 @@
 //!
 //! A library for its own program and for the fuzzers only; programs use the crate `delayline`.
 
+/// Shadows the standard macro, which panics if stderr is closed: a panic would end the task that
+/// handles signals, or the command halfway.
+macro_rules! eprint {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(std::io::stderr(), $($text)*);
+    }};
+}
+/// Like [`eprint`], with a line break.
+macro_rules! eprintln {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod args;
 mod clock;
 mod commands;

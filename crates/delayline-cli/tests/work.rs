@@ -52,6 +52,24 @@ fn deliveries_are_printed_as_json_and_acked() {
 }
 
 #[test]
+fn a_closed_stderr_stops_nothing_but_the_words() {
+    let server = Server::start();
+    let closed = |args: &[&str]| {
+        let mut command = on(&server, args);
+        command.stderr(std::io::pipe().unwrap().1);
+        command
+    };
+    run(closed(&["send", "--id", "a", "--payload", "a"])).code(0);
+    run(closed(&["list", "--limit", "1"])).code(0);
+    run(closed(&["dead", "purge", "--all"])).code(0);
+    run(closed(&["get", "unknown"])).code(1);
+    let worker = start(&mut closed(&["work", "--exec", "true"]));
+    wait_until("the ack", || count(&server, "acked_total") == 1);
+    send_signal(&worker, "-TERM");
+    ended(worker).code(0);
+}
+
+#[test]
 fn a_command_acks_by_succeeding_and_is_tried_again_after_failing() {
     for driver in DRIVERS {
         let server = Server::start();

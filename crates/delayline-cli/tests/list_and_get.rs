@@ -415,6 +415,9 @@ fn a_list_is_searched_by_header_and_content() {
     }
     let table = run(on(&server, &["list", "--content", "customer"])).code(0).stdout;
     assert!(table.starts_with("ID") && table.lines().count() == 3, "{table}");
+    let cut = run(on(&server, &["list", "--json", "--content", "1", "--limit", "3"])).code(0);
+    assert!(cut.stderr.contains("there may be more"), "{}", cut.stderr);
+    assert_eq!(run(on(&server, &["list", "--all", "--content", "1"])).code(0).stderr, "");
     let none = run(on(&server, &["list", "--content", "absent"])).code(0);
     assert_eq!((&*none.stdout, &*none.stderr), ("", "no messages\n"));
     run(on(&server, &["list", "--content", ""])).code(2);

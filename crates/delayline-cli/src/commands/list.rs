@@ -56,6 +56,12 @@ async fn search(target: &Target, args: &List, states: &[State]) -> Result<ExitCo
     if !page.is_empty() || !args.json {
         let _ = output.page(&page, None, true)?;
     }
+    if found == most {
+        eprintln!(
+            "delayline: the search stopped at --limit {most}, and there may be more; \
+             --all lists all"
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 

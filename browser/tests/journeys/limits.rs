@@ -10,6 +10,9 @@ async fn journey(settings: Settings) {
     visit(&orders, settings, async |page, _| {
         let limits = async || anyhow::Ok(orders.stats().await?.limits);
         page.click("orders").await?;
+        let gap = "const [a, b] = document.querySelectorAll('#limits form');
+                   return b.getBoundingClientRect().top - a.getBoundingClientRect().bottom";
+        assert!(page.run(gap).await?.as_f64().unwrap() >= 8.0, "the forms touch each other");
         page.type_into("Maximum leased at once", "3").await?;
         page.click("Limit leases").await?;
         page.says("The limits have been changed.").await?;

@@ -2,21 +2,33 @@
 
 use std::env;
 use std::fs;
+use std::time::Duration;
 
 use delayline::Connect;
+use delayline::backend::Millis;
+use delayline::codec::Raw;
 use delayline::schedules::{Schedules, Spec};
 use delayline_browser::{Page, Settings, Site, samples, with_browser};
+use delayline_core::{At, Claim, ClaimId, Op};
 use delayline_test_server::Server;
 use delayline_web::{Access, Dashboard, Role};
 
-/// The samples, and a server with a finding.
+use crate::support::{HOUR, let_die, send};
+
+/// The samples, a server with a finding, and a queue with long texts.
 async fn site() -> (Server, Site) {
     let server = Server::builder().config("maxmemory-policy", "allkeys-lru").start();
     let dashboard = Dashboard::new(Access::everyone(Role::Admin));
     let dashboard = dashboard.server(Connect::new(&server.url()).unwrap());
     // The longest name that a queue can have.
     let long = delayline::connect("memory:").await.unwrap().queue(&"q".repeat(128)).await.unwrap();
-    let dashboard = dashboard.queue(long.codec(delayline::codec::Raw));
+    let long = long.codec(Raw);
+    let_die(&long, &["unbroken"], &"x".repeat(200)).await;
+    send(&long, "held", Duration::ZERO).await;
+    let lease = Millis::try_from(HOUR).unwrap();
+    let claim = Claim::new("worker-1".parse().unwrap(), ClaimId::from_bytes([1; 16]), 1, lease);
+    long.backend().apply(At::Server, &Op::Claim(claim)).await.unwrap();
+    let dashboard = dashboard.queue(long);
     let dashboard = samples().await.unwrap().into_iter().fold(dashboard, Dashboard::queue);
     (server, Site::of(dashboard.schedules(schedules().await.unwrap())).await.unwrap())
 }
@@ -40,7 +52,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 29] = [
+const PAGES: [&str; 30] = [
     "queues",
     "queue?queue=orders",
     "queue?queue=texts&note=paused",
@@ -60,6 +72,7 @@ const PAGES: [&str; 29] = [
     "queue?queue=orders&span=31d",
     "find",
     "find?id=absent",
+    "find?id=unbroken",
     "search?queue=orders",
     "send?queue=orders",
     "edit?queue=orders&id=order-1386",

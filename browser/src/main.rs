@@ -86,7 +86,7 @@ fn smaller(picture: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// The names of the pictures, and the pages.
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 11] = [
     ("queues", "queues"),
     ("queue", "queue?queue=orders"),
     ("messages", "messages?queue=orders&state=scheduled"),
@@ -97,4 +97,5 @@ const PAGES: [(&str, &str); 10] = [
     ("job", "dead?queue=orders"),
     ("check", "check?queue=orders"),
     ("paused", "queue?queue=texts"),
+    ("workers", "workers"),
 ];

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use delayline::admin::DirectoryStatus;
 use delayline::{Connection, Error};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::findings::{Finding, Findings, Verdict, good_if, good_unless};
@@ -104,7 +105,7 @@ fn checkpoint(status: &DirectoryStatus) -> String {
     let running = if status.checkpoint_running { "; the next one is being made" } else { "" };
     let last = status.last_checkpoint.map_or_else(
         || "none since the directory was opened".to_owned(),
-        |at| format!("{:.0?} ago", SystemTime::now().duration_since(at).unwrap_or_default()),
+        |at| format!("{:#} ago", whole_seconds(SystemTime::now().duration_since(at))),
     );
     last + running
 }
@@ -126,11 +127,37 @@ fn room(status: &DirectoryStatus) -> String {
     format!("{full}{room} in the log, {reserve} of them in reserve")
 }
 
+/// Nothing for an instant that the clock has not reached.
+fn whole_seconds<E>(duration: Result<Duration, E>) -> SignedDuration {
+    SignedDuration::from_secs(i64::try_from(duration.unwrap_or_default().as_secs()).unwrap_or(0))
+}
+
 fn bytes(count: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
     let mib = count as f64 / f64::from(1 << 20);
-    if count < 10_240 { format!("{count} bytes") } else { format!("{mib:.1} MiB") }
+    if count < 10_240 {
+        format!("{count} bytes")
+    } else if mib < 10_240.0 {
+        format!("{mib:.1} MiB")
+    } else {
+        format!("{:.1} GiB", mib / 1_024.0)
+    }
 }
 
 /// A p99 of syncs that users notice.
 const SLOW: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_ages_are_in_units_that_people_read() {
+        assert_eq!(bytes(10_239), "10239 bytes");
+        assert_eq!(bytes(3 << 20), "3.0 MiB");
+        assert_eq!(bytes(60_657 << 20), "59.2 GiB");
+        let ago = whole_seconds(Ok::<_, ()>(Duration::from_millis(7_300_900)));
+        assert_eq!(format!("{ago:#}"), "2h 1m 40s");
+        assert_eq!(format!("{:#}", whole_seconds(Err(()))), "0s");
+    }
+}

@@ -98,6 +98,19 @@ async fn a_schedule_that_cannot_be_read_hides_no_others_and_can_be_removed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_number_of_changes_just_before_a_tick_loses_it() {
+    let world = World::new().await;
+    world.schedules.put("a", &minutely()).await.unwrap();
+    for change in 0..12 {
+        world.run_for(Duration::from_secs(1)).await;
+        assert_eq!(world.target.queue().stats().await.unwrap().scheduled, 1, "{change}");
+        assert!(world.schedules.pause("a").await.unwrap());
+        assert_eq!(world.target.queue().stats().await.unwrap().scheduled, 0, "{change}");
+        assert!(world.schedules.resume("a").await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_the_queue_of_schedules_is_paused_only_what_exists_is_delivered() {
     let world = World::new().await;
     world.schedules.put("a", &minutely().lead(MINUTE * 2).unwrap()).await.unwrap();

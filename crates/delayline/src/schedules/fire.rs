@@ -138,10 +138,13 @@ impl Schedules {
                 _ => false,
             };
             if !is_cancelled {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        // All of them are cancelled, so the last one can be sent again.
+        let draft = self.message(name, spec, tick).await?;
+        let draft = draft.id(tick_id(name, tick, MOST_REVISIONS - 1)).reuse_finished_id();
+        draft.send().await.map(drop)
     }
 }
 
@@ -163,5 +166,5 @@ const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_s
 const INTERVALS: u32 = 5_000;
 const SHORTEST_WINDOW: Duration = Duration::from_millis(1);
 const LONGEST_WINDOW: Duration = Duration::from_millis(delayline_core::limits::MAX_THROTTLE_MS);
-/// Maximum number of changes of a spec just before one of its ticks.
+/// Number of ids for the messages of one tick: each change of a spec just before it takes one.
 pub(super) const MOST_REVISIONS: u32 = 8;

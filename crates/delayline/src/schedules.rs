@@ -151,8 +151,8 @@ impl Schedules {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for the name or a payload beyond the limits; else like
-    /// [`Draft::send`].
+    /// [`ErrorKind::Invalid`] for the name, a payload beyond the limits, or this queue as target;
+    /// else like [`Draft::send`].
     pub async fn put(&self, name: &str, spec: &Spec) -> Result<Put, Error> {
         let name = valid_name(name)?;
         let now = self.now().await?;
@@ -352,6 +352,11 @@ impl Schedules {
             let (what, unit) = ("the payload of a schedule", "bytes");
             let (actual, limit) = (payload.len(), MAX_PAYLOAD_BYTES);
             return Err(Violation::TooLong { what, unit, actual, limit }.into());
+        }
+        if self.queue.client().queue_name() == Some(spec.queue_name()) {
+            let reason = "it holds the schedules, so it cannot get their messages".to_owned();
+            let (what, value) = ("the queue", spec.queue().to_owned());
+            return Err(Violation::Malformed { what, value, reason }.into());
         }
         let draft = self.queue.message(spec).id(name).due_at(system_time(due));
         Ok(draft

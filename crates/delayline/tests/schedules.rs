@@ -347,6 +347,9 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
         let declared = world.schedules.declare(owner, [("a", spec.clone())]).await;
         assert!(invalid(declared.unwrap_err()), "{owner}");
     }
+    let own = Spec::every(MINUTE, "schedules").unwrap();
+    assert!(invalid(world.schedules.put("a", &own).await.unwrap_err()));
+    assert!(invalid(world.schedules.declare("a", [("a", own)]).await.unwrap_err()));
     assert!(invalid(Spec::every(Duration::from_millis(999), "work").unwrap_err()));
     assert!(invalid(Spec::every(MINUTE, "").unwrap_err()));
     assert!(invalid(Spec::cron("0 0 31 2 *", "UTC", "work").unwrap_err()));

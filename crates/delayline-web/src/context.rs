@@ -31,7 +31,11 @@ impl FromRequestParts<Arc<Shared>> for Context {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
         let context = Self::of(parts, shared).await?;
-        context.require(Role::Viewer)?;
+        if !context.may(Role::Viewer) {
+            // The right to view would not be enough for a change.
+            let needs = if parts.method.is_safe() { Role::Viewer } else { Role::Operator };
+            return Err(Failure::Forbidden { needs });
+        }
         Ok(context)
     }
 }

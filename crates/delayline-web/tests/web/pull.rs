@@ -268,7 +268,8 @@ async fn workers_see_no_lists_and_limited_tokens_one_queue() {
     {
         by("t1", "GET", path).await.status(403).lacks("hunter2");
     }
-    by("t1", "POST", messages).await.status(403).has("needs the role viewer");
+    by("t1", "GET", messages).await.status(403).has("needs the role viewer");
+    by("t1", "POST", messages).await.status(403).has("needs the role operator");
     by("t3", "POST", "/api/v1/queues/texts/claim").await.status(403).has("needs the role worker");
     let claim = async |token: &str, queue: &str| {
         by(token, "POST", &format!("/api/v1/queues/{queue}/claim")).await.status.as_u16()

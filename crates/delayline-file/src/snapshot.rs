@@ -21,6 +21,8 @@ use crate::segment::{FORMAT, Fields, MODEL};
 const MAGIC: &[u8; 8] = b"DLAYSNAP";
 const PREAMBLE: usize = 12;
 const BLOCK: usize = 64 * 1024;
+/// Blocks that are written between two syncs.
+const BLOCKS_PER_SYNC: u64 = 64;
 
 /// What stands before the queues.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -160,6 +162,10 @@ impl<'a> BlockWriter<'a> {
         self.file.write_at(self.offset, &block)?;
         self.offset += u64::try_from(block.len()).unwrap_or(u64::MAX);
         self.index += 1;
+        // A sync of the log may have to wait until the disk has what was written here.
+        if self.index.is_multiple_of(BLOCKS_PER_SYNC) {
+            self.file.sync()?;
+        }
         Ok(())
     }
 

@@ -204,7 +204,12 @@ impl Backend for FileBackend {
             self.queue.bell.notify_one();
         }
         self.log.durable(last).await?;
-        Ok(applied)
+        // Read after the sync: a worker then knows what the clock shows, and is not late by a sync.
+        let micros = match at {
+            At::Server => MachineClock::micros_past(applied.at),
+            At::Fixed(_) => 0,
+        };
+        Ok(applied.with_micros(micros))
     }
 
     fn queue_name(&self) -> Option<&QueueName> {

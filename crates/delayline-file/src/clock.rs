@@ -38,6 +38,13 @@ impl Clock {
         Ok(Timestamp::from_ms(latest).unwrap_or(Timestamp::MAX))
     }
 
+    /// Returns how far the machine's clock is past an instant, in microseconds; zero while time
+    /// stands still.
+    pub(crate) fn micros_past(at: Timestamp) -> u16 {
+        let past = SystemTime::now().duration_since(at.into()).unwrap_or_default();
+        u16::try_from(past.as_micros()).unwrap_or(u16::MAX)
+    }
+
     /// Returns the latest instant.
     pub(crate) fn latest(&self) -> Timestamp {
         Timestamp::from_ms(self.latest.load(Ordering::Acquire)).unwrap_or(Timestamp::MAX)

@@ -6,6 +6,7 @@ use std::fs;
 
 use delayline_core::{
     At, Backend, Durability, Error, ErrorClass, ErrorKind, MessageId, NewMessage, Op, Reply,
+    Timestamp,
 };
 use delayline_file::{Directory, FileBackend, MAX_QUEUES, OpenError, Options};
 
@@ -88,6 +89,19 @@ async fn a_directory_is_durable_and_has_no_replicas_and_a_limit_of_queues() {
     let error = directory.queue("one-more".parse().unwrap()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
     assert!(error.to_string().contains("1000"), "{error}");
+}
+
+/// Else a worker takes each due instant for up to a millisecond later than it is.
+#[tokio::test]
+async fn replies_tell_the_microseconds_of_the_clock_unless_a_test_sets_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let queue = queue(&open(parent.path()), "orders");
+    let mut told = 0;
+    for _ in 0..20 {
+        told += queue.apply(At::Server, &Op::Stats).await.unwrap().micros;
+    }
+    assert!(told > 0);
+    assert_eq!(queue.apply(At::Fixed(Timestamp::MIN), &Op::Stats).await.unwrap().micros, 0);
 }
 
 #[test]

@@ -119,7 +119,8 @@ pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Vec<
         columns_are: Columns::Cases,
         wide: false,
         note: "Resident memory of the process, which also has the clients' sockets, before and \
-               while the polls wait; without the kernel's buffers.",
+               while the polls wait; without the kernel's buffers. Of a run of `pull` alone: \
+               after other parts, memory that they have freed is used again.",
     };
     Ok(vec![lateness, memory])
 }

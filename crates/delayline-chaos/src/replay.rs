@@ -251,9 +251,9 @@ impl Search<'_> {
             let Some(mut next) = copy else { break };
             match self.explain(&mut next, step, n, order) {
                 Ok(()) => {
-                    // Among the calls that have an answer, it was the one that fits; unless neither
-                    // of two moved a message: then only what is read later tells at which of their
-                    // instants an attempt ended.
+                    // Among the calls that have an answer, only one fits. Except that if two calls
+                    // moved no message, either may have taken a lease back, and only later replies
+                    // show at which instant.
                     let unheard = |n: &usize| matches!(self.entries[*n].outcome, Outcome::Unknown);
                     let undecided = unheard(&n)
                         || untried.iter().any(unheard)
@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_tells_which_of_two_calls_took_a_lease_back() {
+    fn later_replies_show_which_of_two_calls_took_a_lease_back() {
         let id = MessageId::try_from("a").unwrap();
         let to = DestinationKey::try_from("to").unwrap();
         let to = Destination::List { key: to, max_len: None };

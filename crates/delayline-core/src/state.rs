@@ -66,9 +66,8 @@ pub struct State {
     /// Snapshots of the past.
     minutes: Ring,
     hours: Ring,
-    /// Every live message.
+    /// Every live message. Boxed, because messages are taken out and put back with each change.
     #[cfg_attr(feature = "serde", serde(with = "stored::entries"))]
-    /// Boxed, because messages move in and out with each change of their places.
     entries: HashMap<MessageId, Box<Entry>>,
     /// Scheduled and ready messages by due time, one index per priority.
     #[cfg_attr(feature = "serde", serde(skip))]

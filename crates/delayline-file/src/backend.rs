@@ -117,7 +117,7 @@ impl FileBackend {
         let (existed, held, last) = {
             let mut live = self.queue.lock();
             log.check()?;
-            let held = live.state.held(self.clock.now()?);
+            let held = live.state.held(self.clock.now()?.0);
             let existed = live.stored;
             if existed && held.is_empty() {
                 live.last = log.append(body)?;
@@ -148,9 +148,9 @@ impl FileBackend {
         let mut live = self.queue.lock();
         log.check()?;
         // Read under the lock, so that the instants of operations never go back.
-        let (now, clock) = match at {
+        let ((now, micros), clock) = match at {
             At::Server => (self.clock.now()?, Clock::Machine),
-            At::Fixed(now) => (now, Clock::Test),
+            At::Fixed(now) => ((now, 0), Clock::Test),
         };
         let (applied, hint) = live.state.apply_and_hint(now, op);
         if applied.revision != live.revision
@@ -167,7 +167,7 @@ impl FileBackend {
             live.last = log.append(body)?;
             room.used(bodies, bytes);
         }
-        Ok((applied, hint, live.last))
+        Ok((applied.with_micros(micros), hint, live.last))
     }
 }
 
@@ -204,12 +204,7 @@ impl Backend for FileBackend {
             self.queue.bell.notify_one();
         }
         self.log.durable(last).await?;
-        // Read after the sync: a worker then knows what the clock shows, and is not late by a sync.
-        let micros = match at {
-            At::Server => MachineClock::micros_past(applied.at),
-            At::Fixed(_) => 0,
-        };
-        Ok(applied.with_micros(micros))
+        Ok(applied)
     }
 
     fn queue_name(&self) -> Option<&QueueName> {

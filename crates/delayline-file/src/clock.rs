@@ -22,27 +22,22 @@ impl Clock {
         Self { latest: AtomicU64::new(latest.as_ms()) }
     }
 
-    /// Returns the time.
+    /// Returns the time, and the microseconds of the machine's clock past it; zero while time
+    /// stands still.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Busy`] if the machine's clock has stepped back too far.
-    pub(crate) fn now(&self) -> Result<Timestamp, Error> {
-        let machine = machine_ms();
+    pub(crate) fn now(&self) -> Result<(Timestamp, u16), Error> {
+        let (machine, micros) = machine();
         let latest = self.latest.fetch_max(machine, Ordering::AcqRel).max(machine);
         if latest - machine > MAX_STEP_BACK_MS {
             let detail =
                 format!("the clock shows {machine} ms, and showed {latest} ms before: correct it");
             return Err(Error::with_detail(ErrorKind::Busy, detail));
         }
-        Ok(Timestamp::from_ms(latest).unwrap_or(Timestamp::MAX))
-    }
-
-    /// Returns how far the machine's clock is past an instant, in microseconds; zero while time
-    /// stands still.
-    pub(crate) fn micros_past(at: Timestamp) -> u16 {
-        let past = SystemTime::now().duration_since(at.into()).unwrap_or_default();
-        u16::try_from(past.as_micros()).unwrap_or(u16::MAX)
+        let micros = if latest == machine { micros } else { 0 };
+        Ok((Timestamp::from_ms(latest).unwrap_or(Timestamp::MAX), micros))
     }
 
     /// Returns the latest instant.
@@ -51,9 +46,15 @@ impl Clock {
     }
 }
 
-/// What the machine's clock shows, rounded down, unlike due times: a message due in this
-/// millisecond is due.
+/// Returns the milliseconds of the machine's clock.
 pub(crate) fn machine_ms() -> u64 {
+    machine().0
+}
+
+/// Returns the milliseconds of the machine's clock, and its microseconds past them. Rounded down,
+/// unlike due times: a message due in this millisecond is due.
+fn machine() -> (u64, u16) {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX).min(MAX_TIMESTAMP_MS)
+    let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX).min(MAX_TIMESTAMP_MS);
+    (ms, u16::try_from(since_epoch.subsec_micros() % 1_000).unwrap_or_default())
 }

@@ -123,7 +123,7 @@ fn in_use(path: &Path, holder: Option<&str>) -> String {
     let path = path.display();
     match holder {
         Some(pid) if pid == std::process::id().to_string() => {
-            format!("process {pid}, this one, has opened {path} already: share its connection")
+            format!("this process (process {pid}) has already opened {path}: share its connection")
         }
         Some(pid) => format!("process {pid} has opened {path}: stop it first"),
         None => format!("another process has opened {path}: stop it first"),

@@ -131,9 +131,8 @@ impl Log {
     pub(crate) async fn room(&self, bytes: usize, grows: bool) -> Result<Room<'_>, Error> {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(FRAME);
         let kept = if grows { self.reserve } else { 0 };
-        let mut rooms = None;
         loop {
-            {
+            let mut rooms = {
                 let mut tail = self.lock();
                 tail.check()?;
                 if tail.left >= bytes.saturating_add(kept) {
@@ -141,7 +140,6 @@ impl Log {
                     tail.promised += bytes;
                     return Ok(Room { log: self, bytes });
                 }
-                rooms.get_or_insert_with(|| self.rooms.subscribe()).mark_unchanged();
                 let refused = if grows { tail.full } else { tail.used_up };
                 let is_full = refused.is_some_and(|since| since.elapsed() < RETRY_FULL);
                 if is_full && (grows || !tail.making_room) {
@@ -158,11 +156,11 @@ impl Log {
                     tail.draining |= !grows;
                     self.work.notify_one();
                 }
-            }
-            if let Some(rooms) = &mut rooms {
-                // The sender is in `self`, so this does not fail.
-                let _ = rooms.changed().await;
-            }
+                // Under the lock, so that no change is missed.
+                self.rooms.subscribe()
+            };
+            // The sender is in `self`, so this does not fail.
+            let _ = rooms.changed().await;
         }
     }
 
@@ -366,8 +364,8 @@ impl Tail {
         }
     }
 
-    /// The number of the batch that a frame is in, unless that batch is durable: the one that the
-    /// writer has taken, or the next.
+    /// The number of the batch that contains a frame, if the frame is not durable: the batch that
+    /// the writer has taken, or the next batch.
     const fn batch_of(&self, sequence: u64) -> usize {
         if sequence < self.untaken { self.batches } else { self.batches.wrapping_add(1) }
     }

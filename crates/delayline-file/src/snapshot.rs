@@ -162,7 +162,7 @@ impl<'a> BlockWriter<'a> {
         self.file.write_at(self.offset, &block)?;
         self.offset += u64::try_from(block.len()).unwrap_or(u64::MAX);
         self.index += 1;
-        // A sync of the log may have to wait until the disk has what was written here.
+        // A sync of the log may have to wait until the disk has all written blocks.
         if self.index.is_multiple_of(BLOCKS_PER_SYNC) {
             self.file.sync()?;
         }

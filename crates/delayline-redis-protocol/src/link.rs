@@ -181,8 +181,8 @@ impl<D: Driver> Link<D> {
         self.bell_listeners.wait(bell, limit.min(LONGEST_WAIT)).await
     }
 
-    /// Names the connection of calls after the name has changed. If there is none, the next
-    /// one gets the name.
+    /// Renames the connection of calls after the name has changed. If there is none, the next one
+    /// gets the name.
     pub(crate) async fn rename(&self) {
         if self.calls.is_empty() {
             return;

@@ -126,7 +126,7 @@ impl<D: Driver> Router<D> {
         workers::list_all(&map).await
     }
 
-    /// Names the connections of calls after it has changed.
+    /// Renames the connections of calls after the name has changed.
     pub(crate) async fn rename(&self) {
         let map = Arc::clone(&self.0.map.borrow());
         let rename = |node: &Arc<Node<D>>| {

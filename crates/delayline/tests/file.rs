@@ -99,8 +99,8 @@ async fn a_directory_in_use_is_refused_with_its_holder() {
     assert_eq!(
         error.to_string(),
         format!(
-            "the directory of the queues is in use: process {pid}, this one, has opened {path} \
-             already: share its connection"
+            "the directory of the queues is in use: this process (process {pid}) has already \
+             opened {path}: share its connection"
         )
     );
     drop(first);

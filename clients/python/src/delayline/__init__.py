@@ -325,7 +325,7 @@ class Worker:
             if not self._stopping:
                 outcome = self.handler(job)
             item = job.settlement(Ack() if outcome is None else outcome)
-            json.dumps(item)
+            json.dumps(item)  # a result that is no JSON fails this job, and no other
         except BaseException as error:
             log.warning("the handler of %s failed", job.id, exc_info=True)
             item = job.settlement(Retry(f"{type(error).__name__}: {error}"))

@@ -23,6 +23,6 @@ Examples:
 Each line has a process: its id, machine and number, the version of its library, the maximum number
 of handlers at once, when its first worker started, its queues, and the number of messages that it
 holds. A process introduces itself by the names of its connections, which needs CLIENT SETNAME; this
-command needs CLIENT LIST, and SCAN unless a queue is named. A process that has not introduced itself is listed with
-its id only, if it holds messages. If the list is incomplete, the exit code is 1. For other exit codes,
-see `delayline --help`.";
+command needs CLIENT LIST, and SCAN unless a queue is named. A process that has not introduced
+itself is listed with its id only, if it holds messages. If the list is incomplete, the exit code is
+1. For other exit codes, see `delayline --help`.";

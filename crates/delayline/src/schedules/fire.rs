@@ -141,7 +141,9 @@ impl Schedules {
                 return Ok(());
             }
         }
-        // All of them are cancelled, so the last one can be sent again.
+        // All of them are cancelled, so the last id is used again. A scheduler sends a second
+        // message only if it is suspended here until another one has sent it and a worker has
+        // handled it.
         let draft = self.message(name, spec, tick).await?;
         let draft = draft.id(tick_id(name, tick, MOST_REVISIONS - 1)).reuse_finished_id();
         draft.send().await.map(drop)

@@ -432,6 +432,14 @@ impl Inner {
     }
 }
 
+#[cfg(test)]
+impl Directory {
+    /// Waits until no checkpoint is running.
+    pub(crate) fn finish_checkpoint(&self) {
+        self.0.checkpoints.join();
+    }
+}
+
 /// Closes the directory: waits for writes under way, and leaves a snapshot only.
 impl Drop for Inner {
     fn drop(&mut self) {

@@ -92,7 +92,13 @@ fn a_changed_byte_in_a_snapshot_is_refused() {
 #[test]
 fn a_missing_file_is_named() {
     let story = Story::new(40);
-    let disk = killed(&story, SMALL());
+    let disk = SimulatedDisk::default();
+    let directory = open(&disk, SMALL()).unwrap();
+    assert_eq!(story.run(&directory, 0).0, story.len());
+    directory.finish_checkpoint();
+    let killed = disk.crash(Keep::Everything);
+    drop(directory);
+    let disk = killed;
     let files = disk.list().unwrap();
     assert!(files.iter().any(|name| name.starts_with("snapshot-")), "{files:?}");
     // A snapshot that was being written is of no use.

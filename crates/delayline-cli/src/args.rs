@@ -25,6 +25,7 @@ mod switch;
 mod top;
 mod upgrade;
 mod wait;
+mod window;
 mod work;
 mod workers;
 
@@ -65,6 +66,7 @@ pub(crate) use self::switch::{Pause, Resume};
 pub(crate) use self::top::Top;
 pub(crate) use self::upgrade::Upgrade;
 pub(crate) use self::wait::Wait;
+pub(crate) use self::window::Window;
 pub(crate) use self::work::{Post, Work};
 pub(crate) use self::workers::Workers;
 use crate::failure::Failure;

@@ -27,5 +27,6 @@ pub(crate) mod switch;
 pub(crate) mod top;
 pub(crate) mod upgrade;
 pub(crate) mod wait;
+mod window;
 pub(crate) mod work;
 pub(crate) mod workers;

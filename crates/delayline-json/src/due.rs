@@ -1,13 +1,18 @@
-//! Scheduled messages in the order in which they are due, whatever their priority.
+//! Scheduled messages that are due in a window: in order, whatever their priority, and how many.
 
-use delayline::admin::{Listed, Position};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use delayline::admin::{Forecast, Listed, Position};
+use delayline::backend::{self, Millis, Op, Reply};
 use delayline::codec::Raw;
 use delayline::message::{MessageInfo, Priority};
-use delayline::{Bytes, Error, Queue, Timestamp};
+use delayline::{Bytes, Error, ErrorKind, Queue, Timestamp, limits};
 
 /// Lists the scheduled messages of a queue that are due in a window, the earliest first.
 ///
 /// Queues list one priority after the other, so each page reads one page of each.
+#[derive(Clone)]
 pub struct DueMessages {
     queue: Queue<Bytes, Raw>,
     /// The last message that was listed, in the order of due time, priority and sequence.
@@ -22,7 +27,7 @@ impl DueMessages {
     #[must_use]
     pub const fn new(queue: Queue<Bytes, Raw>, from: Timestamp, until: Timestamp) -> Self {
         let after = Position { index: 0, instant: from, sequence: 0 };
-        Self { queue, after, until, page_size: delayline::limits::MAX_PAGE, is_over: false }
+        Self { queue, after, until, page_size: limits::MAX_PAGE, is_over: false }
     }
 
     /// Continues after the [`position`](Self::position) of another listing.
@@ -93,6 +98,89 @@ impl DueMessages {
     }
 }
 
+/// Number of waiting messages before, in and after a window of due times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueCounts {
+    /// Messages that are due now.
+    pub ready: u64,
+    /// Messages that are due later than now, but before the window.
+    pub before: u64,
+    /// Scheduled messages that are due in the window.
+    pub due: u64,
+    /// Messages that are due after the window.
+    pub later: u64,
+    /// `false` if the calls took irregularly long. Then, messages that are due within that time of
+    /// a bound may be counted on its other side.
+    pub is_exact: bool,
+}
+
+impl DueCounts {
+    /// Counts the messages that are due at `from` or later, and before `until`.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Queue::forecast`]. A window that ends more than 100 years from now is invalid.
+    pub async fn of(
+        queue: &Queue<Bytes, Raw>,
+        from: Timestamp,
+        until: Option<Timestamp>,
+    ) -> Result<Self, Error> {
+        let bounds = [Some(from), until];
+        let bounds = || bounds.into_iter().flatten();
+        // A forecast takes delays from the time of its call, which is not known in advance. So each
+        // call asks for the delays from many instants.
+        let mut first = queue.server_time().await?;
+        let mut calls = 0;
+        loop {
+            let instants = (0..INSTANTS).map(|ms| first.after(Millis::saturating(ms)));
+            let delays = instants.flat_map(|at| bounds().map(move |bound| delay(at, bound)));
+            let delays: BTreeSet<Millis> = delays.collect::<Result<_, _>>()?;
+            let delays: Vec<Millis> = delays.into_iter().collect();
+            let applied = queue.apply(&Op::Forecast(delays.clone())).await?;
+            let Reply::Forecast(Forecast { ready, due, later, .. }) = applied.reply else {
+                return Err(backend::Error::new(ErrorKind::Protocol).into());
+            };
+            calls += 1;
+            let last = first.after(Millis::saturating(INSTANTS - 1));
+            let is_exact = (first..=last).contains(&applied.at);
+            if !is_exact && calls < MOST_CALLS {
+                // The next call may take as long as this one.
+                let lag =
+                    applied.at.since(first).saturating_sub(Duration::from_millis(INSTANTS / 2));
+                first = applied.at.after(Millis::try_from(lag)?);
+                continue;
+            }
+            let at = applied.at.clamp(first, last);
+            let total = due.iter().fold(later, |sum, count| sum.saturating_add(*count));
+            let before = |bound: Timestamp| -> Result<u64, Error> {
+                let delay = delay(at, bound)?;
+                let counts = delays.iter().zip(&due).take_while(|(within, _)| **within <= delay);
+                Ok(counts.fold(0, |sum: u64, (_, count)| sum.saturating_add(*count)))
+            };
+            let before_from = before(from)?;
+            let before_until = until.map_or(Ok(total), before)?;
+            return Ok(Self {
+                ready,
+                before: before_from,
+                due: before_until.saturating_sub(before_from),
+                later: total.saturating_sub(before_until),
+                is_exact,
+            });
+        }
+    }
+}
+
+/// The delay from `at` within which messages fall due before `bound`: a forecast counts those that
+/// are due at the end of a delay, too.
+fn delay(at: Timestamp, bound: Timestamp) -> Result<Millis, Error> {
+    Ok(Millis::try_from(bound.since(at).saturating_sub(Duration::from_millis(1)))?)
+}
+
+/// Milliseconds of a call that are allowed for: each takes a delay per bound.
+const INSTANTS: u64 = limits::MAX_FORECAST as u64 / 2;
+
+const MOST_CALLS: u32 = 5;
+
 fn place(message: &MessageInfo) -> (Timestamp, u8, u64) {
     (message.due, message.priority.level(), message.sequence)
 }
@@ -100,8 +188,9 @@ fn place(message: &MessageInfo) -> (Timestamp, u8, u64) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use delayline::backend::{At, Backend as _, NewMessage, Op, Schedule};
+    use delayline::backend::{Applied, At, Backend, NewMessage, Schedule, Wakeup, async_trait};
     use delayline_memory::MemoryBackend;
 
     use super::*;
@@ -111,7 +200,7 @@ mod tests {
     }
 
     /// Messages of all priorities that are due every millisecond, several at once.
-    async fn queue() -> Queue<Bytes, Raw> {
+    async fn backend() -> MemoryBackend {
         let backend = MemoryBackend::with_manual_clock(at(1_000));
         let message = |number: u64| {
             let mut message = NewMessage::new(number.to_string().try_into().unwrap(), "");
@@ -121,12 +210,66 @@ mod tests {
         };
         let send = Op::Enqueue((0..300).map(message).collect());
         backend.apply(At::Server, &send).await.unwrap();
-        Queue::new(Arc::new(backend) as _).codec(Raw)
+        backend
+    }
+
+    /// A backend whose calls take these times in ms, in turn.
+    #[derive(Debug)]
+    struct Slow {
+        backend: MemoryBackend,
+        lags: &'static [u64],
+        calls: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Backend for Slow {
+        async fn apply(&self, at: At, op: &Op) -> Result<Applied, backend::Error> {
+            let call = self.calls.fetch_add(1, Ordering::Relaxed);
+            self.backend.advance(Millis::saturating(self.lags[call % self.lags.len()]));
+            self.backend.apply(at, op).await
+        }
+    }
+
+    #[async_trait]
+    impl Wakeup for Slow {
+        async fn wait(&self, timeout: Duration) -> Result<bool, backend::Error> {
+            self.backend.wait(timeout).await
+        }
+    }
+
+    #[tokio::test]
+    async fn every_message_is_counted_on_its_side_of_the_bounds() {
+        for lags in [&[0][..], &[1], &[49], &[50], &[300], &[0, 200, 190, 210]] {
+            for (from, until, before, due, later) in [
+                (0, Some(9_000), 0, 300, 0),
+                (2_000, Some(2_040), 0, 300, 0),
+                (2_010, Some(2_020), 80, 80, 140),
+                (2_039, Some(2_040), 293, 7, 0),
+                (2_020, None, 160, 140, 0),
+                (3_000, None, 300, 0, 0),
+                (0, Some(1_000), 0, 0, 300),
+            ] {
+                let slow = Slow { backend: backend().await, lags, calls: AtomicUsize::new(0) };
+                let queue = Queue::new(Arc::new(slow) as _).codec(Raw);
+                let counts = DueCounts::of(&queue, at(from), until.map(at)).await.unwrap();
+                let expected = DueCounts { ready: 0, before, due, later, is_exact: true };
+                assert_eq!(counts, expected, "{from} to {until:?}, {lags:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn counts_between_irregular_calls_are_near() {
+        let slow = Slow { backend: backend().await, lags: &[0, 200], calls: AtomicUsize::new(0) };
+        let queue = Queue::new(Arc::new(slow) as _).codec(Raw);
+        let counts = DueCounts::of(&queue, at(2_010), Some(at(2_020))).await.unwrap();
+        let all = counts.ready + counts.before + counts.due + counts.later;
+        assert_eq!((counts.is_exact, all), (false, 300));
     }
 
     #[tokio::test]
     async fn every_message_of_a_window_is_listed_once_and_in_order() {
-        let queue = queue().await;
+        let queue = Queue::new(Arc::new(backend().await) as _).codec(Raw);
         for (from, until, expected) in [
             (0, 9_000, 300),
             (2_000, 2_040, 300),

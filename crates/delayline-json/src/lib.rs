@@ -15,7 +15,8 @@
 //! - [`Holder`] is a process with workers, and the messages that it holds.
 //! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
 //! - [`MessageSearch`] searches messages by kind, header and content.
-//! - [`DueMessages`] lists the scheduled messages of a window in the order in which they are due.
+//! - [`DueMessages`] lists the scheduled messages of a window in the order in which they are due,
+//!   and [`DueCounts`] counts them.
 //! - [`duration`] and [`instant`] read times; [`moment`] reads them as people write them in their
 //!   [`Zone`].
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
@@ -38,7 +39,7 @@ mod text;
 mod time;
 
 pub use self::cursor::Cursor;
-pub use self::due::DueMessages;
+pub use self::due::{DueCounts, DueMessages};
 pub use self::fields::{Fields, text_or_compact};
 pub use self::finding::finding;
 pub use self::hint::hint;

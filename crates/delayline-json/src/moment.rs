@@ -37,10 +37,10 @@ impl Zone {
         Self(TimeZone::try_system().unwrap_or(TimeZone::UTC))
     }
 
-    /// Its name: `UTC`, `Europe/Berlin`.
+    /// Its name: `UTC`, `Europe/Berlin`; `local time` for a zone of this machine without a name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.0.iana_name().unwrap_or("UTC")
+        self.0.iana_name().unwrap_or("local time")
     }
 
     /// Returns `true` if its times are always those of UTC.
@@ -304,5 +304,12 @@ mod tests {
         assert_eq!((berlin().name(), berlin().is_utc()), ("Europe/Berlin", false));
         assert!(Zone::default().is_utc() && Zone::named("Etc/UTC").unwrap().is_utc());
         assert!(!Zone::local().shown(Timestamp::MAX).is_empty());
+        // As `TZ` can have it.
+        let unnamed = Zone(TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap());
+        assert_eq!(unnamed.shown(instant), "2026-12-01 10:00:00 CET");
+        assert_eq!(
+            (unnamed.name(), unnamed.is_utc(), Zone::UTC.name()),
+            ("local time", false, "UTC")
+        );
     }
 }

@@ -3,10 +3,15 @@
 use clap::ValueEnum;
 use delayline::admin::Listed;
 
+use super::Window;
+
 /// List messages
 ///
 /// At most 100 by default: scheduled messages first, then ready, leased and dead ones. Scheduled
 /// and ready messages are in delivery order: by priority, then due time.
+///
+/// With --from or --until, lists the scheduled messages that fall due in the window, the earliest
+/// first, whatever their priority.
 ///
 /// Messages that change state while you list them may appear twice or not at all.
 #[derive(clap::Args)]
@@ -19,16 +24,19 @@ pub(crate) struct List {
     #[command(flatten)]
     pub(crate) paging: Paging,
 
+    #[command(flatten)]
+    pub(crate) window: Window,
+
     /// Only messages of this kind
-    #[arg(long, value_name = "KIND", conflicts_with = "after")]
+    #[arg(long, value_name = "KIND", conflicts_with_all = NO_SEARCH)]
     pub(crate) kind: Option<String>,
 
     /// Only messages with this header, whose value contains the text
-    #[arg(long, value_name = "NAME[=TEXT]", conflicts_with = "after")]
+    #[arg(long, value_name = "NAME[=TEXT]", conflicts_with_all = NO_SEARCH)]
     pub(crate) header: Option<String>,
 
     /// Only messages whose payload contains this text
-    #[arg(long, value_name = "TEXT", conflicts_with = "after")]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = NO_SEARCH)]
     pub(crate) content: Option<String>,
 
     /// Print JSON, one line per page of up to 100
@@ -97,15 +105,22 @@ impl Paging {
 
 const DEFAULT_LIMIT: u64 = 100;
 
+/// Flags that a search does not have.
+const NO_SEARCH: [&str; 3] = ["after", "from", "until"];
+
 const HELP: &str = "\
 Examples:
   delayline list
   delayline list --state ready --limit 10
   delayline list --all --json | jq -r '.messages[].id'
   delayline list --all --content customer-17 --header region=eu
+  delayline list --from 'tomorrow 09:00' --until 'tomorrow 17:00'
+
+A window contains its beginning, but not its end. Its bounds are printed on stderr, in the time zone
+of this machine and in UTC. `delayline forecast` with the same flags counts its messages.
 
 --kind, --header and --content read the contents of messages until enough match all that is given.
-Otherwise, if there are more messages, the cursor for --after is printed on stderr. With --json, it is the
-field `next` of the last line (null if there are no more). Each line of JSON is an object
+Otherwise, if there are more messages, the cursor for --after is printed on stderr. With --json, it
+is the field `next` of the last line (null if there are no more). Each line of JSON is an object
 {\"messages\": [...], \"next\": ...}; ids that are not UTF-8 are in id_base64. For exit codes, see
 `delayline --help`.";

@@ -15,7 +15,7 @@ use delayline_json::{
 use serde_json::json;
 
 use self::action::Action;
-use super::list::{self, Pages};
+use super::list::{self, Output, Pages};
 use crate::args::{DeadGroups, DeadList, DeadVerb, Filter, Selection, State, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::Failure;
@@ -49,7 +49,7 @@ async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
     let passes = |letter: &MessageInfo| wanted.matches(letter);
     let passes = (!wanted.is_empty()).then_some(&passes as list::Passes<'_>);
     let pages = Pages::new(&queue, &DEAD, start, args.paging.most(), passes);
-    list::print(pages, args.json).await
+    list::print(pages, Output::new(args.json)).await
 }
 
 async fn groups(target: &Target, args: DeadGroups) -> Result<ExitCode, Failure> {

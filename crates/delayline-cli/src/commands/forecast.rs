@@ -2,13 +2,18 @@
 
 use std::process::ExitCode;
 
-use delayline_json::{self as json, harmless};
+use delayline_json::{self as json, DueCounts, harmless};
+use serde_json::json;
 
+use super::window::{Bounds, Window, shown};
 use crate::args::{Forecast, Target};
 use crate::failure::Failure;
 use crate::print::write;
 
 pub(crate) async fn run(target: &Target, args: Forecast) -> Result<ExitCode, Failure> {
+    if let Some(bounds) = Bounds::read(&args.window)? {
+        return of_window(target, bounds, args.json).await;
+    }
     let delays = json::forecast_delays(&args.within).map_err(Failure::usage)?;
     let queue = target.open_known().await?;
     let forecast = queue.forecast(delays.iter().copied()).await?;
@@ -21,13 +26,60 @@ pub(crate) async fn run(target: &Target, args: Forecast) -> Result<ExitCode, Fai
     Ok(ExitCode::SUCCESS)
 }
 
+/// Counts the messages that fall due in a window.
+async fn of_window(target: &Target, bounds: Bounds, as_json: bool) -> Result<ExitCode, Failure> {
+    let queue = target.open_known().await?;
+    let window = bounds.window(&queue).await?;
+    let counts = DueCounts::of(&queue, window.from, window.until).await.map_err(|error| {
+        if !error.is_invalid() {
+            return error.into();
+        }
+        let last = shown(window.until.unwrap_or(window.from));
+        Failure::usage(format!("the window reaches {last}, more than 100 years from now"))
+    })?;
+    let name = target.queue()?;
+    write(&if as_json {
+        let mut due = window.json();
+        due["count"] = counts.due.into();
+        let DueCounts { ready, before, later, .. } = counts;
+        json!({ "queue": name, "ready": ready, "before": before, "due": [due], "later": later })
+            .to_string()
+            + "\n"
+    } else {
+        window_table(name, &window, &counts)
+    })?;
+    if !counts.is_exact {
+        eprintln!(
+            "delayline: the server's replies took irregularly long, so messages due close to a \
+             bound of the window may be counted on its other side"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn window_table(queue: &str, window: &Window, counts: &DueCounts) -> String {
+    let until = window.until.map_or_else(|| "no end".to_owned(), shown);
+    let mut rows = vec![("ready", counts.ready), ("before", counts.before)];
+    rows.push(("in the window", counts.due));
+    rows.extend(window.until.map(|_| ("later", counts.later)));
+    let rows = rows.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    let head = [("queue", harmless(queue)), ("from", shown(window.from)), ("until", until)];
+    let head = head.map(|(name, value)| format!("{name:<16}{value}\n"));
+    head.concat() + &bars(rows)
+}
+
 fn table(queue: &str, within: &str, forecast: &delayline::admin::Forecast) -> String {
     let mut rows = vec![("ready".to_owned(), forecast.ready)];
     let delays = within.split(',').map(|delay| format!("within {}", delay.trim()));
     rows.extend(delays.zip(json::falling_due(forecast)));
     rows.push(("later".to_owned(), forecast.later));
+    format!("{:<16}{}\n", "queue", harmless(queue)) + &bars(rows)
+}
+
+/// Counts under their names, with bars.
+fn bars(rows: Vec<(String, u64)>) -> String {
     let most = rows.iter().map(|(_, count)| *count).max().unwrap_or_default();
-    let mut table = format!("{:<16}{}\n", "queue", harmless(queue));
+    let mut table = String::new();
     for (name, count) in rows {
         let row = format!("{name:<16}{count:>12}  {}", bar(count, most));
         table += row.trim_end();

@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use delayline::admin::{Listed, Listing};
+use delayline::admin::{Listed, Listing, Position};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
-use delayline::{Bytes, Queue, limits};
-use delayline_json::{self as json, Cursor, MessageSearch, Wanted};
+use delayline::{Bytes, Error, Queue, Timestamp, limits};
+use delayline_json::{self as json, Cursor, DueMessages, MessageSearch, Wanted};
 use serde_json::json;
 
+use super::window::{Bounds, shown};
 use crate::args::{List, Paging, State, Target};
 use crate::failure::Failure;
 use crate::print::{Table, write_on};
@@ -22,10 +23,41 @@ pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure
     if args.is_search() {
         return search(target, &args, states).await;
     }
+    if let Some(bounds) = Bounds::read(&args.window)? {
+        return due(target, &args, bounds).await;
+    }
     let start = start(&args.paging, states)?;
     let queue = target.open_known().await?;
     let pages = Pages::new(&queue, states, start, args.paging.most(), None);
-    print(pages, args.json).await
+    print(pages, Output::new(args.json)).await
+}
+
+/// Prints the scheduled messages that fall due in a window.
+async fn due(target: &Target, args: &List, bounds: Bounds) -> Result<ExitCode, Failure> {
+    if let Some(state) = args.state.filter(|state| *state != State::Scheduled) {
+        let state = Listed::from(state).name();
+        let sentence = format!("a window contains scheduled messages only, not --state {state}");
+        return Err(Failure::usage(sentence).hint("leave out --state, or --from and --until"));
+    }
+    let start = start(&args.paging, &[State::Scheduled])?;
+    let queue = target.open_known().await?;
+    let window = bounds.window(&queue).await?;
+    let until = window.until.map(|until| format!(" until {}", shown(until)));
+    eprintln!("due from {}{}", shown(window.from), until.unwrap_or_default());
+    let due = DueMessages::new(queue.clone(), window.from, window.until.unwrap_or(Timestamp::MAX));
+    let due = match start.and_then(|start| start.position) {
+        Some(position) => due.after(position),
+        None => due,
+    };
+    let source = Some((State::Scheduled, Source::Due(due)));
+    let pages = Pages {
+        queue: &queue,
+        states: [].iter(),
+        current: source,
+        left: args.paging.most(),
+        passes: None,
+    };
+    print(pages, Output { window: window.flags() + " ", ..Output::new(args.json) }).await
 }
 
 /// Prints the messages whose contents match, as they are found.
@@ -34,7 +66,7 @@ async fn search(target: &Target, args: &List, states: &[State]) -> Result<ExitCo
     let wanted = wanted.map_err(Failure::usage)?;
     let queue = target.open_known().await?;
     let mut search = MessageSearch::new(queue, states.iter().map(|&it| it.into()), wanted);
-    let mut output = Output { as_json: args.json, table: Table::default() };
+    let mut output = Output::new(args.json);
     let (mut page, mut found, most) = (Vec::new(), 0, args.paging.most());
     while found < most
         && let Some(matching) = search.step().await?
@@ -83,7 +115,7 @@ pub(super) struct Pages<'a> {
     queue: &'a Queue<Bytes, Raw>,
     /// The states that come after this one.
     states: std::slice::Iter<'a, State>,
-    current: Option<(State, Listing)>,
+    current: Option<(State, Source)>,
     left: u64,
     passes: Option<Passes<'a>>,
 }
@@ -102,7 +134,11 @@ impl<'a> Pages<'a> {
         let current = states.next().map(|&state| {
             let listing = queue.list(state.into());
             let position = start.and_then(|at| at.position);
-            (state, position.map_or_else(|| listing.clone(), |at| listing.clone().after(at)))
+            let listing = match position {
+                Some(position) => listing.after(position),
+                None => listing,
+            };
+            (state, Source::List(listing))
         });
         Self { queue, states, current, left: most, passes }
     }
@@ -137,7 +173,8 @@ impl<'a> Pages<'a> {
     }
 
     fn next_state(&mut self) {
-        self.current = self.states.next().map(|&state| (state, self.queue.list(state.into())));
+        let next = self.states.next();
+        self.current = next.map(|&state| (state, Source::List(self.queue.list(state.into()))));
     }
 
     /// Whether there is a message after the last page, also one that would not pass.
@@ -153,9 +190,39 @@ impl<'a> Pages<'a> {
     }
 }
 
+/// The messages of a state, or the scheduled messages of a window.
+#[derive(Clone)]
+enum Source {
+    List(Listing),
+    Due(DueMessages),
+}
+
+impl Source {
+    fn page_size(self, messages: usize) -> Self {
+        match self {
+            Self::List(listing) => Self::List(listing.page_size(messages)),
+            Self::Due(due) => Self::Due(due.page_size(messages)),
+        }
+    }
+
+    fn position(&self) -> Option<Position> {
+        match self {
+            Self::List(listing) => listing.position(),
+            Self::Due(due) => due.position(),
+        }
+    }
+
+    async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
+        match self {
+            Self::List(listing) => listing.next_page().await,
+            Self::Due(due) => due.next_page().await,
+        }
+    }
+}
+
 /// The next messages of a listing that pass, and not more of them than wanted.
 async fn wanted(
-    listing: &mut Listing,
+    listing: &mut Source,
     most: u64,
     passes: Option<Passes<'_>>,
 ) -> Result<Option<Vec<MessageInfo>>, Failure> {
@@ -179,8 +246,7 @@ async fn wanted(
 }
 
 /// Prints pages as they come.
-pub(super) async fn print(mut pages: Pages<'_>, as_json: bool) -> Result<ExitCode, Failure> {
-    let mut output = Output { as_json, table: Table::default() };
+pub(super) async fn print(mut pages: Pages<'_>, mut output: Output) -> Result<ExitCode, Failure> {
     let Some((mut page, mut next)) = pages.next().await? else {
         return output.nothing();
     };
@@ -198,12 +264,19 @@ pub(super) async fn print(mut pages: Pages<'_>, as_json: bool) -> Result<ExitCod
     }
 }
 
-struct Output {
+/// Prints pages, as a table or as JSON.
+pub(super) struct Output {
     as_json: bool,
     table: Table,
+    /// The flags of a window, for the next command.
+    window: String,
 }
 
 impl Output {
+    pub(super) fn new(as_json: bool) -> Self {
+        Self { as_json, table: Table::default(), window: String::new() }
+    }
+
     fn page(
         &mut self,
         page: &[MessageInfo],
@@ -222,7 +295,7 @@ impl Output {
         }
         let reader = write_on(&self.table.piece())?;
         if let (Some(next), true) = (next, last) {
-            eprintln!("more messages: --after {next}");
+            eprintln!("more messages: {}--after {next}", self.window);
         }
         Ok(reader)
     }

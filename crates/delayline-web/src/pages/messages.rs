@@ -50,9 +50,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         Some(_) if status == Listed::Scheduled && position.is_none() && next.is_none() => {
             Some(Coming::Exactly(u64::try_from(messages.len()).unwrap_or(u64::MAX)))
         }
-        Some(window) if status == Listed::Scheduled => {
-            Some(Coming::About(window.about(&served.queue, now).await?))
-        }
+        Some(window) if status == Listed::Scheduled => Some(window.coming(&served.queue).await?),
         _ => None,
     };
     let content = html! {

@@ -1,12 +1,10 @@
 //! A window of time: the messages that fall due in it, or a list from an instant on.
 
-use std::time::Duration;
-
-use delayline::admin::{Forecast, Listed, Position};
+use delayline::admin::{Listed, Position};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Queue, Timestamp};
-use delayline_json::DueMessages;
+use delayline_json::{DueCounts, DueMessages};
 use maud::{Markup, html};
 
 use super::parts::{PAGE, number};
@@ -82,22 +80,10 @@ impl Window {
         Ok((messages, listing.position()))
     }
 
-    /// Number of messages that are scheduled in the window, if they are not all on the page. `now`
-    /// is the time of the server, which passes while they are counted.
-    pub(super) async fn about(
-        &self,
-        queue: &Queue<Bytes, Raw>,
-        now: Timestamp,
-    ) -> Result<u64, Failure> {
-        // A forecast counts up to an instant and with it.
-        let delay =
-            |instant: Timestamp| instant.since(now).saturating_sub(Duration::from_millis(1));
-        let delays = [Some(delay(self.from)), self.until.map(delay)];
-        let Forecast { due, later, .. } = queue.forecast(delays.into_iter().flatten()).await?;
-        Ok(match self.until {
-            Some(_) => due.get(1).copied().unwrap_or_default(),
-            None => later,
-        })
+    /// Number of messages that are scheduled in the window, if they are not all on the page.
+    pub(super) async fn coming(&self, queue: &Queue<Bytes, Raw>) -> Result<Coming, Failure> {
+        let DueCounts { due, is_exact, .. } = DueCounts::of(queue, self.from, self.until).await?;
+        Ok(if is_exact { Coming::Exactly(due) } else { Coming::About(due) })
     }
 
     /// The window and its messages in words.

@@ -104,8 +104,8 @@ async fn a_window_counts_and_lists_what_falls_due_in_it() {
     let list = "/messages?queue=orders&state=scheduled";
     let window = "&from=2030-01-31T09:10:00Z&until=2030-01-31T10:10:00Z";
     let page = get(&site, &format!("{list}{window}")).await.status(200);
-    let page = page.has("About <strong>60</strong> due from").has("m-010").has("m-059");
-    let page = page.lacks("m-009").lacks("m-060");
+    let page = page.has("<strong>60</strong> due from").has("m-010").has("m-059");
+    let page = page.lacks("m-009").lacks("m-060").lacks("About");
     let (_, rest) = page.text().split_once(r#"rel="next" href=""#).unwrap();
     let next = rest.split('"').next().unwrap().replace("&amp;", "&");
     let page = get(&site, &format!("/{next}")).await.status(200).has("m-060").has("m-069");
@@ -113,7 +113,7 @@ async fn a_window_counts_and_lists_what_falls_due_in_it() {
     let page = get(&site, &format!("{list}&from=2030-01-31+10:50")).await.status(200);
     page.has("<strong>10</strong> due from").has("m-110").lacks("m-109");
     let page = get(&site, &format!("{list}&until=2100-01-01")).await.status(200);
-    page.has("About <strong>120</strong> due from").has("Ready now, and not listed here: 1.");
+    page.has("<strong>120</strong> due from").has("Ready now, and not listed here: 1.");
     get(&site, &format!("{list}&from=&until=&from=")).await.status(200).lacks(" due from");
     get(&site, "/messages?queue=orders&state=leased&from=1h").await.status(200).has("Leases that");
     for (uri, why) in [

@@ -23,6 +23,7 @@ mod clock;
 mod commands;
 mod confirm;
 mod failure;
+mod http;
 mod input;
 mod print;
 mod progress;

@@ -1,6 +1,7 @@
 //! Are the servers, or the directory, suitable, and what could a crash or a failover lose? What
 //! `delayline doctor` and the dashboard's page of the server find.
 
+mod alerts;
 mod directory;
 mod findings;
 mod load;
@@ -15,6 +16,7 @@ use delayline::backend::{At, Op, QueueBackend};
 use delayline::{Connect, Error};
 use serde_json::Value;
 
+pub use self::alerts::{ALERTS, examine_alerts};
 pub use self::directory::{directory, directory_line, examine_directory};
 pub use self::findings::{Finding, Verdict};
 use self::findings::{Findings, good_unless};

@@ -10,6 +10,11 @@
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Doctor {
+    /// Prometheus server that must have the alerts of monitoring/alerts.yml:
+    /// http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]. Put passwords into the variable
+    #[arg(long, value_name = "URL", env = "DELAYLINE_PROMETHEUS", hide_env_values = true)]
+    pub(crate) prometheus: Option<String>,
+
     /// Print a JSON object per check, per server (`server`) and per sentinel (`sentinel`)
     #[arg(long)]
     pub(crate) json: bool,
@@ -19,10 +24,14 @@ const HELP: &str = "\
 Examples:
   delayline doctor --queue orders
   delayline --url file:/var/lib/orders doctor
+  delayline doctor --queue orders --prometheus http://127.0.0.1:9090
 
 A directory needs no --queue. While `delayline serve` has it open, the command asks that process.
 
 A user who may also run CONFIG GET and CLUSTER NODES gets more details. Servers that are unreachable
 or refuse to answer are reported.
+
+With --prometheus, the command also reports alerts that Prometheus has not loaded, cannot evaluate,
+or that are firing.
 
 The exit code is 0 if nothing is wrong, 1 if something is, and 3 if no server can be reached.";

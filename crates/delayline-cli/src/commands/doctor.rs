@@ -1,18 +1,22 @@
 //! `delayline doctor`.
 
+mod prometheus;
+
 use std::process::ExitCode;
 
 use delayline_json::doctor::{
     Examination, Finding, Verdict, examine, examine_directory, examine_load, examine_queue,
 };
 
+use self::prometheus::Prometheus;
 use crate::args::{Doctor, Target};
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{columns, json_line, write};
 
 pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failure> {
+    let prometheus = args.prometheus.as_deref().map(Prometheus::new).transpose()?;
     if target.is_directory() {
-        return of_directory(target, args.json).await;
+        return of_directory(target, prometheus, args.json).await;
     }
     if !target.has_server() {
         return Err(Failure::usage("there is no server to check: the queue is in this process"));
@@ -28,12 +32,19 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
         let load = examine_load(&connect, name, &found).await;
         found.findings.extend(load);
     }
+    if let Some(prometheus) = prometheus {
+        found.findings.extend(prometheus.examine().await);
+    }
     let text = if args.json { in_json(&found) } else { in_tables(&found) };
     write(&text)?;
     Ok(exit_code(&found.findings))
 }
 
-async fn of_directory(target: &Target, as_json: bool) -> Result<ExitCode, Failure> {
+async fn of_directory(
+    target: &Target,
+    prometheus: Option<Prometheus>,
+    as_json: bool,
+) -> Result<ExitCode, Failure> {
     let name = target.queue.is_some().then(|| target.queue()).transpose()?;
     let connect = target.connect()?;
     target.refuse_new(&connect)?;
@@ -43,7 +54,10 @@ async fn of_directory(target: &Target, as_json: bool) -> Result<ExitCode, Failur
     {
         return Err(target.unknown());
     }
-    let findings = examine_directory(&connection, name).await?;
+    let mut findings = examine_directory(&connection, name).await?;
+    if let Some(prometheus) = prometheus {
+        findings.extend(prometheus.examine().await);
+    }
     write(&if as_json {
         findings.iter().map(|finding| json_line(&finding.json())).collect()
     } else {

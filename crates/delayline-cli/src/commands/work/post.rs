@@ -1,6 +1,5 @@
 //! Posts a message to a URL.
 
-mod client;
 mod signature;
 
 use std::time::Duration;
@@ -15,10 +14,10 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, StatusCode, Uri};
 use tokio::time::{sleep, timeout};
 
-use self::client::Client;
 pub(super) use self::signature::Secret;
 use super::delivery::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use crate::failure::Failure;
+use crate::http::{self, Client};
 
 /// Where messages go, and what the answers mean.
 pub(super) struct Post {
@@ -49,8 +48,8 @@ impl Post {
         timeout: Duration,
         rules: Rules,
     ) -> Result<Self, Failure> {
-        let uri = client::url(url).map_err(Failure::usage)?;
-        let client = client::new(&uri)?;
+        let uri = http::url("--post", url).map_err(Failure::usage)?;
+        let client = http::client(&uri)?;
         Ok(Self { queue: queue.to_owned(), url: uri, client, secret, timeout, rules })
     }
 
@@ -59,7 +58,7 @@ impl Post {
         let request = self.request(job).map_err(|error| format!("no request: {error}"))?;
         let response = tokio::select! {
             response = self.client.request(request) => {
-                response.map_err(|error| client::told(&error))?
+                response.map_err(|error| http::told(&error))?
             }
             () = sleep(self.timeout) => {
                 return Err(format!("no answer within {:?}", self.timeout));

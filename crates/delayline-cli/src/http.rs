@@ -1,4 +1,4 @@
-//! Connections to the receiver. Redirects are not followed, and no proxy of the environment is
+//! A client for HTTP. Redirects are not followed, and no proxy of the environment is
 //! used.
 
 use std::error::Error as _;
@@ -14,24 +14,26 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::failure::Failure;
 
-pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+pub(crate) type Client = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Reads a URL. No error repeats a password in it.
-pub(super) fn url(text: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|_| "the URL of --post is not valid".to_owned())?;
+/// Reads the URL of a flag. No error repeats a password in it.
+pub(crate) fn url(flag: &str, text: &str) -> Result<Uri, String> {
+    let wrong = |why: &str| format!("the URL of {flag} {why}");
+    let uri: Uri = text.parse().map_err(|_| wrong("is not valid"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("the URL of --post must begin with http:// or https://".to_owned());
+        return Err(wrong("must begin with http:// or https://"));
     }
     match uri.authority() {
         Some(authority) if authority.as_str().contains('@') => {
-            Err("the URL of --post must have no user and password".to_owned())
+            Err(wrong("must have no user and password"))
         }
         Some(authority) if !authority.host().is_empty() => Ok(uri),
-        _ => Err("the URL of --post names no host".to_owned()),
+        _ => Err(wrong("names no host")),
     }
 }
 
-pub(super) fn new(url: &Uri) -> Result<Client, Failure> {
+/// A client for a URL.
+pub(crate) fn client(url: &Uri) -> Result<Client, Failure> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -56,7 +58,7 @@ pub(super) fn new(url: &Uri) -> Result<Client, Failure> {
 }
 
 /// An error in words, with its causes.
-pub(super) fn told(error: &Error) -> String {
+pub(crate) fn told(error: &Error) -> String {
     let mut words = "the request failed".to_owned();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn urls_are_of_http_and_have_no_password() {
         for good in ["http://127.0.0.1:8080/x?y=1", "https://hooks.example/orders"] {
-            assert!(url(good).is_ok(), "{good}");
+            assert!(url("--post", good).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -88,7 +90,7 @@ mod tests {
             "http://:80/hunter2",
             "http://hooks.example/ hunter2",
         ] {
-            let error = url(bad).unwrap_err();
+            let error = url("--post", bad).unwrap_err();
             assert!(!error.contains("hunter2"), "{bad}: {error}");
         }
     }

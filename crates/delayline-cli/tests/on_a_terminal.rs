@@ -7,7 +7,7 @@ mod support;
 use std::io::Write as _;
 
 use delayline_test_server::Server;
-use support::terminal::start;
+use support::terminal::{start, start_sized};
 use support::{count, let_die, on, wait_until};
 
 #[test]
@@ -69,6 +69,41 @@ fn the_top_draws_over_what_it_has_drawn_and_ends_on_q() {
     wait_until("a table", || terminal.screen().contains("OLDEST"));
     support::send_signal(&terminal.child, "-INT");
     assert_eq!(terminal.end().0, Some(0));
+}
+
+#[test]
+fn the_top_fits_on_a_small_terminal() {
+    let server = Server::start();
+    for n in 0..9 {
+        let args = ["--queue", &format!("reminders-{n}"), "send", "--payload", "x", "--id", "a"];
+        support::run(on(&server, &args)).code(0);
+    }
+    let top = |rows, columns| {
+        let mut command = on(&server, &["top", "--interval", "200ms"]);
+        command.env_remove("DELAYLINE_QUEUE");
+        start_sized(command, rows, columns)
+    };
+    // Of 10 rows, one is the cursor's and one says that there is more. Each line takes two.
+    let terminal = top(10, 60);
+    let ups = |up: &str| terminal.screen().matches(&format!("\u{1b}[{up}A")).count();
+    wait_until("a third table", || ups("9") > 2);
+    let screen = terminal.screen();
+    assert!(screen.contains("reminders-2") && !screen.contains("reminders-3"), "{screen:?}");
+    assert!(screen.contains("and 6 more"), "{screen:?}");
+    // The terminal wraps lines again when it is resized, so all of them are cleared.
+    terminal.resize(10, 200);
+    wait_until("a wide table", || terminal.screen().contains("reminders-6"));
+    let screen = terminal.screen();
+    assert!(screen.contains("\u{1b}[2J") && !screen.contains("reminders-7"), "{screen:?}");
+    support::send_signal(&terminal.child, "-INT");
+    assert_eq!(terminal.end().0, Some(0));
+    // A terminal with room for nothing.
+    for (rows, columns) in [(1, 1), (2, 10), (3, 200)] {
+        let mut terminal = top(rows, columns);
+        wait_until("tables", || terminal.screen().matches(" more").count() > 2);
+        terminal.type_in("q");
+        assert_eq!(terminal.end().0, Some(0));
+    }
 }
 
 #[test]

@@ -4,8 +4,13 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use delayline_test_server::Server;
-use support::{on, run, send};
+use serde_json::Value;
+use support::{on, run, send, send_signal, start, wait_until};
 
 #[test]
 fn one_table_has_all_queues_and_their_rates() {
@@ -31,6 +36,33 @@ fn one_table_has_all_queues_and_their_rates() {
     assert_eq!(rows[1]["rates"]["sent"], 0);
     assert!(rows[1]["rates"]["in_ms"].as_u64().unwrap() >= 150);
     assert_eq!(top(&["--queue", "texts", "--json"]).code(0).lines().len(), 1);
+}
+
+#[test]
+fn an_unreachable_server_is_reported_until_it_is_back() {
+    let server = Server::start();
+    send(&server, &["--id", "a", "--payload", "x"]);
+    let mut top = start(&mut on(&server, &["top", "--json", "--interval", "200ms"]));
+    let lines = BufReader::new(top.stdout.take().unwrap()).lines();
+    let (counts, errors) = <(Arc<AtomicU32>, Arc<AtomicU32>)>::default();
+    let seen = (Arc::clone(&counts), Arc::clone(&errors));
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            let row: Value = serde_json::from_str(&line).unwrap();
+            let kind = if row.get("error").is_some() { &seen.1 } else { &seen.0 };
+            kind.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let counts = || counts.load(Ordering::SeqCst);
+    wait_until("a count", || counts() > 0);
+    server.kill();
+    // Each table has a line, not only the first one.
+    wait_until("errors", || errors.load(Ordering::SeqCst) > 2);
+    let before = counts();
+    server.restart();
+    wait_until("another count", || counts() > before);
+    send_signal(&top, "-TERM");
+    assert_eq!(support::ended(top).code, Some(0));
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 mod keys;
 mod rates;
+mod screen;
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use console::Term;
 use delayline::codec::Raw;
 use delayline::{Bytes, Queue};
 use delayline_json::duration;
@@ -17,6 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use self::keys::Keys;
 use self::rates::{Counted, Row};
+use self::screen::Screen;
 use crate::args::{Target, Top};
 use crate::failure::Failure;
 use crate::print::{columns, json_line, write_on};
@@ -39,7 +40,7 @@ pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure>
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before: Vec<Option<Counted>> = vec![None; queues.len()];
-    let mut drawn = 0;
+    let (mut is_first, mut screen) = (true, Screen::default());
     loop {
         let counts = tokio::select! {
             biased;
@@ -51,22 +52,20 @@ pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure>
         let rows = names.zip(&counts).zip(&before);
         let mut rows: Vec<Row> =
             rows.map(|((name, now), then)| Row::new(name, then, now)).collect();
-        let is_first = before.iter().all(Option::is_none);
         before = counts.into_iter().map(Result::ok).collect();
         // One table has rates, so it needs two counts.
-        if is_first && !draws {
+        if std::mem::take(&mut is_first) && !draws {
             continue;
         }
         rows.sort_by_cached_key(Row::order);
+        let size = draws.then(Screen::size);
         let text = if args.json {
             rows.iter().map(|row| json_line(&row.json())).collect()
         } else {
-            table(&rows, left_out, draws)
+            table(&rows, left_out, size)
         };
-        if draws {
-            // A terminal that cannot do that shows one table below the other.
-            let _ = Term::stdout().clear_last_lines(drawn);
-            drawn = text.lines().count();
+        if let Some(size) = size {
+            screen.clear_for(&text, size);
         }
         if write_on(&text)? == ControlFlow::Break(()) || args.once {
             return Ok(ExitCode::SUCCESS);
@@ -116,13 +115,14 @@ async fn count(queues: &[(String, Queue<Bytes, Raw>)]) -> Vec<Result<Counted, St
     counts
 }
 
-fn table(rows: &[Row], left_out: usize, draws: bool) -> String {
-    // A table that is drawn again must fit on the screen.
-    let most =
-        if draws { usize::from(Term::stdout().size().0).saturating_sub(3) } else { rows.len() };
-    let shown = rows.len().min(most.max(1));
-    let mut text = columns(Row::HEADS, rows.iter().take(shown).map(Row::cells));
-    let more = left_out + rows.len() - shown;
+/// The table, or as much of it as fits on a screen of this size.
+fn table(rows: &[Row], left_out: usize, size: Option<(u16, u16)>) -> String {
+    let text = columns(Row::HEADS, rows.iter().map(Row::cells));
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = size.map_or(lines.len(), |size| Screen::fitting(size, &lines, left_out > 0));
+    let mut text: String = lines.iter().take(shown).map(|line| format!("{line}\n")).collect();
+    // The first line has the heads.
+    let more = left_out + rows.len() - shown.saturating_sub(1);
     if more > 0 {
         text += &format!("and {more} more\n");
     }

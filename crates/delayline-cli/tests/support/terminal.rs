@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::Running;
 
@@ -20,8 +21,15 @@ pub struct OnTerminal {
 }
 
 /// Starts a command whose stdin, stdout and stderr are one terminal.
-pub fn start(mut command: Command) -> OnTerminal {
+pub fn start(command: Command) -> OnTerminal {
+    start_sized(command, 24, 80)
+}
+
+/// Starts a command on a terminal of this many rows and columns.
+pub fn start_sized(mut command: Command, rows: u16, columns: u16) -> OnTerminal {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&master, size).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
@@ -48,6 +56,12 @@ impl OnTerminal {
     /// Types something.
     pub fn type_in(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Changes the size of the terminal.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.keyboard, size).unwrap();
     }
 
     /// All that was on the screen until now.

@@ -232,6 +232,44 @@ fn a_queue_in_memory_takes_nothing_and_shows_what_would_come() {
 }
 
 #[test]
+fn keys_of_queues_and_urls_without_a_server_are_refused() {
+    let server = Server::start();
+    let urgent = ["--id", "a", "--payload", "x", "--delay", "1h", "--priority", "urgent"];
+    support::send(&server, &urgent);
+    let (own, hash) = ("delayline:{orders}:index", "delayline:{orders}:records");
+    for old in [
+        &["zset", own, "--unit", "ms", "--yes"][..],
+        &["zset", own, "--unit", "ms", "--dry-run"],
+        &["zset", own, "--unit", "ms", "--live", "--until-empty", "--yes"],
+        &["zset", "jobs", "--unit", "ms", "--payloads", hash, "--yes"],
+        &["rsmq", "{orders}:index", "--namespace", "delayline", "--yes"],
+    ] {
+        let refused = run(import(&server, "redis", old)).code(2).stderr;
+        assert!(refused.contains("belongs to a queue of Delayline"), "{old:?}: {refused}");
+    }
+    run(on(&server, &["check"])).code(0);
+    assert_eq!(waiting(&server).len(), 1);
+
+    // Nothing is created before the old queue is known.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new");
+    let url = format!("file:{}", path.display());
+    let old = ["import", "zset", "jobs", "--unit", "s", "--yes"];
+    let into =
+        |from: &[&str]| run(bare(&[&["--url", &url, "--queue", "q"], &old[..], from].concat()));
+    for from in [&[][..], &["--from", &url], &["--from", "memory:"], &["--from", "jobs"]] {
+        let refused = into(from).code(2).stderr;
+        assert!(refused.starts_with("delayline: the old queue: "), "{from:?}: {refused}");
+        assert!(refused.contains("--from names its Redis server"), "{refused}");
+    }
+    assert!(!path.exists());
+    let none = into(&["--from", &server.url()]).code(0).stderr;
+    assert!(none.starts_with("no messages in jobs\n"), "{none}");
+    redis(&server, "ZADD jobs 0 a");
+    assert!(into(&["--from", &server.url()]).code(0).stderr.starts_with("created 1, "));
+}
+
+#[test]
 fn a_dry_run_fails_if_this_queue_cannot_be_opened() {
     let (old, new) = (Server::start(), Server::builder().password("a secret").start());
     redis(&old, "ZADD jobs 0 a");

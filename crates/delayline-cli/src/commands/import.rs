@@ -34,20 +34,25 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
         return Err(Failure::usage(sentence).hint("nothing was done; --url names a server"));
     }
     let interval = args.from.live().map(|live| live::check(target, how, live)).transpose()?;
-    let queue = target.open().await?.durability(how.durability);
     let mut layout = Layout::of(&args.from);
+    layout.check()?;
     let source = Source::open(target, how.from_url.as_deref().unwrap_or(&target.url)).await?;
+    let queue = target.open().await?.durability(how.durability);
     source.find_consumers(&mut layout).await?;
     source.check_payloads(&layout).await?;
     let mut total = 0;
     for place in &layout.places {
         total += source.count(place).await?;
     }
+    let keys: Vec<_> = layout.places.iter().map(|place| place.key.as_str()).collect();
+    let keys = keys.join(", ");
+    if total == 0 && interval.is_none() {
+        eprintln!("no messages in {}", harmless_line(&keys));
+    }
     if (total > 0 || interval.is_some()) && !how.dry_run && !how.yes {
-        let keys: Vec<_> = layout.places.iter().map(|place| place.key.as_str()).collect();
         let (count, queue) = (number(total, "message"), target.queue()?);
         let more = if interval.is_some() { ", and entries added from now on," } else { "" };
-        let deed = format!("move {count}{more} from {} to the queue {queue}", keys.join(", "));
+        let deed = format!("move {count}{more} from {keys} to the queue {queue}");
         confirm(&harmless_line(&deed), true)?;
     }
     let followed = live::followed(&args.from);

@@ -5,8 +5,10 @@
 
 use bytes::Bytes;
 use delayline::Timestamp;
+use delayline_redis_protocol::KEY_PREFIX;
 
 use crate::args::{OldQueue, Unit};
+use crate::failure::Failure;
 
 /// Where a queue has its messages, and how each of them is stored.
 #[derive(Debug, PartialEq, Eq)]
@@ -136,6 +138,16 @@ impl Layout {
 }
 
 impl Layout {
+    /// Fails if a key belongs to a queue of Delayline, which would be damaged.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        let own = format!("{KEY_PREFIX}{{");
+        let mut keys = self.places.iter().flat_map(|place| self.watched(place));
+        let Some(key) = keys.find(|key| key.starts_with(own.as_bytes())) else { return Ok(()) };
+        let key = String::from_utf8_lossy(&key);
+        Err(Failure::usage(format!("the key {key} belongs to a queue of Delayline"))
+            .hint("nothing was done; name the key of the old queue"))
+    }
+
     /// The keys that must not change while messages of a place are moved.
     pub(super) fn watched(&self, place: &Place) -> Vec<Bytes> {
         let payloads = match &self.content {

@@ -42,7 +42,12 @@ pub(super) struct Source {
 impl Source {
     /// Connects to the server of `url`.
     pub(super) async fn open(target: &Target, url: &str) -> Result<Self, Failure> {
-        let mut options: ConnectOptions = url.parse().map_err(delayline::Error::from)?;
+        let options = url.parse().map_err(|violation| {
+            Failure::from(delayline::Error::from(violation))
+                .about("the old queue")
+                .hint("nothing was done; --from names its Redis server")
+        });
+        let mut options: ConnectOptions = options?;
         let Topology::Single(address) = options.topology.clone() else {
             let sentence = "the old queue must be on a single server";
             return Err(Failure::usage(sentence)

@@ -35,20 +35,22 @@ impl<'de> Deserialize<'de> for State {
 impl State {
     /// Builds the indexes of the entries. Returns whether no two messages share a place.
     fn build_indexes(&mut self) -> bool {
-        let index = |includes: &dyn Fn(Place, Priority) -> bool| -> Index {
-            // Collected, because a map is built faster from many entries than one by one.
-            let entries = self.entries.values();
-            let mut found: Vec<_> = entries
-                .filter(|entry| includes(entry.place, entry.priority))
-                .map(|entry| (entry.key(), entry.id.clone()))
-                .collect();
+        let mut due: [Vec<_>; Priority::ALL.len()] = Default::default();
+        let (mut leased, mut dead) = (Vec::new(), Vec::new());
+        for entry in self.entries.values() {
+            let found = match entry.place {
+                Place::Waiting => &mut due[usize::from(entry.priority.level())],
+                Place::Leased { .. } => &mut leased,
+                Place::Dead { .. } => &mut dead,
+            };
+            found.push((entry.key(), entry.id.clone()));
+        }
+        // A map is built faster from many sorted entries than one by one.
+        let index = |mut found: Vec<((Timestamp, u64), MessageId)>| -> Index {
             found.sort_unstable_by_key(|(key, _)| *key);
             found.into_iter().collect()
         };
-        let due = Priority::ALL
-            .map(|level| index(&|place, priority| place == Place::Waiting && priority == level));
-        let leased = index(&|place, _| matches!(place, Place::Leased { .. }));
-        let dead = index(&|place, _| matches!(place, Place::Dead { .. }));
+        let (due, leased, dead) = (due.map(index), index(leased), index(dead));
         let indexed = due.iter().chain([&leased, &dead]).map(Index::len).sum::<usize>();
         (self.due, self.leased, self.dead) = (due, leased, dead);
         indexed == self.entries.len()

@@ -1,6 +1,5 @@
-//! What the `delayline` command and its HTTP API share: how they write things down, as JSON, places
-//! in a list, times, and text that others wrote; how they find dead letters; and how they examine
-//! servers.
+//! How the `delayline` command and its HTTP API write things down: messages as JSON, places in a
+//! list, times, and text that others wrote.
 //!
 //! - [`Fields`] reads a message that is to be sent from a JSON object. Its errors never repeat the
 //!   payload.
@@ -9,37 +8,24 @@
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
 //! - [`OwnedSchedules`] and [`schedule_spec`] read schedules, and [`schedule`] writes one.
 //! - [`Cursor`] is the place where a list has ended.
-//! - [`LetterFilter`] says which dead letters are meant, [`Letters`] finds them, and [`RateLimit`]
-//!   is how fast something is done to them. [`LatestLetters`] reads the latest deaths first, and
-//!   [`Groups`] groups letters by reason and error.
-//! - [`Holder`] is a process with workers, and the messages that it holds.
-//! - [`doctor`] examines servers, and [`hint`] says what may help against an error.
-//! - [`MessageSearch`] searches messages by kind, header and content.
-//! - [`DueMessages`] lists the scheduled messages of a window in the order in which they are due,
-//!   and [`DueCounts`] counts them.
+//! - [`hint`] says what may help against an error.
 //! - [`duration`] and [`instant`] read times; [`moment`] reads them as people write them in their
 //!   [`Zone`].
 //! - [`harmless`], [`harmless_line`] and [`harmless_json`] escape what could steer a terminal.
 
 mod cursor;
-pub mod doctor;
-mod due;
 mod fields;
 mod finding;
 mod hint;
 mod history;
-mod holders;
-mod letters;
 mod message;
 mod moment;
 mod schedule;
-mod search;
 mod stats;
 mod text;
 mod time;
 
 pub use self::cursor::Cursor;
-pub use self::due::{DueCounts, DueMessages};
 pub use self::fields::{Fields, text_or_compact};
 pub use self::finding::finding;
 pub use self::hint::hint;
@@ -47,17 +33,12 @@ pub use self::history::{
     Series, Span, history, lateness_from, lateness_in_words, lateness_series, lateness_shares,
     part_of, series,
 };
-pub use self::holders::{Holder, leased};
-pub use self::letters::{
-    Group, GroupOrder, Groups, LatestLetters, LetterFilter, Letters, RateLimit,
-};
 pub use self::message::{
     Content, explanation, headers, id, info, line, message, named, progress, progress_name,
     stateless, text_or_base64, without_content,
 };
 pub use self::moment::{Zone, moment};
 pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times};
-pub use self::search::{MessageSearch, Wanted};
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,
 };

@@ -6,7 +6,7 @@ use delayline::admin::folded_error;
 use delayline::backend::is_printable;
 use delayline::limits;
 use delayline::message::DeathReason;
-use delayline_json::{Group, LetterFilter};
+use delayline_admin::{Group, LetterFilter};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use delayline::Timestamp;
 use delayline::backend::Schedule;
-use delayline_json::Groups;
+use delayline_admin::Groups;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::{Connect, Error};
-use delayline_json::doctor::{Examination, Finding, examine, examine_queue};
+use delayline_admin::doctor::{Examination, Finding, examine, examine_queue};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

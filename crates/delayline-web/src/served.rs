@@ -9,7 +9,7 @@ use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Error, Queue, Timestamp};
-use delayline_json::{self as json, FORECAST_DELAYS, Span, forecast_delays};
+use delayline_json::{FORECAST_DELAYS, Span, forecast_delays};
 
 use crate::bulk::Slot;
 use crate::failure::Failure;
@@ -62,7 +62,7 @@ impl Served {
     /// The leases that end first, at most a second old.
     pub(crate) async fn leases(&self) -> Result<Leases, Failure> {
         let read = async {
-            let leases = json::leased(&self.queue, MOST_LEASES).await;
+            let leases = delayline_admin::leased(&self.queue, MOST_LEASES).await;
             Ok::<_, Infallible>(Arc::new(leases))
         };
         let leases = self.leases.within(COUNTS_AGE, read).await.ok_or(Failure::Aborted)?;

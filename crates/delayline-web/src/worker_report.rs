@@ -2,7 +2,7 @@
 
 use delayline::admin::Stats;
 use delayline::{Error, Timestamp};
-use delayline_json::Holder;
+use delayline_admin::Holder;
 use futures_util::future::join_all;
 
 use crate::context::Context;

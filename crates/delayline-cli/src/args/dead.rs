@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{ArgGroup, Subcommand, ValueEnum};
 use delayline::message::DeathReason;
-use delayline_json::GroupOrder;
+use delayline_admin::GroupOrder;
 
 use super::Paging;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use delayline::admin::Audit;
-use delayline_json::doctor::{directory, directory_line};
+use delayline_admin::doctor::{directory, directory_line};
 use delayline_json::{finding as finding_of, harmless_line};
 use serde_json::json;
 

@@ -9,9 +9,8 @@ use delayline::admin::Listed;
 use delayline::codec::Raw;
 use delayline::message::{MessageInfo, Status};
 use delayline::{Bytes, Found, MessageId, Queue};
-use delayline_json::{
-    Cursor, Group, Groups, LetterFilter, Letters, RateLimit, duration, harmless_line,
-};
+use delayline_admin::{Group, Groups, LetterFilter, Letters, RateLimit};
+use delayline_json::{Cursor, duration, harmless_line};
 use serde_json::json;
 
 use self::action::Action;

@@ -4,7 +4,7 @@ mod prometheus;
 
 use std::process::ExitCode;
 
-use delayline_json::doctor::{
+use delayline_admin::doctor::{
     Examination, Finding, Verdict, examine, examine_directory, examine_load, examine_queue,
 };
 

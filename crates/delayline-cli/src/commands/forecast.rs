@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use delayline_json::{self as json, DueCounts, harmless};
+use delayline_admin::DueCounts;
+use delayline_json::{self as json, harmless};
 use serde_json::json;
 
 use super::window::{Bounds, Window, shown};

@@ -7,7 +7,8 @@ use delayline::admin::{Listed, Listing, Position};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Error, Queue, Timestamp, limits};
-use delayline_json::{self as json, Cursor, DueMessages, MessageSearch, Wanted};
+use delayline_admin::{DueMessages, MessageSearch, Wanted};
+use delayline_json::{self as json, Cursor};
 use serde_json::json;
 
 use super::window::{Bounds, shown};

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use delayline::admin::FoundWorkers;
 use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Error, Queue};
-use delayline_json::{Holder, harmless_line, leased};
+use delayline_admin::{Holder, leased};
+use delayline_json::harmless_line;
 use serde_json::{Value, json};
 
 use crate::args::{Target, Workers};

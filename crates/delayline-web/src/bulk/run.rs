@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Queue, Timestamp};
-use delayline_json::{Groups, Letters, RateLimit};
+use delayline_admin::{Groups, Letters, RateLimit};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Instrument as _;

@@ -4,7 +4,8 @@ use axum::extract::Request;
 use axum::response::Response;
 use delayline::backend::Schedule;
 use delayline::message::DeathReason;
-use delayline_json::{GroupOrder, harmless_line};
+use delayline_admin::GroupOrder;
+use delayline_json::harmless_line;
 use maud::{Markup, html};
 
 use super::buttons::{see, when};

@@ -5,7 +5,8 @@ use delayline::admin::{DeadLetterFilter, Listed, Listing, Position};
 use delayline::codec::Raw;
 use delayline::message::{MessageInfo, MessageState};
 use delayline::{Bytes, Error, Queue, Timestamp};
-use delayline_json::{Cursor, GroupOrder, LatestLetters};
+use delayline_admin::{GroupOrder, LatestLetters};
+use delayline_json::Cursor;
 use maud::{Markup, html};
 
 use super::bulk::tools;

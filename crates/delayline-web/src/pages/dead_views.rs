@@ -1,6 +1,6 @@
 //! The views of dead letters, and their order in a query.
 
-use delayline_json::GroupOrder;
+use delayline_admin::GroupOrder;
 use maud::{Markup, html};
 
 use crate::failure::Failure;

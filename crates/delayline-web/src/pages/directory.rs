@@ -1,7 +1,7 @@
 //! The directory of the queues, and its problems.
 
 use axum::response::Response;
-use delayline_json::doctor::examine_directory;
+use delayline_admin::doctor::examine_directory;
 use maud::html;
 
 use super::findings::findings;

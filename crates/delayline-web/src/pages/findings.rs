@@ -1,6 +1,6 @@
 //! The findings of an examination.
 
-use delayline_json::doctor::{Finding, Verdict};
+use delayline_admin::doctor::{Finding, Verdict};
 use maud::{Markup, html};
 
 use super::parts::capitalised;

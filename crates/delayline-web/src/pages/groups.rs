@@ -3,7 +3,7 @@
 use axum::response::Response;
 use delayline::Timestamp;
 use delayline::admin::Listed;
-use delayline_json::{Group, GroupOrder, Groups, LatestLetters};
+use delayline_admin::{Group, GroupOrder, Groups, LatestLetters};
 use maud::{Markup, html};
 
 use super::dead_views::views;

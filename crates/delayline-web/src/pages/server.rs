@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::response::Response;
 use delayline::Error;
 use delayline::admin::{QueueName, Survey, TopologyKind};
-use delayline_json::doctor::{Examination, Table};
+use delayline_admin::doctor::{Examination, Table};
 use delayline_json::{harmless_line, hint};
 use maud::{Markup, html};
 

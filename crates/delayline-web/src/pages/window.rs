@@ -4,7 +4,7 @@ use delayline::admin::{Listed, Position};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Queue, Timestamp};
-use delayline_json::{DueCounts, DueMessages};
+use delayline_admin::{DueCounts, DueMessages};
 use maud::{Markup, html};
 
 use super::parts::{PAGE, number};

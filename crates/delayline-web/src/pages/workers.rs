@@ -4,7 +4,8 @@ use axum::response::Response;
 use delayline::Timestamp;
 use delayline::admin::WorkerProcess;
 use delayline::message::{MessageInfo, MessageState};
-use delayline_json::{Holder, harmless_line};
+use delayline_admin::Holder;
+use delayline_json::harmless_line;
 use maud::{Markup, html};
 
 use super::layout::Frame;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayline::Bytes;
 use delayline::message::Message;
-use delayline_json::MessageSearch;
+use delayline_admin::MessageSearch;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::Instrument as _;

@@ -1,7 +1,7 @@
 //! What a search is for, as it is written in a form or an object.
 
 use delayline::admin::{Listed, Stats};
-use delayline_json::Wanted;
+use delayline_admin::Wanted;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline_json::doctor::{Finding, examine_alerts};
+use delayline_admin::doctor::{Finding, examine_alerts};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use hyper::{Request, StatusCode, Uri};

@@ -9,7 +9,7 @@ use delayline::message::{MessageInfo, MessageState};
 use delayline::{Bytes, Error, Queue};
 use serde_json::{Value, json};
 
-use crate::message::id;
+use delayline_json::id;
 
 /// A process with workers, or one that holds messages, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]

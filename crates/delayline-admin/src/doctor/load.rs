@@ -6,7 +6,7 @@ use delayline::admin::{History, HistoryPoint, Stats, Survey, TopologyKind, Total
 
 use super::findings::{Findings, Verdict, good_unless};
 use super::servers::{Fields, is_primary, number};
-use crate::history::{Span, lateness_series};
+use delayline_json::{Span, lateness_series};
 
 /// The measured load of a queue.
 pub(super) struct Load<'a> {

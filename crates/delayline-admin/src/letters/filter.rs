@@ -6,7 +6,7 @@ use delayline::Timestamp;
 use delayline::admin::DeadLetterFilter;
 use delayline::message::DeathReason;
 
-use crate::{duration, instant};
+use delayline_json::{duration, instant};
 
 /// Conditions that the dead letters must all meet.
 #[derive(Clone, Debug, Default)]

@@ -21,7 +21,7 @@ pub use self::directory::{directory, directory_line, examine_directory};
 pub use self::findings::{Finding, Verdict};
 use self::findings::{Findings, good_unless};
 pub use self::tables::Table;
-use crate::hint;
+use delayline_json::hint;
 
 /// The findings on all servers, and on sentinels.
 #[derive(Clone, Debug)]

@@ -139,7 +139,7 @@ impl Group {
             "last": self.last.to_string(),
             "example": self.example,
         });
-        let (name, id) = crate::named("latest", self.latest.as_bytes());
+        let (name, id) = delayline_json::named("latest", self.latest.as_bytes());
         object[name] = id;
         object
     }

@@ -3,7 +3,7 @@
 use delayline::Error;
 use serde_json::{Value, json};
 
-use crate::{harmless_line, hint};
+use delayline_json::{harmless_line, hint};
 
 /// What one check has found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,6 +30,7 @@ mod progress;
 #[doc(hidden)]
 pub mod reading;
 mod report;
+mod screen;
 mod signals;
 
 use std::process::ExitCode;

@@ -53,6 +53,25 @@ fn the_watch_draws_over_what_it_has_drawn() {
 }
 
 #[test]
+fn the_watch_fits_on_a_small_terminal() {
+    let server = Server::start();
+    support::create(&server);
+    let watch = |rows| start_sized(on(&server, &["stats", "--watch", "100ms"]), rows, 80);
+    for (rows, is_shown, is_left_out) in [
+        (40, "acked total", "\u{1b}[2J"),
+        (24, "earliest due", "acked total"),
+        (3, "queue", "ready"),
+    ] {
+        let terminal = watch(rows);
+        wait_until("a third count", || terminal.screen().matches("orders").count() > 2);
+        support::send_signal(&terminal.child, "-INT");
+        let (code, screen) = terminal.end();
+        assert_eq!(code, Some(0), "{screen}");
+        assert!(screen.contains(is_shown) && !screen.contains(is_left_out), "{rows}: {screen:?}");
+    }
+}
+
+#[test]
 fn the_top_draws_over_what_it_has_drawn_and_ends_on_q() {
     let server = Server::start();
     support::create(&server);

@@ -138,6 +138,10 @@ fn refuses(queue: Queue<'_>) {
             assert!(refused.stdout.is_empty() && !refused.stderr.contains('\u{1b}'));
         }
     }
+    let unknown = in_zone("Nowhere/City", queue(&["list", "--until", "tomorrow"])).code(2);
+    let said = "--until: \"tomorrow\" depends on the time zone, and the variable TZ names none";
+    assert!(unknown.stderr.contains(said), "{}", unknown.stderr);
+    in_zone("Nowhere/City", queue(&["list", "--until", "2h"])).code(0);
     for (args, said) in [
         (&["forecast", "--until", "3000-01-01T00:00Z"][..], "3000-01-01T00:00:00.000Z"),
         (&["forecast", "--from", "3000-01-01T00:00Z"], "more than 100 years from now"),

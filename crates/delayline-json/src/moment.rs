@@ -31,10 +31,15 @@ impl Zone {
         TimeZone::get(name).map(Self).map_err(|_| unknown())
     }
 
-    /// The zone of this machine, or UTC if it is unknown.
+    /// The zone of this machine: that of the variable `TZ` if it is set, and UTC if nothing says
+    /// which zone it is. If `TZ` names no zone, it is unknown: [`moment`] then refuses times
+    /// without an offset.
     #[must_use]
     pub fn local() -> Self {
-        Self(TimeZone::try_system().unwrap_or(TimeZone::UTC))
+        Self(TimeZone::try_system().unwrap_or_else(|_| {
+            let is_named = std::env::var_os("TZ").is_some_and(|name| !name.is_empty());
+            if is_named { TimeZone::unknown() } else { TimeZone::UTC }
+        }))
     }
 
     /// Its name: `UTC`, `Europe/Berlin`; `local time` for a zone of this machine without a name.
@@ -43,10 +48,10 @@ impl Zone {
         self.0.iana_name().unwrap_or("local time")
     }
 
-    /// Returns `true` if its times are always those of UTC.
+    /// Returns `true` if its times are always those of UTC, as those of an unknown zone are.
     #[must_use]
     pub fn is_utc(&self) -> bool {
-        self.0 == TimeZone::UTC || matches!(self.name(), "UTC" | "Etc/UTC")
+        self.0 == TimeZone::UTC || self.0.is_unknown() || matches!(self.name(), "UTC" | "Etc/UTC")
     }
 
     /// An instant in this zone, to the second: `2026-12-01 10:00:00 CET`.
@@ -80,7 +85,7 @@ impl Default for Zone {
 /// # Errors
 ///
 /// In words, with the beginning of the text: it is no such time, or the time does not exist on that
-/// day, or exists twice, because clocks change.
+/// day, or exists twice, because clocks change; or it depends on a zone that is unknown.
 pub fn moment(text: &str, now: SystemTime, zone: &Zone) -> Result<SystemTime, String> {
     let said = |why: &str| format!("{} is not a time: {why}", quoted(text));
     // `10:00:01` is a time of day here, not ten hours and a second.
@@ -107,6 +112,13 @@ pub fn moment(text: &str, now: SystemTime, zone: &Zone) -> Result<SystemTime, St
             )
         }
     })?;
+    if zone.0.is_unknown() {
+        return Err(format!(
+            "{} depends on the time zone, and the variable TZ names none that this machine knows: \
+             set TZ to a name such as Europe/Berlin, or write 2026-12-01T09:00:00Z",
+            quoted(text)
+        ));
+    }
     let ambiguous = zone.0.to_ambiguous_zoned(civil);
     match ambiguous.offset() {
         AmbiguousOffset::Unambiguous { .. } => {}

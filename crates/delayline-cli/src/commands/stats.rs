@@ -5,19 +5,20 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use console::Term;
+use delayline::admin::Stats;
 use delayline::codec::Raw;
 use delayline::{Bytes, Queue};
 use delayline_json::{self as json, duration, harmless};
 use tokio::time::MissedTickBehavior;
 
-use crate::args::{Stats, Target};
+use crate::args::{self, Target};
 use crate::clock::now;
 use crate::failure::Failure;
 use crate::print::{write, write_on};
+use crate::screen::Screen;
 use crate::signals::Signals;
 
-pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(target: &Target, args: args::Stats) -> Result<ExitCode, Failure> {
     let interval = args.watch.as_deref().map(interval).transpose()?;
     let queue = target.open_known().await?;
     let name = target.queue()?;
@@ -28,7 +29,7 @@ pub(crate) async fn run(target: &Target, args: Stats) -> Result<ExitCode, Failur
             write(&if args.json {
                 json::stats(name, &stats).to_string() + "\n"
             } else {
-                table(name, &stats)
+                table(name, &stats, |_| true)
             })?;
         }
     }
@@ -54,36 +55,54 @@ async fn watch(
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let redraw = !as_json && std::io::stdout().is_terminal();
-    let mut drawn = 0;
+    let mut screen = Screen::default();
     loop {
         let stats = tokio::select! {
             biased;
             () = signals.next() => return Ok(()),
             stats = async { ticks.tick().await; queue.stats().await } => stats?,
         };
-        let text = match (as_json, redraw) {
-            (true, _) => {
-                let mut object = json::stats(name, &stats);
-                object["at"] = now().to_string().into();
-                format!("{object}\n")
-            }
-            (false, true) => table(name, &stats),
-            (false, false) => line(&stats),
+        let text = if as_json {
+            let mut object = json::stats(name, &stats);
+            object["at"] = now().to_string().into();
+            format!("{object}\n")
+        } else if redraw {
+            let size = Screen::size();
+            let text = fitting(name, &stats, size);
+            screen.clear_for(&text, size);
+            text
+        } else {
+            line(&stats)
         };
-        if redraw {
-            // A terminal that cannot do that shows one table below the other.
-            let _ = Term::stdout().clear_last_lines(drawn);
-            drawn = text.lines().count();
-        }
         if write_on(&text)? == ControlFlow::Break(()) {
             return Ok(());
         }
     }
 }
 
-fn table(queue: &str, stats: &delayline::admin::Stats) -> String {
+/// The table, or what fits on the screen: without events that have never happened, and then only
+/// its beginning.
+fn fitting(queue: &str, stats: &Stats, size: (u16, u16)) -> String {
+    let all = table(queue, stats, |_| true);
+    let lines: Vec<&str> = all.lines().collect();
+    if Screen::fitting(size, &lines, false) == lines.len() {
+        return all;
+    }
+    let short = table(queue, stats, has_happened);
+    let lines: Vec<&str> = short.lines().collect();
+    let shown = Screen::fitting(size, &lines, false);
+    lines.iter().take(shown).map(|line| format!("{line}\n")).collect()
+}
+
+/// Whether a count says anything: totals begin with 0.
+fn has_happened((name, count): &(&str, u64)) -> bool {
+    *count > 0 || !name.ends_with("_total")
+}
+
+/// A table of the counts that are wanted.
+fn table(queue: &str, stats: &Stats, wanted: impl Fn(&(&str, u64)) -> bool) -> String {
     let mut table = format!("{:<24}{}\n", "queue", harmless(queue));
-    for (name, count) in json::counts(stats) {
+    for (name, count) in json::counts(stats).into_iter().filter(wanted) {
         let name = name.replace('_', " ");
         table += &format!("{name:<24}{count:>12}\n");
     }
@@ -93,11 +112,8 @@ fn table(queue: &str, stats: &delayline::admin::Stats) -> String {
     table
 }
 
-fn line(stats: &delayline::admin::Stats) -> String {
-    // Events that have never happened are left out.
-    let counts = json::counts(stats)
-        .into_iter()
-        .filter(|(name, count)| *count > 0 || !name.ends_with("_total"));
+fn line(stats: &Stats) -> String {
+    let counts = json::counts(stats).into_iter().filter(has_happened);
     let counts = counts.map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>();
     let counts = counts.join("  ");
     let paused = if stats.paused { "  paused" } else { "" };

@@ -2,7 +2,6 @@
 
 mod keys;
 mod rates;
-mod screen;
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
@@ -17,10 +16,10 @@ use tokio::time::MissedTickBehavior;
 
 use self::keys::Keys;
 use self::rates::{Counted, Row};
-use self::screen::Screen;
 use crate::args::{Target, Top};
 use crate::failure::Failure;
 use crate::print::{columns, json_line, write_on};
+use crate::screen::Screen;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure> {

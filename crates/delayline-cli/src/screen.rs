@@ -4,7 +4,7 @@ use console::{Term, measure_text_width};
 
 /// The terminal of stdout, and what was drawn on it last.
 #[derive(Default)]
-pub(super) struct Screen {
+pub(crate) struct Screen {
     /// Rows of the screen that the table takes: it wraps lines that are too long.
     drawn: usize,
     /// Rows and columns at that time.
@@ -14,7 +14,7 @@ pub(super) struct Screen {
 impl Screen {
     /// The lines of a text that fit, from the first. If some do not, there is room for another
     /// short one.
-    pub(super) fn fitting(size: (u16, u16), lines: &[&str], has_more: bool) -> usize {
+    pub(crate) fn fitting(size: (u16, u16), lines: &[&str], has_more: bool) -> usize {
         // The cursor is below the last line.
         let room = usize::from(size.0).saturating_sub(1);
         let within = |room: usize| {
@@ -32,12 +32,12 @@ impl Screen {
     }
 
     /// The rows and columns of the terminal.
-    pub(super) fn size() -> (u16, u16) {
+    pub(crate) fn size() -> (u16, u16) {
         Term::stdout().size()
     }
 
     /// Clears the last text, in order to write this one.
-    pub(super) fn clear_for(&mut self, text: &str, size: (u16, u16)) {
+    pub(crate) fn clear_for(&mut self, text: &str, size: (u16, u16)) {
         let term = Term::stdout();
         // A terminal that cannot clear lines shows one table below the other.
         let _ = match self.size {

@@ -1,6 +1,7 @@
 //! Checkpoints: snapshots made from the files while the queues run.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -17,6 +18,8 @@ pub(crate) struct Checkpoints {
     disk: Arc<dyn Disk>,
     /// A checkpoint pays from this many bytes of log on.
     least: u64,
+    /// Whether one is being made. Its thread may end later.
+    is_running: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -31,7 +34,8 @@ struct State {
     logged: u64,
     /// The segments of earlier processes that are not in it.
     segments: u64,
-    running: Option<JoinHandle<()>>,
+    /// The thread of the latest checkpoint.
+    thread: Option<JoinHandle<()>>,
     finished: Option<SystemTime>,
     /// When one last failed, for want of room or something else that passes.
     refused: Option<Instant>,
@@ -52,11 +56,11 @@ impl Checkpoints {
             size,
             logged,
             segments: u64::try_from(files.segments.len()).unwrap_or(u64::MAX),
-            running: None,
+            thread: None,
             finished: None,
             refused: None,
         };
-        Self { disk, least, state: Mutex::new(state) }
+        Self { disk, least, is_running: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     /// Counts bytes of the log.
@@ -77,14 +81,13 @@ impl Checkpoints {
 
     /// Whether a checkpoint of the current segment, of this length, would make room on a full disk.
     pub(crate) fn would_help(&self, written: u64) -> bool {
-        let state = self.lock();
-        !state.is_running() && !state.failed_lately() && written >= self.least / 8
+        !self.is_running() && !self.lock().failed_lately() && written >= self.least / 8
     }
 
     /// Starts a checkpoint of the segments before `current`, if one is due.
     pub(crate) fn start_if_due(self: &Arc<Self>, current: u64, full: bool, log: &Arc<Log>) {
         let mut state = self.lock();
-        if state.is_running() || state.failed_lately() {
+        if self.is_running() || state.failed_lately() {
             return;
         }
         let from = state.snapshot;
@@ -93,15 +96,22 @@ impl Checkpoints {
         if !has_sealed || !(is_large || full && state.logged > self.least / 8) {
             return;
         }
-        let (checkpoints, log) = (Arc::clone(self), Arc::clone(log));
-        let logged = state.logged;
-        log.making_room(true);
-        let running = Running(log);
-        let run = move || checkpoints.run(from, current, logged, &running.0);
+        let (logged, running) = (state.logged, self.begin(log));
+        let run = move || running.checkpoints.run(from, current, logged, &running.log);
         match thread::Builder::new().name("delayline-checkpoint".to_owned()).spawn(run) {
-            Ok(thread) => state.running = Some(thread),
+            Ok(thread) => state.thread = Some(thread),
             Err(error) => tracing::warn!(%error, "the checkpoint thread could not be started"),
         }
+    }
+
+    fn begin(self: &Arc<Self>, log: &Arc<Log>) -> Running {
+        self.is_running.store(true, Ordering::SeqCst);
+        log.making_room(true);
+        Running { checkpoints: Arc::clone(self), log: Arc::clone(log) }
+    }
+
+    fn is_running(&self) -> bool {
+        self.is_running.load(Ordering::SeqCst)
     }
 
     fn run(&self, from: u64, to: u64, logged: u64, log: &Log) {
@@ -137,8 +147,8 @@ impl Checkpoints {
 
     /// Waits until no checkpoint is running.
     pub(crate) fn join(&self) {
-        let running = self.lock().running.take();
-        if let Some(thread) = running
+        let thread = self.lock().thread.take();
+        if let Some(thread) = thread
             && thread.join().is_err()
         {
             tracing::error!("a checkpoint has panicked");
@@ -153,7 +163,7 @@ impl Checkpoints {
             segments: state.current + 1 - state.snapshot.max(1),
             log_bytes: state.logged,
             finished: state.finished,
-            is_running: state.is_running(),
+            is_running: self.is_running(),
         }
     }
 
@@ -185,19 +195,20 @@ pub(crate) const fn next_size(latest: u64, logged: u64) -> u64 {
 }
 
 /// A checkpoint, until it is dropped.
-struct Running(Arc<Log>);
+struct Running {
+    checkpoints: Arc<Checkpoints>,
+    log: Arc<Log>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.making_room(false);
+        // Before callers ask for room again: the writer may then begin the next checkpoint.
+        self.checkpoints.is_running.store(false, Ordering::SeqCst);
+        self.log.making_room(false);
     }
 }
 
 impl State {
-    fn is_running(&self) -> bool {
-        self.running.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-
     fn failed_lately(&self) -> bool {
         self.refused.is_some_and(|since| since.elapsed() < RETRY)
     }
@@ -224,3 +235,24 @@ const MAX_SEGMENTS: u64 = 16;
 
 /// How long it waits after a checkpoint that was not made.
 const RETRY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::simulated::SimulatedDisk;
+
+    /// Otherwise, on a full disk, a call that drains a queue is refused although the next
+    /// checkpoint would make room for it.
+    #[test]
+    fn the_next_checkpoint_may_begin_before_the_thread_of_the_last_one_has_ended() {
+        let disk = Arc::new(SimulatedDisk::default());
+        let files = Files::find(&*disk).unwrap();
+        let checkpoints = Arc::new(Checkpoints::new(disk, 800, &files, 1, 0, 0));
+        let log = Arc::new(Log::new(1, 0, 0));
+        let running = checkpoints.begin(&log);
+        assert!(!checkpoints.would_help(100) && checkpoints.latest().is_running);
+        drop(running);
+        assert!(checkpoints.would_help(100) && !checkpoints.latest().is_running);
+        assert_eq!(log.checkpoints(), 1);
+    }
+}

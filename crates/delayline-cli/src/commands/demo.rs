@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use delayline::admin::{Listed, Totals};
+use delayline::events::EventKind;
 use delayline::{Cancelled, Job, Outcome, Queue, Worker};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStdout, Command};
-use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ const ORDERS: [(&str, Kind, u64); 6] = [
     ("order-1001", Kind::Unpaid, 1_000),
     ("order-1002", Kind::Unpaid, 1_500),
     ("order-1003", Kind::BankIsDown, 2_000),
-    ("order-1004", Kind::PaidInTime, 3_000),
+    ("order-1004", Kind::PaidInTime, 10_000),
     ("order-1005", Kind::Broken, 3_500),
     ("order-1006", Kind::Unpaid, 5_000),
 ];
@@ -82,14 +82,11 @@ async fn killed(url: &str) -> Result<u64, Failure> {
         early += u64::from(line.ends_with(EARLY));
         say(&line)
     };
-    let end = Instant::now() + KILLED_AFTER;
-    while let Ok(Some(line)) = timeout_at(end, next(&mut lines)).await {
+    // An empty line follows the first failed attempt.
+    while let Some(line) = next(&mut lines).await.filter(|line| !line.is_empty()) {
         show(line)?;
     }
     child.kill().await.map_err(cannot)?;
-    while let Some(line) = next(&mut lines).await {
-        show(line)?;
-    }
     Ok(early)
 }
 
@@ -101,10 +98,18 @@ async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<String> {
 async fn begin(url: &str) -> Result<ExitCode, Failure> {
     let queue = open(url).await?;
     send(&queue, "A queue in a directory, without a server.").await?;
+    let mut events = queue.events();
+    let has_failed = async move {
+        while let Some(event) = events.next().await
+            && !matches!(event.kind, EventKind::Retried { .. })
+        {}
+    };
     let early = Arc::default();
-    let worker = Worker::builder(queue).lease(LEASE).build()?;
-    worker.run(move |job| handle(job, Arc::clone(&early))).await;
-    Ok(ExitCode::SUCCESS)
+    let worker = Worker::builder(queue.clone()).lease(LEASE).build()?;
+    worker.run_until(has_failed, move |job| handle(job, Arc::clone(&early))).await;
+    say("")?;
+    // The directory stays open until the kill.
+    std::future::pending().await
 }
 
 async fn open(url: &str) -> Result<Queue<String>, Failure> {
@@ -234,9 +239,6 @@ impl Drop for Temporary {
 
 /// Has the URL for the process that is killed.
 const BEGIN: &str = "DELAYLINE_DEMO_BEGIN";
-
-/// After the first attempt of the third order, and before its second one.
-const KILLED_AFTER: Duration = Duration::from_millis(2_300);
 
 /// Before the order is due that is paid.
 const PAID_AFTER: Duration = Duration::from_millis(2_500);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use delayline::admin::{Rate, SetLimits, Stats};
-use delayline::backend::Op;
+use delayline::backend::{Millis, Op};
 use delayline_json::{self as json, duration, harmless_line};
 use serde_json::json;
 
@@ -37,7 +37,11 @@ fn changes(args: &Limits) -> Result<SetLimits, Failure> {
     match args.hold.as_deref() {
         None => {}
         Some("none") => set = set.end_hold(),
-        Some(hold) => set = set.hold_for(duration(hold).map_err(Failure::usage)?),
+        Some(hold) => {
+            let hold = duration(hold).map_err(Failure::usage)?;
+            Millis::try_from(hold).map_err(|error| Failure::usage(format!("--hold: {error}")))?;
+            set = set.hold_for(hold);
+        }
     }
     Op::SetLimits(set).validate().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(set)

@@ -73,7 +73,9 @@ pub(super) fn set_limits(members: &Map<String, Value>) -> Result<SetLimits, Fail
         None => {}
         Some(Value::Null) => set = set.end_hold(),
         Some(Value::String(hold)) => {
-            set = set.hold_for(delayline_json::duration(hold).map_err(Failure::Wrong)?);
+            let hold = delayline_json::duration(hold).map_err(Failure::Wrong)?;
+            Millis::try_from(hold)?;
+            set = set.hold_for(hold);
         }
         Some(_) => return Err(Failure::Wrong("hold must be a string or null".to_owned())),
     }

@@ -5,7 +5,7 @@ use delayline::admin::Limits;
 use delayline_web::{Role, Router};
 
 use crate::hostile::inert;
-use crate::support::{Raws, get, orders, post, site};
+use crate::support::{Raws, call, get, orders, post, site};
 
 /// Sends a form, and checks that it says so.
 async fn change(site: &Router, fields: &str) {
@@ -76,6 +76,8 @@ async fn senseless_limits_change_nothing() {
     ] {
         post(&site, "/limits?queue=orders", fields).await.status(400);
     }
+    let beyond = call(&site, "POST", "/queues/orders/limits", r#"{"hold": "1000000h"}"#).await;
+    beyond.status(400).has("3600000000000").has("3155760000000");
     post(&site, "/limits?queue=other", "limit=leased&change=set&leased=1").await.status(404);
     let none = limits(&orders).await;
     assert!(none.leased.is_none() && none.rate.is_none() && none.held_until.is_none());

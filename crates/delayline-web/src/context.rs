@@ -53,6 +53,19 @@ impl FromRequestParts<Arc<Shared>> for ForWorkers {
     }
 }
 
+/// A request that only visitors who see contents may make.
+pub(crate) struct ForReaders(pub(crate) Context);
+
+impl FromRequestParts<Arc<Shared>> for ForReaders {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
+        let context = Context::of(parts, shared).await?;
+        context.require(shared.contents_for)?;
+        Ok(Self(context))
+    }
+}
+
 impl Context {
     /// Returns the request with the queues that exist for its visitor.
     async fn of(parts: &Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {

@@ -12,16 +12,15 @@ use serde_json::{Value, json};
 use super::input::object;
 use super::place::Place;
 use super::problem::{Problem, answer};
-use crate::context::Context;
+use crate::context::{Context, ForReaders};
 use crate::failure::Failure;
 use crate::searches::{Match, Search, Terms, run};
 
 pub(super) async fn start(
     place: Place,
-    context: Context,
+    ForReaders(context): ForReaders,
     request: Request,
 ) -> Result<Response, Problem> {
-    context.require(context.shared.contents_for)?;
     let members = object(&context, request, &Terms::NAMES).await?;
     let terms = Terms::in_object(&members)?;
     let search = run::start(&context, &place.queue, terms, None).await?;
@@ -33,20 +32,25 @@ pub(super) async fn start(
     Ok(response)
 }
 
-pub(super) async fn show(place: Place, context: Context) -> Result<Response, Problem> {
+pub(super) async fn show(
+    place: Place,
+    ForReaders(context): ForReaders,
+) -> Result<Response, Problem> {
     let search = find(place, &context)?;
     Ok(answer(StatusCode::OK, &told(&context, &search)))
 }
 
 /// Stops it. One that has ended stays as it is.
-pub(super) async fn stop(place: Place, context: Context) -> Result<Response, Problem> {
+pub(super) async fn stop(
+    place: Place,
+    ForReaders(context): ForReaders,
+) -> Result<Response, Problem> {
     let search = find(place, &context)?;
     search.stop();
     Ok(answer(StatusCode::ACCEPTED, &told(&context, &search)))
 }
 
 fn find(place: Place, context: &Context) -> Result<Arc<Search>, Failure> {
-    context.require(context.shared.contents_for)?;
     let (queue, id) = place.id()?;
     let (name, _) = context.named(&queue)?;
     context.shared.searches.find(&context.visitor.name, name, &id.to_string())

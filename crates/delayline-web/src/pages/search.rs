@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use super::buttons::see;
 use super::layout::Frame;
 use super::parts::{COLUMNS, number, row};
-use crate::context::{Context, form};
+use crate::context::{Context, ForReaders, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::searches::{End, Match, Progress, Search, Terms, run};
@@ -48,8 +48,10 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
 }
 
 /// Starts a search, or stops one.
-pub(super) async fn start(context: Context, request: Request) -> Result<Response, Failure> {
-    context.require(context.shared.contents_for)?;
+pub(super) async fn start(
+    ForReaders(context): ForReaders,
+    request: Request,
+) -> Result<Response, Failure> {
     let fields = form(&context, request).await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
     let id = match fields.text("stop") {

@@ -270,6 +270,12 @@ async fn workers_see_no_lists_and_limited_tokens_one_queue() {
     }
     by("t1", "GET", messages).await.status(403).has("needs the role viewer");
     by("t1", "POST", messages).await.status(403).has("needs the role operator");
+    let searches = "/api/v1/queues/texts/searches";
+    by("t1", "POST", searches).await.status(403).has("needs the role operator");
+    let open = Dashboard::new(Access::everyone(Role::Worker)).queue(orders.clone());
+    let open = open.contents_for(Role::Viewer).router().unwrap();
+    let refused = call(&open, "POST", "/queues/orders/searches", "{}").await.status(403);
+    refused.has("needs the role viewer");
     by("t3", "POST", "/api/v1/queues/texts/claim").await.status(403).has("needs the role worker");
     let claim = async |token: &str, queue: &str| {
         by(token, "POST", &format!("/api/v1/queues/{queue}/claim")).await.status.as_u16()
@@ -496,7 +502,7 @@ async fn a_claim_outlives_its_client_and_gives_back_what_it_is_granted() {
     assert!(poll.await.is_err());
     trouble.release();
     // The release is executed before its reply is held.
-    let released = tokio::time::timeout(Duration::from_secs(20), trouble.executed());
+    let released = tokio::time::timeout(Duration::from_secs(60), trouble.executed());
     released.await.expect("nothing is released");
     let stats = inner.stats().await.unwrap();
     assert_eq!((stats.leased, stats.ready, stats.totals.released), (0, 1, 1));

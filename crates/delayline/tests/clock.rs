@@ -27,7 +27,7 @@ const YEAR: i64 = 365 * 86_400 * SECOND;
 type Handled = mpsc::UnboundedReceiver<(u64, u64)>;
 
 async fn next(handled: &mut Handled) -> (u64, u64) {
-    timeout(Duration::from_secs(20), handled.recv()).await.expect("nothing comes").unwrap()
+    timeout(Duration::from_secs(60), handled.recv()).await.expect("nothing comes").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,7 +80,7 @@ async fn jumps(driver: RedisClient) {
             assert_eq!(epoch, 1, "{driver:?}: {n} was leased before, at the step {step}");
         }
         // A step forward would end the leases of messages that are not settled yet (G19).
-        timeout(Duration::from_secs(20), async {
+        timeout(Duration::from_secs(60), async {
             while queue.stats().await.unwrap().leased > 0 {}
         })
         .await

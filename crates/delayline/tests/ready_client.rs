@@ -14,7 +14,7 @@ use fred::types::config::Config;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 enum Client {

@@ -11,7 +11,7 @@ use delayline::backend::Wakeup;
 use delayline::events::EventKind;
 use delayline::message::Status;
 use delayline::relay::{Destination, DestinationKey, Element};
-use delayline::{Connect, ErrorClass, ErrorKind, Queue, RedisClient, Timestamp};
+use delayline::{Connect, ErrorClass, ErrorKind, Queue, RedisClient};
 use delayline_test_server::{Reply, Server};
 use support::{Fault, Faulty, logged};
 use tokio::sync::oneshot;
@@ -23,7 +23,7 @@ const DRIVERS: &[RedisClient] = &[
     #[cfg(feature = "fred")]
     RedisClient::Fred,
 ];
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn list(max_len: Option<u64>) -> Destination {
     Destination::List { key: DestinationKey::try_from("due").unwrap(), max_len }
@@ -264,16 +264,16 @@ async fn several_relays_share_the_messages_of_a_server() {
             panic!("no list")
         };
         assert_eq!(elements.len(), 100);
-        let mut due = std::collections::HashMap::<_, Timestamp>::new();
-        let mut early = 0;
+        // A relay may report a message before its sender does.
+        let (mut due, mut relayed) = (std::collections::HashMap::new(), Vec::new());
         while let Some(event) = events.try_next() {
             match event.kind {
                 EventKind::Enqueued { due: instant } => drop(due.insert(event.id, instant)),
-                EventKind::Relayed => early += usize::from(event.at < due[&event.id]),
+                EventKind::Relayed => relayed.push((event.id, event.at)),
                 _ => {}
             }
         }
-        assert_eq!(early, 0, "G4");
+        assert!(relayed.iter().all(|(id, at)| *at >= due[id]), "G4");
     }
 }
 

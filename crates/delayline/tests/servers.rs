@@ -77,7 +77,7 @@ async fn idleness(driver: RedisClient) {
 
     let other = open(&server, driver).await;
     let start = Instant::now();
-    for n in 0..5 {
+    for n in 0..HINTS {
         other.send(&n).await.unwrap();
         assert_eq!(timeout(PATIENCE, seen.recv()).await.unwrap(), Some(n));
     }
@@ -87,7 +87,7 @@ async fn idleness(driver: RedisClient) {
     for running in running {
         acked += running.await.unwrap().acked;
     }
-    assert_eq!(acked, 5);
+    assert_eq!(acked, HINTS);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,13 +117,13 @@ async fn many_idle_queues_cost_no_more_than_one() {
         assert_at_most_half_a_command_a_second(&server, driver).await;
         assert_eq!(blocked(&server), 1, "{driver:?}");
         let start = Instant::now();
-        for (n, queue) in (0..).zip(&queues) {
+        for (n, queue) in (0..HINTS).zip(queues.iter().cycle()) {
             queue.send(&n).await.unwrap();
             assert_eq!(timeout(PATIENCE, seen.recv()).await.unwrap(), Some(n));
         }
         assert!(start.elapsed() < LESS_THAN_POLLS, "{driver:?}: {:?}", start.elapsed());
         handle.stop(ms(0));
-        assert_eq!(running.await.unwrap().acked, 5);
+        assert_eq!(running.await.unwrap().acked, HINTS);
     })
     .await;
 }
@@ -195,7 +195,7 @@ async fn disturbed(driver: RedisClient, server: &Server, disturb: impl AsyncFnOn
     }));
     seen.more(1).await;
     disturb(&seen).await;
-    let summary = timeout(ms(30_000), running).await.expect("it resumes").unwrap();
+    let summary = timeout(PATIENCE, running).await.expect("it resumes").unwrap();
     assert_eq!((summary.failed, summary.unsettled), (0, 0), "{driver:?}: {summary:?}");
     assert_eq!(seen.count(), 200, "{driver:?}");
     let stats = queue.stats().await.unwrap();
@@ -226,7 +226,7 @@ async fn a_server_that_loses_its_data_does_not_stop_a_worker() {
         queue.send(&100).await.unwrap();
         let later = async { while seen.recv().await != Some(100) {} };
         timeout(PATIENCE, later).await.expect("it goes on");
-        handle.stop(ms(5_000));
+        handle.stop(PATIENCE);
         let summary = timeout(PATIENCE, running).await.unwrap().unwrap();
         assert_eq!((summary.failed, summary.unsettled), (0, 0), "{driver:?}: {summary:?}");
         assert_eq!(queue.check().await.unwrap().findings, []);
@@ -262,8 +262,12 @@ async fn a_broken_server_is_asked_less_than_twenty_times_a_second() {
 
 /// Idle processes send at most half a command a second (G21), of whatever kind.
 async fn assert_at_most_half_a_command_a_second(server: &Server, driver: RedisClient) {
+    let before = opened(server);
     let (asked, time) = asked(server, ms(20_000)).await;
-    assert!(asked <= time.as_secs_f64() / 2.0, "{driver:?}: {asked} commands in {time:?}");
+    // A machine that stands still for a second costs a connection, whose opening is no idleness.
+    let again = (opened(server) - before).saturating_sub(LOOKS);
+    let allowed = time.as_secs_f64() / 2.0 + 8.0 * f64::from(again.min(2));
+    assert!(asked <= allowed, "{driver:?}: {asked} commands in {time:?}, {again} connections");
 }
 
 /// How many commands the server executes in a while, and how long that was: on a busy machine it
@@ -274,6 +278,14 @@ async fn asked(server: &Server, at_least: Duration) -> (f64, Duration) {
     let asked = commands(server) - before - LOGINS_OF_A_LOOK;
     (f64::from(u32::try_from(asked).unwrap()), start.elapsed())
 }
+
+/// How many connections the server has accepted.
+fn opened(server: &Server) -> u32 {
+    server.info("stats", "total_connections_received").parse().unwrap()
+}
+
+/// The connections of the looks between two counts, the second of which needs one as well.
+const LOOKS: u32 = 3;
 
 /// The names of connections: a process with workers introduces itself when one of them starts.
 fn names(server: &Server) -> String {
@@ -343,14 +355,16 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
             sleep(ms(20)).await;
         }
     };
-    assert!(timeout(3 * PATIENCE, look).await.is_ok(), "in vain: {what}");
+    assert!(timeout(PATIENCE, look).await.is_ok(), "in vain: {what}");
 }
 
 /// More than anything here takes on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Five polls without hints take longer than this all but certainly, and five hints do not, even on
-/// a busy machine.
-const LESS_THAN_POLLS: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Number of messages that idle workers are sent, one after the other.
+const HINTS: u64 = 20;
+/// Without hints, the polls that find this number of messages take longer. With hints, a machine
+/// that stands still for some seconds takes less.
+const LESS_THAN_POLLS: Duration = Duration::from_secs(20);
 
 /// Runs a test on all drivers at once.
 async fn on_every_driver(test: impl AsyncFn(RedisClient)) {
@@ -420,13 +434,14 @@ async fn silent(driver: RedisClient) {
     let end = Instant::now() + ms(4_000);
     while Instant::now() < end {
         queue.send(&1).await.unwrap();
-        let late = timeout(ms(10_000), handled.recv()).await.expect("it is held up");
+        let late = timeout(PATIENCE, handled.recv()).await.expect("it is held up");
         longest = longest.max(late.unwrap());
     }
     frozen.resume();
     handle.stop(ms(0));
     running.await.unwrap();
-    assert!(longest < ms(1_000), "{driver:?}: {longest:?}");
+    // Behind a call to the frozen server it would be five seconds late.
+    assert!(longest < ms(4_500), "{driver:?}: {longest:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -443,8 +458,18 @@ async fn wait_in_silence(driver: RedisClient) {
     let start = Instant::now();
     let error = queue.wait_for(id.clone(), ms(1_500)).await.unwrap_err();
     let waited = start.elapsed();
-    assert!(ms(1_500) <= waited && waited < ms(4_000), "{driver:?}: {waited:?}");
+    // A call waits five seconds for its reply.
+    assert!(ms(1_500) <= waited && waited < ms(4_900), "{driver:?}: {waited:?}");
     assert_ne!(error.class(), ErrorClass::Rejected, "{driver:?}: {error}");
     server.resume();
-    assert_eq!(queue.wait_for(id, ms(5_000)).await.unwrap(), Completion::Pending);
+    // The first wait that the server answers, on a machine that stands still meanwhile.
+    let answered = async {
+        loop {
+            if let Ok(progress) = queue.wait_for(id.clone(), ms(2_000)).await {
+                return progress;
+            }
+        }
+    };
+    let progress = timeout(PATIENCE, answered).await.expect("the server answers");
+    assert_eq!(progress, Completion::Pending, "{driver:?}");
 }

@@ -115,7 +115,7 @@ fn the_dashboard_lets_in_whom_the_script_has_made_up() {
     let address = line.trim().trim_start_matches("http://").trim_end_matches('/');
     let scrape = |token: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         // The name that Prometheus has for it.
         let head = format!(
             "GET /metrics HTTP/1.1\r\nhost: serve:7380\r\nauthorization: Bearer {token}\r\n\

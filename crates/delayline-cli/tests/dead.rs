@@ -243,7 +243,7 @@ fn a_server_that_is_lost_on_the_way_is_told_with_what_was_done() {
     let server = Server::start();
     let_die(&server, 20, "no");
     let mut command: Command =
-        on(&server, &["dead", "redrive", "--all", "--rate", "5", "--yes", "--json"]);
+        on(&server, &["dead", "redrive", "--all", "--rate", "1", "--yes", "--json"]);
     let child = support::start(command.stdin(Stdio::null()));
     support::wait_until("the first one", || count(&server, "dead") < 20);
     server.kill();

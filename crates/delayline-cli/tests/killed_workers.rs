@@ -98,7 +98,7 @@ fn close_orders(driver: &str) {
         let output = File::create(&path).unwrap();
         files.push(path);
         let concurrency = CONCURRENCY.to_string();
-        let args = ["work", "--lease", "1s", "--concurrency", &concurrency];
+        let args = ["work", "--lease", "5s", "--concurrency", &concurrency];
         support::start(with_driver(&args).stdout(Stdio::from(output)).stderr(Stdio::null()))
     };
     let mut workers: Vec<Running> = (0..WORKERS).map(|_| start()).collect();
@@ -169,7 +169,7 @@ fn wait_for_work(server: &Server, workers: &[Running]) {
     let none = delayline_test_server::Reply::Int(0);
     let begin = Instant::now();
     while entries(4, 5) == none && entries(0, 4) != none {
-        assert!(begin.elapsed() < Duration::from_secs(60), "no worker works");
+        assert!(begin.elapsed() < Duration::from_secs(120), "no worker works");
     }
 }
 

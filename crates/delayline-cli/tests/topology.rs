@@ -227,7 +227,7 @@ fn the_doctor_asks_the_replica_of_a_single_server() {
             && primary.info("replication", "slave0").contains("state=online")
     };
     while !is_online() {
-        assert!(begin.elapsed().as_secs() < 30, "no replica");
+        assert!(begin.elapsed().as_secs() < 60, "no replica");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     for driver in DRIVERS {

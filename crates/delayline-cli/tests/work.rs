@@ -158,10 +158,11 @@ impl Lifeline {
         Self { directory, ended }
     }
 
-    /// Starts a worker, and waits until it runs a command that then does what `script` says.
+    /// Starts a worker, and waits until it runs a command that writes `begun` and then does what
+    /// `script` says.
     #[track_caller]
     fn at_work(&self, server: &Server, flags: &[&str], script: &str) -> Running {
-        let script = format!(r#"exec > "$0/pipe"; touch "$0/begun"; {script}"#);
+        let script = format!(r#"exec > "$0/pipe"; echo begun; touch "$0/begun"; {script}"#);
         let mut work = on(server, &["work"]);
         work.args(flags).args(["--exec", "sh", "-c", &script, self.directory()]);
         let child = start(&mut work);
@@ -177,27 +178,29 @@ impl Lifeline {
     /// What the processes wrote, once the last of them has ended.
     #[track_caller]
     fn last_words(&self) -> String {
-        self.ended.recv_timeout(Duration::from_secs(20)).expect("a process runs on")
+        self.ended.recv_timeout(Duration::from_secs(60)).expect("a process runs on")
     }
 }
 
 #[test]
 fn what_a_command_has_started_ends_before_its_message_is_tried_again() {
     let flags = ["work", "--until-empty", "--concurrency", "1", "--timeout"];
-    for (limit, script, error) in [
+    // The time limits are long enough for the scripts to begin, and run out side by side.
+    let cases = [
         // It waits for its child.
-        ("200ms", r#"sleep 60 > "$0/pipe" & wait"#, "timed out after 200ms"),
+        ("8s", r#"sleep 600 > "$0/pipe" & wait"#, "timed out after 8s"),
         // Neither of them minds a gentle signal.
-        ("200ms", r#"trap '' TERM; sleep 60 > "$0/pipe" & wait"#, "timed out after 200ms"),
+        ("8s", r#"trap '' TERM; sleep 600 > "$0/pipe" & wait"#, "timed out after 8s"),
         // It fails, and its child runs on.
-        ("1h", r#"sleep 60 > "$0/pipe" & exit 3"#, "exit code 3"),
+        ("1h", r#"sleep 600 > "$0/pipe" & exit 3"#, "exit code 3"),
         // It has time to say goodbye.
         (
-            "200ms",
-            r#"exec > "$0/pipe"; trap 'echo bye; echo sorry >&2; exit 1' TERM; sleep 60 & wait"#,
-            "timed out after 200ms: sorry",
+            "8s",
+            r#"exec > "$0/pipe"; trap 'echo bye; echo sorry >&2; exit 1' TERM; sleep 600 & wait"#,
+            "timed out after 8s: sorry",
         ),
-    ] {
+    ];
+    side_by_side(cases, |(limit, script, error)| {
         let server = Server::start();
         let lifeline = Lifeline::new();
         support::send(&server, &["--id", "a", "--payload", "x", "--max-failures", "1"]);
@@ -208,7 +211,17 @@ fn what_a_command_has_started_ends_before_its_message_is_tried_again() {
         assert_eq!(words, if script.contains("bye") { "bye\n" } else { "" }, "{script}");
         let get = run(on(&server, &["get", "a", "--json"])).code(0).lines();
         assert_eq!(get[0]["last_error"], error, "{script}");
-    }
+    });
+}
+
+/// Runs a test for each case, at the same time.
+fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || test(case));
+        }
+    });
 }
 
 #[test]
@@ -216,7 +229,7 @@ fn a_command_that_is_ended_by_a_stop_costs_its_message_nothing() {
     let server = Server::start();
     let lifeline = Lifeline::new();
     support::send(&server, &["--id", "a", "--payload", "x"]);
-    let child = lifeline.at_work(&server, &["--grace", "100ms"], "echo begun; sleep 600");
+    let child = lifeline.at_work(&server, &["--grace", "100ms"], "sleep 600");
     send_signal(&child, "-TERM");
     ended(child).code(0);
     assert_eq!(lifeline.last_words(), "begun\n");
@@ -374,7 +387,7 @@ fn a_test_that_fails_leaves_neither_its_worker_nor_what_that_runs() {
 
 #[test]
 fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_again() {
-    for driver in DRIVERS {
+    side_by_side(DRIVERS, |driver| {
         let server = Server::start();
         let log = tempfile::tempdir().unwrap();
         send(&server, (0..60).map(|n| (format!("order-{n}"), n * 50)));
@@ -390,7 +403,7 @@ fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_a
             "work",
             "--lease",
             // A worker that is held up for that long ends its commands, and they fail.
-            "5s",
+            "12s",
             "--concurrency",
             "6",
             "--until-empty",
@@ -422,7 +435,7 @@ fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_a
             }
         }
         assert_eq!((count(&server, "acked_total"), count(&server, "dead")), (60, 0));
-    }
+    });
 }
 
 /// Name, due instant and time of each delivery.

@@ -31,7 +31,10 @@ fn workers_are_listed_with_what_they_hold() {
         let script = r#"while ! [ -e "$0" ]; do sleep 0.05; done"#;
         let flags =
             ["--driver", driver, "work", "--concurrency", "3", "--exec", "sh", "-c", script];
-        let args: Vec<&str> = flags.into_iter().chain(end.to_str()).collect();
+        // No heartbeat moves the end of the lease between two lists.
+        let lease = ["--lease", "1h"];
+        let args = flags[..5].iter().chain(&lease).chain(&flags[5..]).copied();
+        let args: Vec<&str> = args.chain(end.to_str()).collect();
         let worker = start(&mut on(&server, &args));
         let holds = |held: &Value| held["held"][0]["id"] == "a-1";
         wait_until("the message is held", || {

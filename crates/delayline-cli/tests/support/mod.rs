@@ -63,7 +63,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let Some(mut child) = self.0.take() else { return };
         // At a second signal a worker ends its commands, which would survive a kill.
-        for _ in 0..40 {
+        for _ in 0..400 {
             if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
@@ -140,9 +140,24 @@ pub fn create(server: &Server) {
 pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what} did not happen");
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} did not happen");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// How many connections the server at an address has that it has read a request from.
+pub fn served(address: &str) -> u64 {
+    let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let local = format!("0100007F:{port:04X}");
+    // 01 is ESTABLISHED. A request that was read has left the queue of received bytes.
+    let is_served = |line: &&str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (own, _, state) = (fields.next(), fields.next(), fields.next());
+        let unread = fields.next().and_then(|it| it.split(':').nth(1)) != Some("00000000");
+        own == Some(&*local) && state == Some("01") && !unread
+    };
+    table.lines().filter(is_served).count().try_into().unwrap()
 }
 
 pub fn send_signal(child: &Child, signal: &str) {

@@ -199,7 +199,7 @@ async fn an_action_leaves_a_line_though_its_client_has_gone() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), told).await.expect(&uri);
+        tokio::time::timeout(Duration::from_secs(60), told).await.expect(&uri);
         let audit = lines.of(&visitor);
         assert!(audit.len() == 1 && audit[0].contains(&format!("{action:?}")), "{audit:?}");
     }

@@ -419,9 +419,9 @@ async fn a_server_that_goes_away_ends_the_job() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), again).await.expect("it is back");
+    tokio::time::timeout(Duration::from_secs(60), again).await.expect("it is back");
     let empty = async { while orders.stats().await.unwrap().dead > 0 {} };
-    tokio::time::timeout(Duration::from_secs(30), empty).await.expect("all are redriven");
+    tokio::time::timeout(Duration::from_secs(60), empty).await.expect("all are redriven");
 }
 
 #[tokio::test]

@@ -103,12 +103,12 @@ async fn long_lists_have_pages() {
 async fn a_message_is_shown_with_all_that_is_known() {
     let orders = orders().await;
     let draft = orders.message(&Bytes::from_static(br#"{"total":9}"#)).id("order-1");
-    let draft = draft.due_in(Duration::from_millis(59_900)).priority(Priority::High);
+    let draft = draft.due_in(Duration::from_millis(3_599_900)).priority(Priority::High);
     let draft = draft.header("shop", "9").header("bytes", &b"\xff\x00"[..]);
     assert!(draft.send().await.unwrap().is_accepted());
     let site = site(&orders, Role::Operator);
     let page = get(&site, "/message?queue=orders&id=order-1").await.status(200);
-    let page = page.has("It is due in 59.").has("high").has("0/20").has("0/5").has("0xff00");
+    let page = page.has("It is due in 59 min ").has("high").has("0/20").has("0/5").has("0xff00");
     let page = page.has("{\n  &quot;total&quot;: 9\n}").has("Run now").has("Cancel...");
     page.lacks("Redrive").lacks("Delete");
     let page = get(&site, "/message?queue=orders&id=order-1&as=hex").await.status(200);

@@ -38,7 +38,7 @@ async fn a_server_is_shown_goes_away_and_comes_back() {
 
     server.restart();
     let there = async { while get(&site, "/queue?queue=orders").await.status != 200 {} };
-    tokio::time::timeout(Duration::from_secs(30), there).await.expect("it is back");
+    tokio::time::timeout(Duration::from_secs(60), there).await.expect("it is back");
     get(&site, "/queues").await.has("1 scheduled, 3 ready, 0 leased, 0 dead");
 }
 
@@ -70,7 +70,7 @@ async fn a_send_that_fails_tells_the_id_to_repeat_it_under() {
         let message = json!({"id": failed["id"], "payload": payload}).to_string();
         let again =
             async { while !call(&site, "POST", path, &message).await.status.is_success() {} };
-        tokio::time::timeout(Duration::from_secs(30), again).await.expect("it is back");
+        tokio::time::timeout(Duration::from_secs(60), again).await.expect("it is back");
     }
 }
 

@@ -86,7 +86,7 @@ async fn a_server_that_is_away_is_told_and_comes_back() {
     page.has("role=\"alert\"").has("Is a Redis server running there?").has("check?queue=orders");
     server.restart();
     let there = async { while get(&site, "/server").await.status != 200 {} };
-    tokio::time::timeout(Duration::from_secs(30), there).await.expect("it is back");
+    tokio::time::timeout(Duration::from_secs(60), there).await.expect("it is back");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,7 +58,7 @@ async fn until(ask: impl AsyncFn() -> Answer, text: &str) -> Answer {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), asking).await.expect("the text is there")
+    tokio::time::timeout(Duration::from_secs(60), asking).await.expect("the text is there")
 }
 
 fn dashboard(connection: &Connection, queue: &Raws, access: Access) -> Router {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use delayline_core::{Error, QueueBackend, QueueName};
 use delayline_redis_protocol::{AclRole, ConnectOptions, Keys, Resp, ScriptBackend};
-use delayline_test_server::{Cluster, ClusterBuilder, Sentinels, Server};
+use delayline_test_server::{Cluster, Sentinels, Server};
 use delayline_testkit::{Fixture, async_trait};
 use tokio::sync::OnceCell;
 
@@ -49,12 +49,12 @@ impl Place {
                 (Servers::One(Box::new(server)), url, None)
             }
             Self::Cluster => {
-                let cluster = patient().start();
+                let cluster = Cluster::start();
                 let url = cluster.url();
                 (Servers::Cluster { _cluster: cluster }, url, None)
             }
             Self::TlsCluster => {
-                let cluster = patient().tls().start();
+                let cluster = Cluster::builder().tls().start();
                 let (url, ca) = (cluster.url(), cluster.nodes()[0].ca_pem().into());
                 (Servers::Cluster { _cluster: cluster }, url, Some(ca))
             }
@@ -65,11 +65,6 @@ impl Place {
             }
         }
     }
-}
-
-/// A cluster whose nodes don't suspect each other on a busy machine: no node fails here.
-fn patient() -> ClusterBuilder {
-    Cluster::builder().config("cluster-node-timeout", "30000")
 }
 
 /// Runs the suite of [`delayline_testkit`] on private servers, over one driver. Call it from `main`

@@ -18,7 +18,7 @@ use delayline_test_server::{Cluster, Server};
 use crate::Connect;
 
 /// More than any failover takes on a machine that is busy with other things.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 pub fn options(url: &str) -> ConnectOptions {
     url.parse().unwrap()

@@ -54,7 +54,10 @@ pub async fn a_stopped_replica_confirms_nothing<C: Connect>() {
 pub async fn nobody_waits_who_did_not_ask_for_it<C: Connect>() {
     let primary = primary();
     let replicas = replicas_of(&primary, 1).await;
-    let queue = open::<C>(&options(&primary.url())).await;
+    // The confirmation is waited for until the others are through, however long that takes.
+    let mut options = options(&primary.url());
+    options.response_timeout = super::PATIENCE;
+    let queue = open::<C>(&options).await;
     enqueue(&queue, "plain", Durability::None).await.unwrap();
     assert_eq!(calls(&primary, "wait"), 0);
     replicas[0].pause();

@@ -242,7 +242,7 @@ pub async fn a_slot_that_moves_is_followed<C: Connect>() {
     let begin = Instant::now();
     assert!(has(&queue, "a").await);
     enqueue(&queue, "b").await.unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(5), "MOVED says where to go");
+    assert!(begin.elapsed() < Duration::from_secs(30), "MOVED says where to go");
     assert_ne!(to.info("keyspace", "db0"), "");
 }
 

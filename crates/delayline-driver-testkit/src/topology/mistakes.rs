@@ -90,6 +90,7 @@ pub async fn calls_that_a_cluster_refuses_are_not_executed<C: Connect>() {
     let queue = Arc::new(open::<C>(&options, &name).await.unwrap());
     enqueue(&*queue, "before").await.unwrap();
     // It serves its own slots only while all others are served as well.
+    cluster.set_node_timeout(Duration::from_secs(1));
     lost.kill();
     let is_down = || {
         let Reply::BulkString(info) = node.command(&["CLUSTER", "INFO"]) else { return false };

@@ -19,7 +19,7 @@ super::cases! { @hints true, "wakeup",
 /// How many hints may be lost before the backend counts as giving none.
 const TRIES: usize = 5;
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(4);
 
 async fn a_new_message_rings(queue: &Queue) {
     for n in 0..TRIES {
@@ -95,7 +95,7 @@ async fn waiting_ends_by_itself(queue: &Queue) {
     while begin.elapsed() < Duration::from_millis(300) {
         let this_one = Instant::now();
         wait(&**queue.backend(), Duration::from_millis(30)).await;
-        assert!(this_one.elapsed() < Duration::from_secs(5), "it took {:?}", this_one.elapsed());
+        assert!(this_one.elapsed() < Duration::from_secs(20), "it took {:?}", this_one.elapsed());
         waits += 1;
     }
     // A wait that shares its connection may end with another wait, so some are shorter.
@@ -104,7 +104,7 @@ async fn waiting_ends_by_itself(queue: &Queue) {
 
 async fn enqueue(queue: &Queue, n: usize) {
     // Soon, because a backend need not give hints for what sleepers find in time by polling.
-    let delay = 2_000 - 100 * u64::try_from(n).unwrap_or_default();
+    let delay = 4_500 - 100 * u64::try_from(n).unwrap_or_default();
     let news = message(&n.to_string()).schedule(after(delay));
     apply(queue, Op::Enqueue(vec![news])).await;
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use delayline::{Job, Outcome, Queue, Worker};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 /// How soon to retry if the lock is held; in production, a few seconds.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -32,6 +33,8 @@ struct Booking {
 #[derive(Default)]
 struct Ledger {
     locked: Mutex<BTreeSet<u32>>,
+    /// An account was found to be locked.
+    met: Notify,
     /// Account and cents, by booking id.
     bookings: Mutex<BTreeMap<String, (u32, u64)>>,
 }
@@ -55,11 +58,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert!(sent.is_accepted());
     }
 
-    // A report locks account 0 while the bookings fall due.
+    // A report locks account 0 while the bookings fall due, until some have met the lock.
     let report = ledger.try_lock(0).ok_or("account 0 is free")?;
+    let conflict = Arc::clone(&ledger);
     tokio::spawn(async move {
         println!("a report has locked account 0");
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        conflict.met.notified().await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
         drop(report);
         println!("the report is written");
     });
@@ -100,6 +105,9 @@ async fn book(job: Job<Booking>, ledger: Arc<Ledger>) -> Result<Outcome, &'stati
 impl Ledger {
     fn try_lock(self: &Arc<Self>, account: u32) -> Option<Locked> {
         let free = lock(&self.locked).insert(account);
+        if !free {
+            self.met.notify_one();
+        }
         free.then(|| Locked { ledger: Arc::clone(self), account })
     }
 

@@ -63,17 +63,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let mut written = results.written.subscribe();
-    timeout(Duration::from_secs(20), written.wait_for(|&count| count >= MESSAGES / 4)).await??;
-    workers[0].0.stop(Duration::from_secs(5));
+    timeout(Duration::from_secs(60), written.wait_for(|&count| count >= MESSAGES / 4)).await??;
+    workers[0].0.stop(Duration::from_secs(20));
     println!("stopping worker 0");
 
     let mut ids = Vec::new();
     while let Some(sent) = producers.join_next().await {
         ids.extend(sent??);
     }
-    timeout(Duration::from_secs(20), written.wait_for(|&count| count >= MESSAGES)).await??;
+    timeout(Duration::from_secs(60), written.wait_for(|&count| count >= MESSAGES)).await??;
     for (handle, _) in &workers {
-        handle.stop(Duration::from_secs(5));
+        handle.stop(Duration::from_secs(20));
     }
     let mut acked = 0;
     for (number, (_, running)) in workers.into_iter().enumerate() {

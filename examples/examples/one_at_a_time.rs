@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let (mut deliveries, mut failures) = (0, 0);
-    while let Some(summary) = timeout(Duration::from_secs(20), workers.join_next()).await? {
+    while let Some(summary) = timeout(Duration::from_secs(60), workers.join_next()).await? {
         let summary = summary?;
         deliveries += summary.acked + summary.snoozed + summary.failed;
         failures += summary.failed;

@@ -19,7 +19,7 @@ use delayline::{Job, Queue, RetryPolicy, Worker};
 use serde::{Deserialize, Serialize};
 
 /// How soon a message is retried; in production, leave the default, which spans hours.
-const SOON: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_millis(500);
 
 /// How long handlers may continue when their worker stops.
 const GRACE: Duration = Duration::from_secs(10);

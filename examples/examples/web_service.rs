@@ -1,6 +1,6 @@
 //! A web service that schedules work and does it in the same process.
 //!
-//! `POST /orders/7` places an order, which is closed unless it is paid in time (here one second, in
+//! `POST /orders/7` places an order, which is closed unless it is paid in time (here 3 s, in
 //! production half an hour). `DELETE /orders/7` is the payment. `GET /ready` reports to a load
 //! balancer whether the queue can be reached, and the dashboard is at `/admin/q`, with metrics for
 //! Prometheus at `/admin/q/metrics`.
@@ -92,7 +92,7 @@ async fn place_order(
     Path(number): Path<u32>,
 ) -> Result<StatusCode, StatusCode> {
     let message = orders.message(&CloseOrder { number }).id(format!("order-{number}"));
-    let sent = message.due_in(Duration::from_secs(1)).send().await.map_err(unavailable)?;
+    let sent = message.due_in(Duration::from_secs(3)).send().await.map_err(unavailable)?;
     Ok(if sent.is_accepted() { StatusCode::ACCEPTED } else { StatusCode::CONFLICT })
 }
 

@@ -236,6 +236,38 @@ mod unix {
         assert_eq!(mode(&path), 0o750);
     }
 
+    /// A command that root runs must not take the directory from its service.
+    #[tokio::test]
+    async fn files_of_root_belong_to_the_owner_of_the_directory() {
+        use std::os::unix::fs::{MetadataExt, chown, symlink};
+
+        let parent = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::NamedTempFile::new().unwrap();
+        if elsewhere.as_file().metadata().unwrap().uid() != 0 {
+            println!("skipped: only root gives files away");
+            return;
+        }
+        fs::write(elsewhere.path(), "not ours").unwrap();
+        let path = parent.path().join("queues");
+        fs::create_dir(&path).unwrap();
+        chown(&path, Some(12_345), Some(12_346)).unwrap();
+        let directory = open(&path);
+        send(&queue(&directory, "orders"), "order-1").await;
+        drop(directory);
+        let directory = open(&path);
+        send(&queue(&directory, "orders"), "order-2").await;
+        // The owner leads the next file somewhere else.
+        symlink(elsewhere.path(), path.join("snapshot-0000000000000003.new")).unwrap();
+        drop(directory);
+        assert!(path.join("snapshot-0000000000000003").is_file());
+        for file in fs::read_dir(&path).unwrap().map(Result::unwrap) {
+            let file = file.metadata().unwrap();
+            assert_eq!((file.uid(), file.gid(), file.mode() & 0o777), (12_345, 12_346, 0o600));
+        }
+        assert_eq!(fs::read_to_string(elsewhere.path()).unwrap(), "not ours");
+        assert_eq!(elsewhere.as_file().metadata().unwrap().uid(), 0);
+    }
+
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_long_path_has_a_socket_all_the_same() {

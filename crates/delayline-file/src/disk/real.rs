@@ -39,14 +39,18 @@ impl RealDisk {
         let path = &path.canonicalize().map_err(failed("find the directory"))?;
         refuse_network(path)?;
         refuse_foreign(path)?;
-        let mut options = private();
-        options.read(true).create(true).truncate(false);
-        let mut lock = options.open(path.join(LOCK)).map_err(failed("open the lock file"))?;
         let directory = if cfg!(unix) {
             Some(File::open(path).map_err(failed("open the directory"))?)
         } else {
             None
         };
+        let lock = match new_file(&path.join(LOCK), directory.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                File::options().read(true).write(true).open(path.join(LOCK))
+            }
+            result => result,
+        };
+        let mut lock = lock.map_err(failed("open the lock file"))?;
         for file in [Some(&lock), directory.as_ref()].into_iter().flatten() {
             match file.try_lock() {
                 Ok(()) => {}
@@ -93,13 +97,26 @@ fn create(path: &Path) -> io::Result<()> {
     }
 }
 
-/// How files are created that only this user may read.
-fn private() -> OpenOptions {
+/// Creates a file that only the owner of the directory may read: if root creates it, the user whose
+/// service has the directory. It does not follow a link with this name.
+fn new_file(path: &Path, directory: Option<&File>) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.write(true);
+    options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    if let Some(directory) = directory {
+        use std::os::unix::fs::{MetadataExt as _, fchown};
+        let (own, theirs) = (file.metadata()?, directory.metadata()?);
+        // Another user than root cannot give files away, and keeps them.
+        if own.uid() == 0 && theirs.uid() != 0 {
+            fchown(&file, Some(theirs.uid()), Some(theirs.gid()))?;
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = directory;
+    Ok(file)
 }
 
 /// Returns the process that the lock file names.
@@ -179,8 +196,11 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let mut options = private();
-        Ok(Box::new(options.create(true).truncate(true).open(self.path.join(name))?))
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(Box::new(new_file(&path, self.directory.as_ref())?)),
+        }
     }
 
     fn edit(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {

@@ -99,7 +99,7 @@ impl FileBackend {
             let mut live = self.queue.lock();
             let elements = live.state.take_relayed(key);
             if !elements.is_empty() {
-                live.last = log.append(body)?;
+                live.last = log.append([body])?;
                 room.used(1, bytes);
             }
             (elements, live.last)
@@ -120,7 +120,7 @@ impl FileBackend {
             let held = live.state.held(self.clock.now()?.0);
             let existed = live.stored;
             if existed && held.is_empty() {
-                live.last = log.append(body)?;
+                live.last = log.append([body])?;
                 room.used(1, bytes);
                 // The next message stores it again.
                 (live.state, live.stored) = (State::new(), false);
@@ -158,13 +158,11 @@ impl FileBackend {
         {
             live.revision = applied.revision;
             record::stamp(&mut body, self.queue.number, now, clock, applied.revision);
-            let (mut bodies, mut bytes) = (1, body.len());
-            if !live.stored {
-                (bodies, bytes) = (2, bytes + name.len());
-                log.append(name)?;
-                live.stored = true;
-            }
-            live.last = log.append(body)?;
+            let name = (!live.stored).then_some(name);
+            let bytes = body.len() + name.as_ref().map_or(0, Vec::len);
+            let bodies = 1 + u64::from(name.is_some());
+            live.last = log.append(name.into_iter().chain([body]))?;
+            live.stored = true;
             room.used(bodies, bytes);
         }
         Ok((applied.with_micros(micros), hint, live.last))

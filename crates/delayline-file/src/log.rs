@@ -164,23 +164,24 @@ impl Log {
         }
     }
 
-    /// Appends a body. Call it while no operation on the same queue can happen in between. Returns
-    /// the sequence number.
+    /// Appends bodies, which one sync makes durable. Call it while no operation on the same queue
+    /// can happen in between. Returns the last sequence number.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::DiskFailed`]
-    pub(crate) fn append(&self, body: Vec<u8>) -> Result<u64, Error> {
+    pub(crate) fn append(&self, bodies: impl IntoIterator<Item = Vec<u8>>) -> Result<u64, Error> {
         let mut tail = self.lock();
         tail.check()?;
-        let sequence = tail.next;
-        tail.next += 1;
-        tail.pending.push(body);
         // The writer knows of the first body, and takes all that follow it.
-        if tail.pending.len() == 1 {
+        if tail.pending.is_empty() {
             self.work.notify_one();
         }
-        Ok(sequence)
+        for body in bodies {
+            tail.next += 1;
+            tail.pending.push(body);
+        }
+        Ok(tail.next - 1)
     }
 
     /// Waits until the frame `sequence` is durable.

@@ -65,6 +65,20 @@ pub(crate) async fn a_damaged_history_tells_only_what_it_knows<C: Connect>() {
     assert_eq!(history(&queue, minute(4)).await.len(), 2);
 }
 
+/// The clock goes back by minutes, and the snapshots that were made in them are lost.
+pub(crate) async fn a_lost_history_stops_no_operation<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let key = &queue.keys().all()[HISTORY][..];
+    for op in every_op() {
+        server.command(&["FLUSHALL"]);
+        fill(&queue).await;
+        apply(&queue, 120_000, Op::Enqueue(vec![message("late")])).await;
+        server.binary_command(&[b"DEL", key]);
+        apply(&queue, 5, op).await;
+    }
+}
+
 pub(crate) async fn totals_outlive_the_control_record<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -192,6 +192,42 @@ pub(crate) async fn a_damaged_count_of_result_bytes_stops_nothing<C: Connect>() 
     }
 }
 
+/// A change of generations may be torn after its first command: then there is only an older one,
+/// and it is still to be taken for the younger one.
+pub(crate) async fn a_torn_change_of_generations_forgets_nothing<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let [new, old] = FINISHED.map(|key| queue.keys().all()[key].clone());
+    let begun = message("9");
+    let asks = [
+        Op::Get(vec![id("1")]),
+        Op::Progress(vec![id("1")]),
+        Op::Enqueue(vec![message("1")]),
+        Op::Enqueue(vec![update("1", 1)]),
+        Op::Cancel(vec![id("1")]),
+        Op::Purge(vec![id("1")]),
+        settle("1", 1, Outcome::Ack),
+        hand_off("9", 9, Outcome::Ack, &["1"]),
+    ];
+    let half = FINISHED_RETENTION_MS / 2;
+    for ask in asks {
+        let mut replies = Vec::new();
+        for is_torn in [false, true] {
+            server.command(&["FLUSHALL"]);
+            finish(&queue, 0, 2, End::Acked).await;
+            finish(&queue, half, 1, End::Acked).await;
+            apply(&queue, half, Op::Enqueue(vec![begun.clone()])).await;
+            assert_eq!(claimed(&queue, half, 9).await.deliveries.len(), 1);
+            if is_torn {
+                server.binary_command(&[b"RENAME", &new[..], &old[..]]);
+            }
+            // The first generation is over, and what ended in its second half is still known.
+            replies.push(apply(&queue, FINISHED_RETENTION_MS, ask.clone()).await);
+        }
+        assert_eq!(replies[0], replies[1], "{}", ask.name());
+    }
+}
+
 pub(crate) async fn as_many_finished_ids_are_remembered_as_promised<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -70,7 +70,7 @@ macro_rules! script_cases {
             hostile: finished_messages_leave_no_residue;
             counting: damaged_totals_stop_nothing;
             counting: a_damaged_history_tells_only_what_it_knows;
-            counting: a_lost_history_stops_no_operation;
+            counting: without_its_history_a_queue_goes_back_in_time;
             counting: totals_outlive_the_control_record;
             remembering: a_place_of_a_finished_message_goes_without_a_word;
             remembering: a_torn_change_of_generations_forgets_nothing;

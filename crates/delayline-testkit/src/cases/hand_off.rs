@@ -97,6 +97,16 @@ async fn a_lease_that_is_not_current_hands_nothing_off(queue: &Queue) {
     assert_eq!(queue.stats(202).await.totals.enqueued, 1);
     let acked = done_and(Status::Acked, vec![created(203)]);
     assert_eq!(ack(queue, 203, "a", again, next()).await, acked);
+    // With a requested cancellation, any outcome of the current lease ends the message.
+    queue.cancel(300, "b").await;
+    let held = queue.leased_as(3, 300, message("c"), 100).await;
+    queue.cancel(301, "c").await;
+    let release = |lease| vec![item("c", lease, Outcome::Release, vec![message("d")])];
+    let other = Lease { epoch: held.epoch + 1, ..held };
+    let stale = one(hand_off(queue, 302, release(other)).await);
+    assert_eq!(stale, HandedOff::from(Settled::Stale));
+    let ended = one(hand_off(queue, 303, release(held)).await);
+    assert_eq!(ended.settled, done(Status::Cancelled), "{ended:?}");
 }
 
 async fn messages_with_known_ids_are_told(queue: &Queue) {

@@ -21,6 +21,7 @@ super::cases! { "update",
     a_large_content_gives_way: "G2, G29",
     priority_limits_and_expiry_are_replaced_too: "G11, G29",
     a_dead_letter_is_revived: "G8, G11, G29",
+    whatever_a_letter_died_of_its_settlement_stands: "G8, G29",
     a_finished_id_is_a_duplicate_unless_it_may_be_reused: "G14, G15, G29",
     a_held_message_is_followed_once: "G5, G29, G30",
     a_follower_takes_over_after_an_ack: "G8, G30",
@@ -195,6 +196,18 @@ async fn a_dead_letter_is_revived(queue: &Queue) {
     let stats = queue.stats(3).await;
     assert_eq!((stats.dead, stats.scheduled, stats.totals.replaced), (0, 1, 1));
     take(queue, 11, 2, "new").await;
+}
+
+async fn whatever_a_letter_died_of_its_settlement_stands(queue: &Queue) {
+    let deaths = [reject("boom"), retry(0, "boom"), undecodable(0, "boom")];
+    for (token, name, death) in deaths.into_iter().zip(1..).map(|(it, n)| (n, n.to_string(), it)) {
+        queue.enqueue_one(0, message(&name).max_failures(1)).await;
+        let held = one(queue.claim(0, claim(token, 1, 50)).await.deliveries).lease;
+        assert_eq!(queue.end(1, &name, held, death.clone()).await, done(Status::Dead));
+        let revived = queue.enqueue_one(2, set(token, &name, "new", after(9))).await;
+        assert_eq!(revived, Enqueued::Updated { due: at(11) });
+        assert_eq!(queue.end(3, &name, held, death).await, ended(Status::Dead), "{name}");
+    }
 }
 
 async fn a_finished_id_is_a_duplicate_unless_it_may_be_reused(queue: &Queue) {

@@ -65,17 +65,18 @@ pub(crate) async fn a_damaged_history_tells_only_what_it_knows<C: Connect>() {
     assert_eq!(history(&queue, minute(4)).await.len(), 2);
 }
 
-/// The clock goes back by minutes, and the snapshots that were made in them are lost.
-pub(crate) async fn a_lost_history_stops_no_operation<C: Connect>() {
+/// The clock goes back by minutes, and the snapshots that were made in them are lost or damaged.
+pub(crate) async fn without_its_history_a_queue_goes_back_in_time<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();
     let key = &queue.keys().all()[HISTORY][..];
-    for op in every_op() {
+    let damages: [&[&[u8]]; 2] = [&[b"DEL", key], &[b"HSET", key, b"m121", b"x", b"m122", b""]];
+    for (op, damage) in every_op().iter().flat_map(|op| damages.map(|damage| (op, damage))) {
         server.command(&["FLUSHALL"]);
         fill(&queue).await;
         apply(&queue, 120_000, Op::Enqueue(vec![message("late")])).await;
-        server.binary_command(&[b"DEL", key]);
-        apply(&queue, 5, op).await;
+        server.binary_command(damage);
+        apply(&queue, 5, op.clone()).await;
     }
 }
 

@@ -7,6 +7,13 @@ use bytes::Bytes;
 use crate::Violation;
 use crate::limits::{MAX_CONSUMER_BYTES, MAX_ID_BYTES, MAX_QUEUE_NAME_BYTES};
 
+/// So that `&sent.id` names a message, as `&str` does.
+impl From<&Self> for MessageId {
+    fn from(id: &Self) -> Self {
+        id.clone()
+    }
+}
+
 /// Adds conversions from the common text types, by `try_into` and `parse`.
 macro_rules! texts {
     ($name:ident) => {
@@ -345,6 +352,12 @@ pub(crate) fn bounded(what: &'static str, len: usize, limit: usize) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_borrowed_id_names_the_same_message() {
+        let id = MessageId::new("order-1").unwrap();
+        assert_eq!(MessageId::from(&id), id);
+    }
 
     #[test]
     fn queue_names_cannot_leave_their_hash_tag() {

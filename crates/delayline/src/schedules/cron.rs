@@ -49,6 +49,11 @@ impl Cron {
         };
         let fields: Vec<_> = expanded.split_ascii_whitespace().collect();
         let [minute, hour, day, month, weekday] = fields[..] else {
+            if expanded.starts_with('@') {
+                return Err(malformed(
+                    "the short forms are @hourly, @daily, @weekly, @monthly and @yearly".to_owned(),
+                ));
+            }
             return Err(malformed(format!(
                 "it has {} fields; write minute, hour, day, month and weekday",
                 fields.len()

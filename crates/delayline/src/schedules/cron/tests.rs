@@ -172,6 +172,14 @@ fn rare_dates_are_found() {
 }
 
 #[test]
+fn an_unknown_short_form_is_answered_with_the_known_ones() {
+    for line in ["@reboot", "@every 1m"] {
+        let refusal = Cron::parse(line).unwrap_err().to_string();
+        assert!(refusal.contains(line) && refusal.contains("@daily"), "{refusal}");
+    }
+}
+
+#[test]
 fn lines_that_match_no_date_and_malformed_ones_are_refused() {
     for line in [
         "0 0 31 2 *",

@@ -173,7 +173,8 @@ impl Schedules {
     /// # Errors
     ///
     /// The first error of a schedule, like [`put`](Self::put). The other schedules have been tried,
-    /// but none is removed.
+    /// but none is removed. If two schedules have the same name,
+    /// [`ErrorKind::Invalid`], and nothing changes.
     pub async fn declare<N: AsRef<str>>(
         &self,
         owner: &str,
@@ -184,11 +185,17 @@ impl Schedules {
             let (what, value) = ("the owner", owner.to_owned());
             return Err(Violation::Malformed { what, value, reason }.into());
         }
-        let now = self.now().await?;
         let mut named = Vec::new();
+        let mut kept = HashSet::new();
         for (name, spec) in schedules {
-            named.push((format!("{owner}/{}", name.as_ref()), spec));
+            let name = format!("{owner}/{}", name.as_ref());
+            if !kept.insert(name.clone()) {
+                let reason = "it is declared twice; give each schedule its own name".to_owned();
+                return Err(Violation::Malformed { what: "the name", value: name, reason }.into());
+            }
+            named.push((name, spec));
         }
+        let now = self.now().await?;
         let drafts = named.iter().map(|(name, spec)| {
             let due = first_due(spec, now);
             Ok(self.draft(valid_name(name)?, spec, due)?.reuse_finished_id())
@@ -212,10 +219,9 @@ impl Schedules {
         if let Some(error) = failure {
             return Err(error);
         }
-        let kept: HashSet<_> = named.iter().map(|(name, _)| name.as_str()).collect();
         let prefix = format!("{owner}/");
         for name in self.names(usize::MAX).await? {
-            if name.starts_with(&prefix) && !kept.contains(name.as_str()) {
+            if name.starts_with(&prefix) && !kept.contains(&name) {
                 declared.removed += usize::from(self.remove(&name).await?);
             }
         }

@@ -425,6 +425,10 @@ async fn limits_are_checked_when_a_worker_is_built() {
     assert!(worker(&queue).lease(ms(86_400_001)).build().is_err());
     assert!(worker(&queue).consumer("c".repeat(32)).build().is_err());
     assert!(worker(&queue).consumer("c".repeat(31)).build().is_ok());
+    let error = worker(&queue).handler_timeout(Duration::ZERO).build().unwrap_err();
+    assert!(error.to_string().starts_with("the handler timeout in ms is 0; it must be from 1"));
+    let error = worker(&queue).max_lease_age(Duration::ZERO).build().unwrap_err();
+    assert!(error.to_string().starts_with("the maximum age of a lease in ms is 0"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

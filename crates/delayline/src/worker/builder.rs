@@ -200,7 +200,9 @@ impl<T, C> WorkerBuilder<T, C> {
     /// # Errors
     ///
     /// If the concurrency, lease, name, durability or
-    /// [`cancel_within`](Self::cancel_within) is outside its limits.
+    /// [`cancel_within`](Self::cancel_within) is outside its limits, or if
+    /// [`handler_timeout`](Self::handler_timeout) or [`max_lease_age`](Self::max_lease_age) is
+    /// zero.
     pub fn build(self) -> Result<Worker<T, C>, Error> {
         self.build_for(DEFAULT_CONCURRENCY)
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use delayline_core::limits::{MAX_BATCH, MAX_LEASE_MS};
+use delayline_core::limits::{MAX_BATCH, MAX_DELAY_MS, MAX_LEASE_MS};
 use delayline_core::worker::QueuePlan;
 use delayline_core::{Claim, ClaimId, ConsumerName, Durability, Millis, Op, Violation};
 
@@ -56,6 +56,13 @@ impl Config {
             let actual = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
             return Err(Violation::OutOfRange { what, actual, least: 10, most });
         }
+        // Dropped before its first poll, each handler would fail.
+        if self.rules.limit == Some(Duration::ZERO) {
+            return Err(zero("the handler timeout in ms"));
+        }
+        if self.max_lease_age == Some(Duration::ZERO) {
+            return Err(zero("the maximum age of a lease in ms"));
+        }
         let claim = Claim::new(
             self.consumer.clone(),
             ClaimId::from_bytes([0; 16]),
@@ -64,6 +71,11 @@ impl Config {
         );
         Op::Claim(claim).validate()
     }
+}
+
+/// The error for a time of zero, where leaving the option out means no limit.
+const fn zero(what: &'static str) -> Violation {
+    Violation::OutOfRange { what, actual: 0, least: 1, most: MAX_DELAY_MS }
 }
 
 /// The error for a number of handlers or a weight outside 1 to `most`.

@@ -92,7 +92,8 @@ impl<T> Job<T> {
         self.info.crashes
     }
 
-    /// The number of this attempt, from 1: failures and crashes so far, plus one.
+    /// The number of this attempt, from 1: failures and crashes so far, plus one. Snoozes and
+    /// releases do not count; [`epoch`](Self::epoch) rises with every delivery.
     pub const fn attempt(&self) -> u32 {
         self.info.failures.saturating_add(self.info.crashes).saturating_add(1)
     }

@@ -109,9 +109,13 @@ fn new_file(path: &Path, directory: Option<&File>) -> io::Result<File> {
     if let Some(directory) = directory {
         use std::os::unix::fs::{MetadataExt as _, fchown};
         let (own, theirs) = (file.metadata()?, directory.metadata()?);
-        // Another user than root cannot give files away, and keeps them.
-        if own.uid() == 0 && theirs.uid() != 0 {
-            fchown(&file, Some(theirs.uid()), Some(theirs.gid()))?;
+        // Another user than root cannot give files away, and keeps them; so does root in a
+        // container without this capability.
+        if own.uid() == 0
+            && theirs.uid() != 0
+            && let Err(error) = fchown(&file, Some(theirs.uid()), Some(theirs.gid()))
+        {
+            tracing::debug!(%error, "a new file of the directory still belongs to root");
         }
     }
     #[cfg(not(unix))]

@@ -333,7 +333,8 @@ fn scheme(url: &str) -> Result<&str, Violation> {
         Some((scheme, _)) if !scheme.is_empty() && scheme.chars().all(allowed) => Ok(scheme),
         _ => Err(Violation::Malformed {
             what: "the URL",
-            value: String::new(),
+            // A password may be anywhere in it.
+            value: "(not shown)".to_owned(),
             reason: format!("it must begin with one of {SCHEMES}"),
         }),
     }
@@ -349,7 +350,8 @@ fn directory(url: &str) -> Result<PathBuf, Violation> {
         Some(_) => "a directory is on this machine, so its URL has no host: write file:DIR",
     };
     // The apparent host may be a login.
-    Err(Violation::Malformed { what: "the URL", value: String::new(), reason: reason.to_owned() })
+    let value = "(not shown)".to_owned();
+    Err(Violation::Malformed { what: "the URL", value, reason: reason.to_owned() })
 }
 
 fn no_directory(address: String) -> Error {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use delayline::admin::{AclRole, Inspection, Resolution, Survey};
 use delayline::backend::{At, Op, QueueBackend};
 use delayline::{Connect, Error};
+use delayline_json::hint;
 use serde_json::Value;
 
 pub use self::alerts::{ALERTS, examine_alerts};
@@ -21,7 +22,6 @@ pub use self::directory::{directory, directory_line, examine_directory};
 pub use self::findings::{Finding, Verdict};
 use self::findings::{Findings, good_unless};
 pub use self::tables::Table;
-use delayline_json::hint;
 
 /// The findings on all servers, and on sentinels.
 #[derive(Clone, Debug)]

@@ -7,9 +7,8 @@ use delayline::codec::Raw;
 use delayline::limits::MAX_PAGE;
 use delayline::message::{MessageInfo, MessageState};
 use delayline::{Bytes, Error, Queue};
-use serde_json::{Value, json};
-
 use delayline_json::id;
+use serde_json::{Value, json};
 
 /// A process with workers, or one that holds messages, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]

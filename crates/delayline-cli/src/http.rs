@@ -1,5 +1,4 @@
-//! A client for HTTP. Redirects are not followed, and no proxy of the environment is
-//! used.
+//! An HTTP client. It follows no redirects, and ignores the proxies that the environment names.
 
 use std::error::Error as _;
 use std::time::Duration;

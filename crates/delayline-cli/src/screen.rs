@@ -1,19 +1,19 @@
-//! A table on a terminal, in place of the one before it.
+//! Draws a table on the terminal, over the previous one.
 
 use console::{Term, measure_text_width};
 
-/// The terminal of stdout, and what was drawn on it last.
+/// The terminal of stdout, and the size of the latest table.
 #[derive(Default)]
 pub(crate) struct Screen {
-    /// Rows of the screen that the table takes: it wraps lines that are too long.
+    /// Rows of the terminal that the table takes, which wraps lines that are too long.
     drawn: usize,
-    /// Rows and columns at that time.
+    /// Rows and columns of the terminal when the table was drawn.
     size: (u16, u16),
 }
 
 impl Screen {
-    /// The lines of a text that fit, from the first. If some do not, there is room for another
-    /// short one.
+    /// Returns how many of the lines fit, from the first. If some do not, there is room for another
+    /// short line.
     pub(crate) fn fitting(size: (u16, u16), lines: &[&str], has_more: bool) -> usize {
         // The cursor is below the last line.
         let room = usize::from(size.0).saturating_sub(1);
@@ -36,7 +36,7 @@ impl Screen {
         Term::stdout().size()
     }
 
-    /// Clears the last text, in order to write this one.
+    /// Clears the previous table, so that this text can be written.
     pub(crate) fn clear_for(&mut self, text: &str, size: (u16, u16)) {
         let term = Term::stdout();
         // A terminal that cannot clear lines shows one table below the other.

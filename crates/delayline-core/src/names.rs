@@ -7,13 +7,6 @@ use bytes::Bytes;
 use crate::Violation;
 use crate::limits::{MAX_CONSUMER_BYTES, MAX_ID_BYTES, MAX_QUEUE_NAME_BYTES};
 
-/// So that `&sent.id` names a message, as `&str` does.
-impl From<&Self> for MessageId {
-    fn from(id: &Self) -> Self {
-        id.clone()
-    }
-}
-
 /// Adds conversions from the common text types, by `try_into` and `parse`.
 macro_rules! texts {
     ($name:ident) => {
@@ -141,6 +134,13 @@ impl MessageId {
 }
 
 texts!(MessageId);
+
+/// Calls that take an id also accept a reference to one, such as the id of a message.
+impl From<&Self> for MessageId {
+    fn from(id: &Self) -> Self {
+        id.clone()
+    }
+}
 
 impl TryFrom<Bytes> for MessageId {
     type Error = Violation;

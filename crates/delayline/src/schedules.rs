@@ -173,8 +173,8 @@ impl Schedules {
     /// # Errors
     ///
     /// The first error of a schedule, like [`put`](Self::put). The other schedules have been tried,
-    /// but none is removed. If two schedules have the same name,
-    /// [`ErrorKind::Invalid`], and nothing changes.
+    /// but none is removed. If two schedules have the same name, [`ErrorKind::Invalid`], and
+    /// nothing changes.
     pub async fn declare<N: AsRef<str>>(
         &self,
         owner: &str,

@@ -1,9 +1,8 @@
 //! What checks find.
 
 use delayline::Error;
-use serde_json::{Value, json};
-
 use delayline_json::{harmless_line, hint};
+use serde_json::{Value, json};
 
 /// What one check has found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use delayline::admin::{History, HistoryPoint, Stats, Survey, TopologyKind, Totals};
+use delayline_json::{Span, lateness_series};
 
 use super::findings::{Findings, Verdict, good_unless};
 use super::servers::{Fields, is_primary, number};
-use delayline_json::{Span, lateness_series};
 
 /// The measured load of a queue.
 pub(super) struct Load<'a> {

@@ -1,11 +1,11 @@
 //! The servers and the sentinels, one a line.
 
 use delayline::admin::{SentinelReport, ServerReport, Survey, TopologyKind};
+use delayline_json::harmless_line;
 use serde_json::{Map, Value, json};
 
 use super::servers::{field, is_primary, number, persistence, version_of};
 use super::topology::{bytes_behind, primary_named, primary_of};
-use delayline_json::harmless_line;
 
 /// Servers or sentinels, one a row. No cell has a character that could steer a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]

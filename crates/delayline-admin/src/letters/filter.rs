@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 use delayline::Timestamp;
 use delayline::admin::DeadLetterFilter;
 use delayline::message::DeathReason;
-
 use delayline_json::{duration, instant};
 
 /// Conditions that the dead letters must all meet.

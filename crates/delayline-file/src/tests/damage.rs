@@ -13,11 +13,12 @@ use crate::replay::recover;
 use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
 use crate::{OpenError, Options, names, snapshot};
 
-/// A disk as a killed process leaves it, and its steps.
+/// Runs a story, and returns the disk as a killed process leaves it after its latest checkpoint.
 fn killed(story: &Story, options: Options) -> SimulatedDisk {
     let disk = SimulatedDisk::default();
     let directory = open(&disk, options).unwrap();
     assert_eq!(story.run(&directory, 0).0, story.len());
+    directory.finish_checkpoint();
     let killed = disk.crash(Keep::Everything);
     drop(directory);
     killed
@@ -92,13 +93,7 @@ fn a_changed_byte_in_a_snapshot_is_refused() {
 #[test]
 fn a_missing_file_is_named() {
     let story = Story::new(40);
-    let disk = SimulatedDisk::default();
-    let directory = open(&disk, SMALL()).unwrap();
-    assert_eq!(story.run(&directory, 0).0, story.len());
-    directory.finish_checkpoint();
-    let killed = disk.crash(Keep::Everything);
-    drop(directory);
-    let disk = killed;
+    let disk = killed(&story, SMALL());
     let files = disk.list().unwrap();
     assert!(files.iter().any(|name| name.starts_with("snapshot-")), "{files:?}");
     // A snapshot that was being written is of no use.

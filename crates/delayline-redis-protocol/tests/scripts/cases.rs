@@ -85,6 +85,8 @@ macro_rules! script_cases {
             throttling: a_torn_send_is_not_throttled;
             remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;
+            repair: a_repair_finds_the_levels_that_are_used;
+            repair: a_repair_ends_an_open_lease_among_the_dead_letters;
             repair: each_kind_of_damage_is_mended;
             repair: whatever_is_damaged_the_rest_is_as_it_was;
             repair: many_orphans_are_found_page_by_page;

@@ -74,7 +74,7 @@ pub(super) fn set_limits(members: &Map<String, Value>) -> Result<SetLimits, Fail
         Some(Value::Null) => set = set.end_hold(),
         Some(Value::String(hold)) => {
             let hold = delayline_json::duration(hold).map_err(Failure::Wrong)?;
-            Millis::try_from(hold)?;
+            Millis::try_from(hold).map_err(|error| Failure::Wrong(format!("hold: {error}")))?;
             set = set.hold_for(hold);
         }
         Some(_) => return Err(Failure::Wrong("hold must be a string or null".to_owned())),

@@ -73,7 +73,7 @@ impl Row {
         Self { queue: queue.to_owned(), counts }
     }
 
-    /// Queues that cannot be counted come first, followed by those that have waited longest.
+    /// Sorts queues that cannot be counted before the others, and the others by their longest wait.
     pub(super) fn order(&self) -> (Reverse<Option<Duration>>, Reverse<u64>, String) {
         let (waited, ready) = match &self.counts {
             Ok(counts) => (counts.oldest().unwrap_or_default(), counts.now.stats.ready),

@@ -221,7 +221,7 @@ pub(crate) async fn a_torn_change_of_generations_forgets_nothing<C: Connect>() {
             if is_torn {
                 server.binary_command(&[b"RENAME", &new[..], &old[..]]);
             }
-            // The first generation is over, and what ended in its second half is still known.
+            // The first generation has ended. Ids that finished in its second half are still known.
             replies.push(apply(&queue, FINISHED_RETENTION_MS, ask.clone()).await);
         }
         assert_eq!(replies[0], replies[1], "{}", ask.name());

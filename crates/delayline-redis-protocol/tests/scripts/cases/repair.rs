@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use delayline_core::{Finding, Found, MessageState, Priority, Redriven};
+use delayline_core::{Claimed, Finding, Found, MessageState, Priority, Redriven};
+use delayline_redis_protocol::layout::control;
 
 use super::*;
 
@@ -183,6 +184,36 @@ pub(crate) async fn each_kind_of_damage_is_mended<C: Connect>() {
 }
 
 /// Details and contents of a message whose record is missing.
+/// Otherwise, the first claim that finds nothing would have to look at all levels.
+pub(crate) async fn a_repair_finds_the_levels_that_are_used<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let key = queue.keys().all()[CONTROL].clone();
+    let offset = control::USES.offset.unwrap().to_string();
+    for level in Priority::ALL {
+        server.command(&["FLUSHALL"]);
+        apply(&queue, 0, Op::Enqueue(vec![message("a").priority(level)])).await;
+        server.binary_command(&[b"SETRANGE", &key[..], offset.as_bytes(), &[0; 4]]);
+        assert_eq!(repaired(&queue, 1, 10).await, []);
+        assert_eq!(claimed(&queue, 2, 1).await.deliveries.len(), 1, "{level:?}");
+    }
+}
+
+/// As a torn reject may leave it: the lease is still open, and its message among the dead letters.
+pub(crate) async fn a_repair_ends_an_open_lease_among_the_dead_letters<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let index = queue.keys().all()[INDEX].clone();
+    apply(&queue, 0, Op::Enqueue(vec![message("a")])).await;
+    claimed(&queue, 1, 1).await;
+    let (score, place) = (score(Position::DEAD, 1_800_000_000_002), member(&server, &index, "a"));
+    server.binary_command(&[b"ZADD", &index[..], score.as_bytes(), &place]);
+    assert_ne!(repaired(&queue, 3, 10).await, []);
+    let Claimed { deliveries, .. } = claimed(&queue, 4, 2).await;
+    let crashes: Vec<_> = deliveries.iter().map(|it| it.message.info.crashes).collect();
+    assert_eq!(crashes, [1]);
+}
+
 pub(crate) async fn what_is_left_without_a_record_harms_no_later_message<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

@@ -11,7 +11,7 @@ use delayline::backend::Millis;
 use delayline::events::EventKind;
 use delayline::message::{Message, Status};
 use delayline::update::{UpdateContent, UpdateDue};
-use delayline::{Cancelled, Enqueued, ErrorClass, Found, Job, Queue, Worker};
+use delayline::{Cancelled, Enqueued, ErrorClass, ErrorKind, Found, Job, Queue, Worker};
 use support::{Fault, Faulty};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -104,6 +104,27 @@ async fn a_throttled_message_is_sent_again_if_its_window_lasts_as_long() {
             }
         }
         assert_eq!(backend.stats().await.totals.enqueued, 1);
+    }
+}
+
+#[tokio::test]
+async fn an_update_or_a_throttle_without_an_id_is_refused() {
+    let backend = Faulty::new();
+    let queue = Numbers::new(backend.clone());
+    let draft = || queue.message(&1);
+    for draft in [
+        draft().throttle(SECOND),
+        draft().debounce(SECOND),
+        draft().coalesce(),
+        draft().or_reschedule(),
+        draft().or_replace(),
+    ] {
+        let error = draft.clone().send().await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error:?}");
+        assert!(error.to_string().contains("needs an id of your own"), "{error}");
+        assert!(queue.send_many([draft.clone()]).await.remove(0).is_err());
+        assert!(draft.id("a").send().await.unwrap().is_accepted(), "the id may come last");
+        queue.purge("a").await.unwrap();
     }
 }
 

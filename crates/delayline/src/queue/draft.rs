@@ -141,11 +141,12 @@ impl Draft {
         self.update(UpdateContent::Replace, UpdateDue::Later { at_most })
     }
 
-    /// Throttles: creates at most one message with this id per `window` (1 ms to 31 days). The
-    /// first send in a window counts, whatever happens to its message. Other sends in the window
-    /// change nothing and return [`Throttled`](crate::Enqueued::Throttled), or
-    /// [`Duplicate`](crate::Enqueued::Duplicate) as long as the queue has the message with the same
-    /// content. Afterwards the id may be used again ([G33](crate::guarantees#g33)).
+    /// Throttles: creates at most one message with this [`id`](Self::id), which must be set, per
+    /// `window` (1 ms to 31 days). The first send in a window counts, whatever happens to its
+    /// message. Other sends in the window change nothing and return
+    /// [`Throttled`](crate::Enqueued::Throttled), or [`Duplicate`](crate::Enqueued::Duplicate) as
+    /// long as the queue has the message with the same content. Afterwards the id may be used again
+    /// ([G33](crate::guarantees#g33)).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -238,10 +239,10 @@ impl Draft {
         self.update(UpdateContent::Replace, UpdateDue::Set)
     }
 
-    /// Updates the message with this id, whatever its state. [`debounce`](Self::debounce),
-    /// [`coalesce`](Self::coalesce), [`or_reschedule`](Self::or_reschedule) and
-    /// [`or_replace`](Self::or_replace) are the usual kinds of updates. [`Sent::outcome`] says what
-    /// happened:
+    /// Updates the message with this [`id`](Self::id), which must be set, whatever its state.
+    /// [`debounce`](Self::debounce), [`coalesce`](Self::coalesce),
+    /// [`or_reschedule`](Self::or_reschedule) and [`or_replace`](Self::or_replace) are the usual
+    /// kinds of updates. [`Sent::outcome`] says what happened:
     ///
     /// | the message with this id | effect | outcome |
     /// |---|---|---|
@@ -390,14 +391,24 @@ fn checked(message: NewMessage) -> Result<NewMessage, Error> {
     Ok(message)
 }
 
+/// The error for an id that no other message has: no update would find a message, and no send would
+/// be throttled.
+fn generated(id: &MessageId) -> Violation {
+    let reason = "it is generated, and an update or a throttle needs an id of your own".to_owned();
+    Violation::Malformed { what: "the message id", value: id.to_string(), reason }
+}
+
 /// Converts to the message of [`Op::Enqueue`](crate::backend::Op::Enqueue), for any queue, or
 /// returns the first error of a setter.
 impl TryFrom<Draft> for NewMessage {
     type Error = Error;
 
     fn try_from(draft: Draft) -> Result<Self, Error> {
-        let Draft { client, message, .. } = draft;
+        let Draft { client, message, named, .. } = draft;
         let mut message = message?;
+        if !named && (message.known != Known::Refuse || message.throttle.is_some()) {
+            return Err(generated(&message.id).into());
+        }
         if message.headers.get(TraceContext::TRACEPARENT).is_none()
             && let Some(context) = client.trace_context()
             && let Err(violation) = context.put(&mut message.headers)

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes};
 
-use crate::limits::{MAX_HEADERS, MAX_HEADERS_BYTES, MAX_KIND_BYTES};
+use crate::limits::{MAX_HEADERS, MAX_HEADERS_BYTES, MAX_KIND_BYTES, MAX_RESULT_RETENTION_MS};
+use crate::time::ms_rounded_up;
 use crate::{Millis, NewResult, Violation, is_printable};
 
 /// A short list of named values. Names are unique, and the order is kept.
@@ -75,9 +76,14 @@ impl Headers {
     /// [`MAX_RESULT_RETENTION_MS`](crate::limits::MAX_RESULT_RETENTION_MS), or like
     /// [`set`](Self::set); nothing is changed then.
     pub fn set_result_retention(&mut self, retention: Duration) -> Result<(), Violation> {
-        let retention = Millis::try_from(retention)?;
-        NewResult::new("", retention).validate()?;
-        self.set(Self::RESULT_RETENTION_MS, retention.as_ms().to_string())
+        let retention_ms = ms_rounded_up(retention);
+        Violation::within(
+            "the result's retention in ms",
+            retention_ms,
+            1,
+            MAX_RESULT_RETENTION_MS,
+        )?;
+        self.set(Self::RESULT_RETENTION_MS, retention_ms.to_string())
     }
 
     /// How long the sender wants the result of the ack to be kept. `None` if it wants no result, or

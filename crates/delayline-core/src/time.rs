@@ -201,7 +201,7 @@ pub enum At {
     Fixed(Timestamp),
 }
 
-fn ms_rounded_up(duration: Duration) -> u64 {
+pub(crate) fn ms_rounded_up(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 

@@ -2,8 +2,11 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use delayline_core::{ErrorClass, ErrorKind, MessageId, Violation};
+use delayline_core::limits::MAX_DELAY_MS;
+use delayline_core::{ErrorClass, ErrorKind, MessageId, Millis, Violation};
 
 use crate::codec::CodecError;
 
@@ -159,4 +162,25 @@ where
     I::Error: Into<Error>,
 {
     id.try_into().map_err(Into::into)
+}
+
+/// Converts a duration that a caller passed, within `range` in milliseconds, rounded up.
+pub(crate) fn millis(
+    what: &'static str,
+    duration: Duration,
+    range: RangeInclusive<u64>,
+) -> Result<Millis, Violation> {
+    let (actual, least, most) = (whole_ms(duration), *range.start(), *range.end());
+    let within = range.contains(&actual).then(|| Millis::new(actual).ok()).flatten();
+    within.ok_or(Violation::OutOfRange { what, actual, least, most })
+}
+
+/// Converts the delay that a caller passed.
+pub(crate) fn valid_delay(delay: Duration) -> Result<Millis, Violation> {
+    millis("delay: the duration in ms", delay, 0..=MAX_DELAY_MS)
+}
+
+/// The milliseconds of a duration, rounded up.
+pub(crate) fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -25,8 +25,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
-    Cancelled, Durability, MessageId, Millis, NewMessage, Op, QueueBackend, Reply, Reschedule,
-    Rescheduled, Schedule, Timestamp,
+    Cancelled, Durability, MessageId, NewMessage, Op, QueueBackend, Reply, Reschedule, Rescheduled,
+    Schedule, Timestamp,
 };
 use uuid::Uuid;
 
@@ -46,7 +46,7 @@ use crate::Error;
 use crate::cancels::Cancels;
 use crate::client::Client;
 use crate::codec::{CodecError, Decode, Encode, Json};
-use crate::error::message_id;
+use crate::error::{message_id, valid_delay};
 use crate::events::Events;
 use crate::merge::Merger;
 use crate::registry::WorkerRegistry;
@@ -370,7 +370,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.reschedule(ids, Schedule::In(Millis::try_from(delay)?)).await
+        self.reschedule(ids, Schedule::In(valid_delay(delay)?)).await
     }
 
     /// Like [`reschedule_many_in`](Self::reschedule_many_in), but makes the messages due at an

@@ -359,6 +359,14 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
     assert!(invalid(Spec::cron("* * * * *", "Mars/Olympus", "work").unwrap_err()));
     assert!(invalid(every(Duration::from_secs(1)).lead(MINUTE * 2).unwrap_err()));
     assert!(invalid(every(MINUTE).grace(HOUR * 24 * 32).unwrap_err()));
+    for (error, what) in [
+        (Spec::every(Duration::MAX, "work").unwrap_err(), "the interval"),
+        (every(MINUTE).lead(Duration::MAX).unwrap_err(), "the lead"),
+        (every(MINUTE).grace(Duration::MAX).unwrap_err(), "the grace"),
+    ] {
+        let expected = format!("{what} \"18446744073709551615 ms\" is not valid: a schedule has");
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
     world.own.assert_nothing_sent();
 
     for wrong in [

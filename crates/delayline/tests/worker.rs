@@ -425,6 +425,9 @@ async fn limits_are_checked_when_a_worker_is_built() {
     assert!(worker(&queue).lease(ms(86_400_001)).build().is_err());
     assert!(worker(&queue).consumer("c".repeat(32)).build().is_err());
     assert!(worker(&queue).consumer("c".repeat(31)).build().is_ok());
+    let error = worker(&queue).lease(Duration::MAX).build().unwrap_err();
+    let expected = "the lease in ms is 18446744073709551615; it must be from 1 to 86400000";
+    assert_eq!(error.to_string(), expected);
     let error = worker(&queue).handler_timeout(Duration::ZERO).build().unwrap_err();
     assert!(error.to_string().starts_with("the handler timeout in ms is 0; it must be from 1"));
     let error = worker(&queue).max_lease_age(Duration::ZERO).build().unwrap_err();

@@ -3,12 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{
-    MessageId, Millis, Op, Purged, Redrive, Redriven, Reply, Schedule, Timestamp,
-};
+use delayline_core::{MessageId, Op, Purged, Redrive, Redriven, Reply, Schedule, Timestamp};
 
 use super::{Audit, Listed, Listing, Queue, listing, only};
 use crate::Error;
+use crate::error::valid_delay;
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Makes a dead letter due at once; its failures and crashes are counted from 0 again
@@ -105,7 +104,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.redrive_all_of(ids, Schedule::In(Millis::try_from(delay)?)).await
+        self.redrive_all_of(ids, Schedule::In(valid_delay(delay)?)).await
     }
 
     /// Like [`redrive_many`](Self::redrive_many), but makes the messages due at an instant. A past

@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use delayline_core::limits::MAX_PAYLOAD_BYTES;
+use delayline_core::limits::{MAX_DELAY_MS, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
 use delayline_core::{
-    FinishedIds, Known, MessageId, Millis, NewMessage, Priority, Schedule, Timestamp, Update,
+    FinishedIds, Known, MessageId, NewMessage, Priority, Schedule, Timestamp, Update,
     UpdateContent, UpdateToken, Violation,
 };
 
@@ -13,7 +13,7 @@ use super::sent::Sent;
 use super::update::UpdateDue;
 use crate::Error;
 use crate::client::Client;
-use crate::error::message_id;
+use crate::error::{message_id, millis};
 use crate::merge::Merger;
 use crate::telemetry::TraceContext;
 
@@ -171,7 +171,7 @@ impl Draft {
     /// `Throttled` by this very message ([`Sent::repeated`]).
     pub fn throttle(self, window: Duration) -> Self {
         self.try_with(|message| {
-            message.throttle = Some(Millis::try_from(window)?);
+            message.throttle = Some(millis("throttle in ms", window, 1..=MAX_THROTTLE_MS)?);
             message.finished_ids = FinishedIds::Reuse;
             Ok(())
         })
@@ -282,7 +282,8 @@ impl Draft {
     /// millisecond, rounded up ([G4](crate::guarantees#g4)).
     pub fn due_in(self, delay: Duration) -> Self {
         self.try_with(|message| {
-            message.schedule = Schedule::In(Millis::try_from(delay)?);
+            let delay = millis("due_in: the duration in ms", delay, 0..=MAX_DELAY_MS)?;
+            message.schedule = Schedule::In(delay);
             Ok(())
         })
     }
@@ -335,7 +336,8 @@ impl Draft {
     /// then, it becomes a dead letter instead.
     pub fn expires_in(self, after: Duration) -> Self {
         self.try_with(|message| {
-            message.expires = Some(Schedule::In(Millis::try_from(after)?));
+            let after = millis("expires_in: the duration in ms", after, 0..=MAX_DELAY_MS)?;
+            message.expires = Some(Schedule::In(after));
             Ok(())
         })
     }

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use delayline_core::limits::MAX_PAGE;
 use delayline_core::{
-    Applied, Check, Finding, List, MessageInfo, MessageState, Millis, Op, Position, Redriven,
-    Reply, Timestamp,
+    Applied, Check, Finding, List, MessageInfo, MessageState, Op, Position, Redriven, Reply,
+    Timestamp,
 };
 
 use futures_util::stream::{Stream, TryStreamExt as _, iter, try_unfold};
 
 use crate::admin::{DeadLetterFilter, Listed};
 use crate::client::Client;
+use crate::error::valid_delay;
 use crate::{Error, Queue};
 
 /// A listing of the messages of one status. Created by [`Queue::list`](crate::Queue::list) or
@@ -199,7 +200,7 @@ pub(super) async fn redrive_all<T: ?Sized, C>(
     delay: Duration,
 ) -> Result<u64, Error> {
     // Refused even if there is nothing to redrive.
-    Millis::try_from(delay)?;
+    valid_delay(delay)?;
     let mut letters = queue.dead_letters().await?;
     let mut redriven = 0_u64;
     while let Some(page) = letters.next_page().await? {

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use delayline_core::limits::MAX_LOOK_UP;
+use delayline_core::limits::{MAX_DELAY_MS, MAX_LOOK_UP};
 use delayline_core::{
-    Applied, Completion, Forecast, History, MessageId, MessageState, Millis, Op, Reply, Resolution,
-    Stats, Timestamp,
+    Applied, Completion, Forecast, History, MessageId, MessageState, Op, Reply, Resolution, Stats,
+    Timestamp,
 };
 use tokio::time::MissedTickBehavior;
 
 use super::{Explanation, Found, Queue, only};
 use crate::codec::{Decode, Raw};
-use crate::error::message_id;
+use crate::error::{message_id, millis};
 use crate::{Error, telemetry};
 
 impl<T, C: Decode<T>> Queue<T, C> {
@@ -229,7 +229,8 @@ impl<T: ?Sized, C> Queue<T, C> {
         &self,
         delays: impl IntoIterator<Item = Duration>,
     ) -> Result<Forecast, Error> {
-        let delays = delays.into_iter().map(Millis::try_from).collect::<Result<_, _>>()?;
+        let delay = |delay| millis("the forecast's delay in ms", delay, 0..=MAX_DELAY_MS);
+        let delays = delays.into_iter().map(delay).collect::<Result<_, _>>()?;
         match self.ask(&Op::Forecast(delays)).await? {
             Reply::Forecast(forecast) => Ok(forecast),
             _ => Err(Error::unexpected_reply()),

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use delayline_core::{ErrorKind, Millis, Violation};
+use delayline_core::limits::MAX_DELAY_MS;
+use delayline_core::{ErrorKind, Violation};
 
 use crate::Error;
+use crate::error::millis;
 
 /// The effect of an update on the due time of a waiting message, for
 /// [`Draft::update`](crate::Draft::update).
@@ -30,7 +32,10 @@ impl TryFrom<UpdateDue> for delayline_core::UpdateDue {
         Ok(match due {
             UpdateDue::Keep => Self::Keep,
             UpdateDue::Set => Self::Set,
-            UpdateDue::Later { at_most } => Self::Later { at_most: Millis::try_from(at_most)? },
+            UpdateDue::Later { at_most } => {
+                let what = "at_most: the duration in ms";
+                Self::Later { at_most: millis(what, at_most, 0..=MAX_DELAY_MS)? }
+            }
         })
     }
 }

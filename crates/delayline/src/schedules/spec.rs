@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::cron::Cron;
 use crate::codec::{Encode, Json};
+use crate::error::whole_ms;
 use crate::{Error, Kind};
 
 /// The messages of a schedule, their queue and their instants, for
@@ -113,7 +114,7 @@ impl Spec {
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for an interval outside its limits, or an
     /// invalid queue name.
     pub fn every(interval: Duration, queue: &str) -> Result<Self, Error> {
-        Ok(Self::new(When::every(Millis::try_from(interval)?)?, QueueName::new(queue)?))
+        Ok(Self::new(When::every(whole_ms(interval))?, QueueName::new(queue)?))
     }
 
     fn new(when: When, queue: QueueName) -> Self {
@@ -156,7 +157,7 @@ impl Spec {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) beyond these limits.
     pub fn lead(mut self, lead: Duration) -> Result<Self, Error> {
-        self.lead = Some(self.when.valid_lead(Millis::try_from(lead)?)?);
+        self.lead = Some(self.when.valid_lead(whole_ms(lead))?);
         Ok(self)
     }
 
@@ -167,7 +168,7 @@ impl Spec {
     ///
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) beyond this limit.
     pub fn grace(mut self, grace: Duration) -> Result<Self, Error> {
-        self.grace = valid_grace(Millis::try_from(grace)?)?;
+        self.grace = valid_grace(whole_ms(grace))?;
         Ok(self)
     }
 
@@ -243,12 +244,12 @@ impl Spec {
 }
 
 impl When {
-    fn every(interval: Millis) -> Result<Self, Violation> {
-        if (SHORTEST_INTERVAL_MS..=LONGEST_INTERVAL_MS).contains(&interval.as_ms()) {
-            return Ok(Self::Every(interval));
+    fn every(interval_ms: u64) -> Result<Self, Violation> {
+        if (SHORTEST_INTERVAL_MS..=LONGEST_INTERVAL_MS).contains(&interval_ms) {
+            return Ok(Self::Every(Millis::new(interval_ms)?));
         }
-        let reason = "a schedule has an interval of 1 second to 366 days".to_owned();
-        Err(Violation::Malformed { what: "the interval", value: interval.to_string(), reason })
+        let reason = "a schedule has an interval of 1 second to 366 days";
+        Err(malformed("the interval", interval_ms, reason))
     }
 
     fn cron(line: &str, zone: &str) -> Result<Self, Violation> {
@@ -285,21 +286,24 @@ impl When {
         }
     }
 
-    fn valid_lead(&self, lead: Millis) -> Result<Millis, Violation> {
-        if lead.as_ms() <= self.longest_lead() {
-            return Ok(lead);
+    fn valid_lead(&self, lead_ms: u64) -> Result<Millis, Violation> {
+        if lead_ms <= self.longest_lead() {
+            return Millis::new(lead_ms);
         }
-        let reason = "a schedule has a lead of at most 1 hour and 100 intervals".to_owned();
-        Err(Violation::Malformed { what: "the lead", value: lead.to_string(), reason })
+        let reason = "a schedule has a lead of at most 1 hour and 100 intervals";
+        Err(malformed("the lead", lead_ms, reason))
     }
 }
 
-fn valid_grace(grace: Millis) -> Result<Millis, Violation> {
-    if grace.as_ms() <= LONGEST_GRACE_MS {
-        return Ok(grace);
+fn valid_grace(grace_ms: u64) -> Result<Millis, Violation> {
+    if grace_ms <= LONGEST_GRACE_MS {
+        return Millis::new(grace_ms);
     }
-    let reason = "a schedule has a grace of at most 31 days".to_owned();
-    Err(Violation::Malformed { what: "the grace", value: grace.to_string(), reason })
+    Err(malformed("the grace", grace_ms, "a schedule has a grace of at most 31 days"))
+}
+
+fn malformed(what: &'static str, ms: u64, reason: &str) -> Violation {
+    Violation::Malformed { what, value: format!("{ms} ms"), reason: reason.to_owned() }
 }
 
 fn not_json() -> Error {
@@ -311,7 +315,7 @@ impl TryFrom<Form> for Spec {
 
     fn try_from(form: Form) -> Result<Self, Violation> {
         let when = match (form.every_ms, form.cron, form.zone) {
-            (Some(every), None, None) => When::every(millis(every)?)?,
+            (Some(every), None, None) => When::every(every)?,
             (None, Some(line), zone) => When::cron(&line, zone.as_deref().unwrap_or("UTC"))?,
             _ => {
                 return Err(Violation::Malformed {
@@ -321,8 +325,8 @@ impl TryFrom<Form> for Spec {
                 });
             }
         };
-        let lead = form.lead_ms.map(|lead| when.valid_lead(millis(lead)?)).transpose()?;
-        let grace = form.grace_ms.map_or(Ok(DEFAULT_GRACE), |grace| valid_grace(millis(grace)?))?;
+        let lead = form.lead_ms.map(|lead| when.valid_lead(lead)).transpose()?;
+        let grace = form.grace_ms.map_or(Ok(DEFAULT_GRACE), valid_grace)?;
         if let Some(kind) = &form.kind {
             Headers::new().set_kind(kind)?;
         }
@@ -349,10 +353,6 @@ impl From<Spec> for Form {
             grace_ms: (spec.grace != DEFAULT_GRACE).then(|| spec.grace.as_ms()),
         }
     }
-}
-
-fn millis(ms: u64) -> Result<Millis, Violation> {
-    Millis::try_from(Duration::from_millis(ms))
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::limits::MAX_CONSUMER_BYTES;
-use delayline_core::{ConsumerName, Durability, Millis, RetryPolicy, Violation};
+use delayline_core::limits::{MAX_CONSUMER_BYTES, MAX_LEASE_MS, MIN_LEASE_MS};
+use delayline_core::{ConsumerName, Durability, RetryPolicy, Violation};
 use uuid::Uuid;
 
 use super::config::Config;
@@ -14,6 +14,7 @@ use super::hook::Hook;
 use super::retry::Retry;
 use super::{Stuck, Undecodable, Worker};
 use crate::codec::Json;
+use crate::error::millis;
 use crate::{Error, Queue};
 
 /// Configures a [`Worker`]. [`build`](Self::build) checks the values.
@@ -220,7 +221,7 @@ impl<T, C> WorkerBuilder<T, C> {
         let (stuck_after, on_stuck) = self.on_stuck.unzip();
         let config = Config {
             concurrency: self.concurrency.unwrap_or(concurrency),
-            lease: Millis::try_from(self.lease)?,
+            lease: millis("the lease in ms", self.lease, MIN_LEASE_MS..=MAX_LEASE_MS)?,
             cancel_within: self.cancel_within,
             max_lease_age: self.max_lease_age,
             retry: self.retry,

@@ -432,6 +432,8 @@ async fn limits_are_checked_when_a_worker_is_built() {
     assert!(error.to_string().starts_with("the handler timeout in ms is 0; it must be from 1"));
     let error = worker(&queue).max_lease_age(Duration::ZERO).build().unwrap_err();
     assert!(error.to_string().starts_with("the maximum age of a lease in ms is 0"), "{error}");
+    let error = worker(&queue).on_stuck(Duration::ZERO, |_| {}).build().unwrap_err();
+    assert!(error.to_string().starts_with("the time after which a handler is stuck"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

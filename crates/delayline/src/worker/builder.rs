@@ -202,8 +202,8 @@ impl<T, C> WorkerBuilder<T, C> {
     ///
     /// If the concurrency, lease, name, durability or
     /// [`cancel_within`](Self::cancel_within) is outside its limits, or if
-    /// [`handler_timeout`](Self::handler_timeout) or [`max_lease_age`](Self::max_lease_age) is
-    /// zero.
+    /// [`handler_timeout`](Self::handler_timeout), [`max_lease_age`](Self::max_lease_age) or the
+    /// time of [`on_stuck`](Self::on_stuck) is zero.
     pub fn build(self) -> Result<Worker<T, C>, Error> {
         self.build_for(DEFAULT_CONCURRENCY)
     }

@@ -60,6 +60,9 @@ impl Config {
         if self.rules.limit == Some(Duration::ZERO) {
             return Err(zero("the handler timeout in ms"));
         }
+        if self.stuck_after == Some(Duration::ZERO) {
+            return Err(zero("the time after which a handler is stuck, in ms,"));
+        }
         if self.max_lease_age == Some(Duration::ZERO) {
             return Err(zero("the maximum age of a lease in ms"));
         }

@@ -174,7 +174,12 @@ impl Field {
 
     fn part(&self, part: &str) -> Result<u64, String> {
         let (range, step) = match part.split_once('/') {
-            Some((range, step)) => (range, Some(self.number(step, 1, self.highest)?)),
+            Some((range, step)) => {
+                let step = number(step, 1, self.highest).ok_or_else(|| {
+                    format!("a step of the {} is 1 to {}", self.name, self.highest)
+                })?;
+                (range, Some(step))
+            }
             None => (part, None),
         };
         let (first, last) = match (range, range.split_once('-')) {
@@ -197,17 +202,18 @@ impl Field {
         let named = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
         match named.and_then(|index| u32::try_from(index).ok()) {
             Some(index) => Ok(self.lowest + index),
-            None => self.number(text, self.lowest, self.highest),
+            None => number(text, self.lowest, self.highest).ok_or_else(|| {
+                let Self { name, lowest, highest, .. } = self;
+                format!("the {name} takes {lowest} to {highest}, lists, ranges and steps")
+            }),
         }
     }
+}
 
-    fn number(&self, text: &str, lowest: u32, highest: u32) -> Result<u32, String> {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = digits.then(|| text.parse().ok()).flatten();
-        number.filter(|number| (lowest..=highest).contains(number)).ok_or_else(|| {
-            format!("the {} takes {lowest} to {highest}, lists, ranges and steps", self.name)
-        })
-    }
+fn number(text: &str, lowest: u32, highest: u32) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number.filter(|number| (lowest..=highest).contains(number))
 }
 
 fn has(set: u64, value: i8) -> bool {

@@ -207,4 +207,7 @@ fn lines_that_match_no_date_and_malformed_ones_are_refused() {
         let refusal = Cron::parse(line).unwrap_err();
         assert!(matches!(refusal, Violation::Malformed { .. }), "{line}: {refusal}");
     }
+    let said = |line| Cron::parse(line).unwrap_err().to_string();
+    assert!(said("*/0 * * * *").ends_with("a step of the minute is 1 to 59"));
+    assert!(said("60/5 * * * *").ends_with("the minute takes 0 to 59, lists, ranges and steps"));
 }

@@ -121,12 +121,14 @@ impl OpenError {
 
 fn in_use(path: &Path, holder: Option<&str>) -> String {
     let path = path.display();
+    let others = "stop it first, or use `Connect::beside` if it shares the directory \
+                  (`Connect::share`)";
     match holder {
         Some(pid) if pid == std::process::id().to_string() => {
             format!("this process (process {pid}) has already opened {path}: share its connection")
         }
-        Some(pid) => format!("process {pid} has opened {path}: stop it first"),
-        None => format!("another process has opened {path}: stop it first"),
+        Some(pid) => format!("process {pid} has opened {path}: {others}"),
+        None => format!("another process has opened {path}: {others}"),
     }
 }
 
@@ -139,5 +141,19 @@ impl From<OpenError> for Error {
         };
         let detail = error.to_string();
         Self::with_source(kind, detail, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_use_can_be_used_beside_its_process() {
+        for holder in [None, Some("1")] {
+            let error = in_use(Path::new("/queues"), holder);
+            assert!(error.contains("process has opened /queues") || error.contains("process 1 "));
+            assert!(error.contains("stop it first, or use `Connect::beside`"), "{error}");
+        }
     }
 }

@@ -40,6 +40,19 @@ impl FromRequestParts<Arc<Shared>> for Context {
     }
 }
 
+/// A change of what only the visitor sees, which every viewer may make.
+pub(crate) struct ForViewers(pub(crate) Context);
+
+impl FromRequestParts<Arc<Shared>> for ForViewers {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
+        let context = Context::of(parts, shared).await?;
+        context.require(Role::Viewer)?;
+        Ok(Self(context))
+    }
+}
+
 /// A request of a worker, who may be no viewer.
 pub(crate) struct ForWorkers(pub(crate) Context);
 

@@ -9,7 +9,7 @@ use maud::html;
 
 use super::buttons::see;
 use super::layout::Frame;
-use crate::context::{Context, form};
+use crate::context::{Context, ForViewers, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::when::{ZONE_COOKIE, zone};
@@ -34,7 +34,10 @@ pub(super) async fn page(context: Context, headers: HeaderMap) -> Response {
 }
 
 /// Chooses the zone of the form, and leads back to the page before it.
-pub(super) async fn choose(context: Context, request: Request) -> Result<Response, Failure> {
+pub(super) async fn choose(
+    ForViewers(context): ForViewers,
+    request: Request,
+) -> Result<Response, Failure> {
     let fields = form(&context, request).await?;
     let back = back(fields.text("back").unwrap_or_default());
     let zone = Zone::named(fields.text("zone").unwrap_or_default()).map_err(Failure::Wrong)?;

@@ -328,6 +328,16 @@ impl Target {
         !self.is_directory() && !self.url.starts_with("memory:")
     }
 
+    /// Whether opening the directory would create its files.
+    pub(crate) fn is_new_directory(&self) -> Result<bool, Failure> {
+        let place = self.connect_to(&self.url, self.driver)?.to_string();
+        let Some(path) = place.strip_prefix("file:") else { return Ok(false) };
+        Ok(match std::fs::read_dir(path) {
+            Ok(mut files) => files.next().is_none(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        })
+    }
+
     /// Refuses a directory that does not exist, for verbs that would find nothing in a new one.
     pub(crate) fn refuse_new(&self, connect: &Connect) -> Result<(), Failure> {
         let place = connect.to_string();

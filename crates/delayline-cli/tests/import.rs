@@ -263,6 +263,16 @@ fn keys_of_queues_and_urls_without_a_server_are_refused() {
         assert!(refused.contains("--from names its Redis server"), "{refused}");
     }
     assert!(!path.exists());
+    let dry = |queue: &str| {
+        let target = ["--url", &url, "--queue", queue];
+        run(bare(&[&target, &old[..5], &["--dry-run", "--from", &server.url()]].concat()))
+    };
+    assert!(dry("q").code(0).stderr.starts_with("no messages in jobs\n"));
+    assert!(dry("a b").code(2).stderr.contains("queue name"));
+    assert!(!path.exists());
+    std::fs::create_dir(&path).unwrap();
+    dry("q").code(0);
+    std::fs::remove_dir(&path).unwrap();
     let none = into(&["--from", &server.url()]).code(0).stderr;
     assert!(none.starts_with("no messages in jobs\n"), "{none}");
     redis(&server, "ZADD jobs 0 a");

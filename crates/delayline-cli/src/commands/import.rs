@@ -37,7 +37,12 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     let mut layout = Layout::of(&args.from);
     layout.check()?;
     let source = Source::open(target, how.from_url.as_deref().unwrap_or(&target.url)).await?;
-    let queue = target.open().await?.durability(how.durability);
+    // Opening a directory would create it.
+    let queue = if how.dry_run && target.is_new_directory()? {
+        target.open_on(target.connect_to("memory:", target.driver)?, target.queue()?).await?
+    } else {
+        target.open().await?.durability(how.durability)
+    };
     source.find_consumers(&mut layout).await?;
     source.check_payloads(&layout).await?;
     let mut total = 0;

@@ -187,6 +187,17 @@ fn ids_are_made_on_request() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    let server = Server::start();
+    let lines =
+        "\u{feff}{\"id\": \"a\", \"payload\": 1}\n\u{feff}{\"id\": \"b\", \"payload\": 1}\n";
+    let ended = run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(1);
+    assert!(ended.stderr.contains("line 2: it is not JSON"), "{}", ended.stderr);
+    let schedules = "\u{feff}{\"owner\": \"app\", \"schedules\": {}}";
+    run_with_input(on(&server, &["schedule", "apply", "-"]), schedules.as_bytes()).code(0);
+}
+
+#[test]
 fn stats_as_a_table() {
     let server = Server::start();
     run(on(&server, &["send", "--payload", "x"])).code(0);

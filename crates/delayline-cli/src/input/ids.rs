@@ -10,7 +10,7 @@ use std::path::Path;
 use delayline::{MessageId, limits};
 use delayline_json::harmless_line;
 
-use super::lines::{Line, next_line};
+use super::lines::{Line, next_line, skip_mark};
 use crate::failure::Failure;
 
 /// The ids of the command line, each once. One that is none is an error.
@@ -40,6 +40,7 @@ pub(crate) fn ids_of_file(path: &Path) -> Result<(Vec<MessageId>, u64), Failure>
 }
 
 fn read_ids(input: &mut impl BufRead) -> io::Result<(Vec<MessageId>, u64)> {
+    skip_mark(input);
     let mut seen = HashSet::new();
     let (mut ids, mut bad, mut number) = (Vec::new(), 0, 0_u64);
     // Room for the carriage return of other systems.
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn ids_stand_one_a_line_and_count_once() {
         let long = "x".repeat(128);
-        let text = format!("a\r\n\nb\na\n {long}\n{long}\r\n{long}y\n\u{1b}\n\r\nc");
+        let text = format!("\u{feff}a\r\n\nb\na\n {long}\n{long}\r\n{long}y\n\u{1b}\n\r\nc");
         let (ids, bad) = read_ids(&mut text.as_bytes()).unwrap();
         let shown: Vec<_> = ids.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["a", "b", long.as_str(), "\\u{1b}", "c"]);

@@ -11,6 +11,15 @@ pub(crate) enum Line {
     TooLong,
 }
 
+/// Skips the byte order mark that some editors write at the start of a file.
+pub(crate) fn skip_mark(input: &mut impl BufRead) {
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    // If this read fails, so will the next one.
+    if input.fill_buf().is_ok_and(|bytes| bytes.starts_with(MARK)) {
+        input.consume(MARK.len());
+    }
+}
+
 /// Reads the next line; `None` at the end. Memory stays within `limit` whatever the input.
 pub(crate) fn next_line(input: &mut impl BufRead, limit: usize) -> io::Result<Option<Line>> {
     let mut line = Vec::new();

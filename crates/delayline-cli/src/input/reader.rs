@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::lines::{Line, next_line};
+use super::lines::{Line, next_line, skip_mark};
 use crate::failure::Failure;
 
 /// One line of the file.
@@ -59,6 +59,7 @@ fn open(path: &Path) -> Result<File, Failure> {
 /// Hands items over in chunks: when a chunk is full, and when the next line may be long in coming.
 fn read_all(input: impl Read, make_ids: bool, sender: &mpsc::Sender<io::Result<Vec<Item>>>) {
     let mut input = BufReader::with_capacity(READ_BYTES, input);
+    skip_mark(&mut input);
     let (mut chunk, mut bytes, mut number) = (Vec::new(), 0_usize, 0);
     loop {
         let line = next_line(&mut input, MAX_LINE_BYTES);

@@ -21,7 +21,8 @@ pub(super) fn read(path: &Path) -> Result<OwnedSchedules, Failure> {
     if bytes as u64 == LARGEST {
         return Err(Failure::input("the file has more than 64 MiB"));
     }
-    OwnedSchedules::from_json(&text).map_err(|reason| {
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&text);
+    OwnedSchedules::from_json(text).map_err(|reason| {
         Failure::input(format!("the file is malformed: {reason}")).hint("nothing was changed")
     })
 }

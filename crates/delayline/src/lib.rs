@@ -139,6 +139,8 @@
 //! a fencing token if claims are [confirmed](crate::worker::WorkerBuilder::claim_durability).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// The examples of the documentation give no such warning in a program of the reader.
+#![doc(test(attr(deny(unused_must_use))))]
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]

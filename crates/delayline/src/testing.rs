@@ -193,7 +193,7 @@ impl<T: ?Sized, C> TestQueue<T, C> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// let test = TestQueue::new();
-    /// test.queue().message(&7).id("order-7").send().await?;
+    /// let _ = test.queue().message(&7).id("order-7").send().await?;
     /// let key = DestinationKey::try_from("due-orders")?;
     /// let list = Destination::List { key: key.clone(), max_len: None };
     /// assert_eq!(test.queue().relay(list).once().await?.ids.len(), 1);

@@ -131,7 +131,7 @@ impl Draft {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("index").await?;
     /// # const QUIET: Duration = Duration::from_secs(2);
     /// # const MOST: Duration = Duration::from_secs(60);
-    /// queue.message(&17).id("index-17").due_in(QUIET).debounce(MOST).send().await?;
+    /// let _ = queue.message(&17).id("index-17").due_in(QUIET).debounce(MOST).send().await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -187,7 +187,7 @@ impl Draft {
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("reports").await?;
     /// # const WINDOW: Duration = Duration::from_secs(10);
-    /// queue.message(&17).id("report-17").due_in(WINDOW).coalesce().send().await?;
+    /// let _ = queue.message(&17).id("report-17").due_in(WINDOW).coalesce().send().await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -209,7 +209,7 @@ impl Draft {
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("reminders").await?;
     /// # const DAY: Duration = Duration::from_secs(24 * 3_600);
-    /// queue.message(&17).id("remind-17").due_in(DAY).or_reschedule().send().await?;
+    /// let _ = queue.message(&17).id("remind-17").due_in(DAY).or_reschedule().send().await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -229,7 +229,7 @@ impl Draft {
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("prices").await?;
     /// # const HOUR: Duration = Duration::from_secs(3_600);
-    /// queue.message(&1999).id("price-17").due_in(HOUR).or_replace().send().await?;
+    /// let _ = queue.message(&1999).id("price-17").due_in(HOUR).or_replace().send().await?;
     /// # Ok(())
     /// # }
     /// ```

@@ -187,7 +187,7 @@ impl Outcome {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// # let queue: Queue<u64> = delayline::connect("memory:").await?.queue("steps").await?;
-    /// queue.message(&1).id("step-1").send().await?;
+    /// let _ = queue.message(&1).id("step-1").send().await?;
     ///
     /// let next = queue.clone();
     /// let worker = Worker::builder(queue).until_empty(true).build()?;

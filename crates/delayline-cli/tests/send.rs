@@ -101,6 +101,7 @@ fn values_outside_of_their_limits_are_refused_and_nothing_is_sent() {
     let server = Server::start();
     for flags in [
         &["--delay", "NaN"][..],
+        &["--header", "shop=9", "--header", "shop=10"],
         &["--delay", "-5s"],
         &["--delay=-5s"],
         &["--delay", "90"],

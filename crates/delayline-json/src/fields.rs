@@ -1,7 +1,5 @@
 //! From the fields of a JSON object to a message.
 
-use std::collections::BTreeMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::backend::{Millis, NewMessage, Schedule};
@@ -10,9 +8,9 @@ use delayline::message::{Headers, Priority};
 use delayline::update::{Known, Update, UpdateContent, UpdateToken};
 use delayline::{Bytes, MessageId, Timestamp};
 use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::object::Object;
 use crate::text::quoted;
 use crate::{duration, instant};
 
@@ -61,20 +59,16 @@ impl Fields {
     /// The reason, in words, without any value whose place is the payload's.
     pub fn from_json(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
-        let Object(members) = serde_json::from_str(text).map_err(|error| place(&error))?;
-        let mut fields = Self::default();
-        let mut seen = Vec::new();
-        for (name, value) in members {
-            if seen.contains(&name) {
-                return Err(format!("the field {} appears more than once", quoted(&name)));
-            }
-            fields.set(&name, &value)?;
-            seen.push(name);
-        }
-        if seen.iter().any(|name| name == "payload")
-            && seen.iter().any(|name| name == "payload_base64")
-        {
+        let object: Object<&RawValue> =
+            serde_json::from_str(text).map_err(|error| place(&error))?;
+        let members = object.members()?;
+        let has = |wanted: &str| members.iter().any(|(name, _)| name == wanted);
+        if has("payload") && has("payload_base64") {
             return Err("it has both payload and payload_base64".to_owned());
+        }
+        let mut fields = Self::default();
+        for (name, value) in members {
+            fields.set(&name, value)?;
         }
         Ok(fields)
     }
@@ -96,8 +90,10 @@ impl Fields {
                 self.priority = Some(priority(&level)?);
             }
             "headers" => {
-                let headers: BTreeMap<String, String> = read(name, "an object of strings", value)?;
-                self.headers = headers.into_iter().collect();
+                let headers: Object<String> = read(name, "an object of strings", value)?;
+                self.headers = headers.0;
+                // Their order is part of the content.
+                self.headers.sort_unstable();
             }
             "max_failures" => self.max_failures = Some(read(name, "a whole number", value)?),
             "max_crashes" => self.max_crashes = Some(read(name, "a whole number", value)?),
@@ -145,6 +141,9 @@ impl Fields {
         }
         let mut headers = Headers::new();
         for (name, value) in self.headers {
+            if headers.get(&name).is_some() {
+                return Err(format!("the header {} appears more than once", quoted(&name)));
+            }
             headers.set(name, value).map_err(text)?;
         }
         if let Some(retention) = self.keep_result {
@@ -211,31 +210,6 @@ fn update(
         }
     };
     Ok(Some(Update::new(content, due, token)))
-}
-
-/// An object's members in order, with repeated names.
-struct Object(Vec<(String, Box<RawValue>)>);
-
-impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Object;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Object(members))
-            }
-        }
-        deserializer.deserialize_map(Members)
-    }
 }
 
 /// Reads a field. `serde_json`'s own words would repeat the value.
@@ -422,6 +396,10 @@ mod tests {
                 "not 0",
             ),
             (r#"{"id": "a", "payload": "hunter2", "headers": {"a": 1}}"#, "an object of strings"),
+            (
+                r#"{"id": "a", "payload": "hunter2", "headers": {"b": "1", "a": "", "b": "2"}}"#,
+                "the header \"b\" appears more than once",
+            ),
             ("", "truncated"),
         ] {
             let error = message(line).unwrap_err();

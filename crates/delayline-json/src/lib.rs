@@ -3,6 +3,7 @@
 //!
 //! - [`Fields`] reads a message that is to be sent from a JSON object. Its errors never repeat the
 //!   payload.
+//! - [`Object`] is any JSON object, and refuses a name that stands twice.
 //! - [`message`], [`info`] and [`stateless`] write what is known of a message. Bytes that are not
 //!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
@@ -20,6 +21,7 @@ mod hint;
 mod history;
 mod message;
 mod moment;
+mod object;
 mod schedule;
 mod stats;
 mod text;
@@ -38,6 +40,7 @@ pub use self::message::{
     stateless, text_or_base64, without_content,
 };
 pub use self::moment::{Zone, moment};
+pub use self::object::Object;
 pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times};
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,

@@ -5,6 +5,7 @@ use delayline::schedules::{Entry, Spec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::object::Object;
 use crate::text::quoted;
 use crate::{duration, harmless_line};
 
@@ -21,7 +22,7 @@ pub struct OwnedSchedules {
 #[serde(deny_unknown_fields, expecting = "an object with `owner` and `schedules`")]
 struct Form {
     owner: String,
-    schedules: Map<String, Value>,
+    schedules: Object<Value>,
 }
 
 impl OwnedSchedules {
@@ -33,7 +34,7 @@ impl OwnedSchedules {
     /// The reason, with the name of the schedule that is malformed.
     pub fn from_json(text: &[u8]) -> Result<Self, String> {
         let form: Form = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let schedules = form.schedules.into_iter().map(|(name, value)| {
+        let schedules = form.schedules.members()?.into_iter().map(|(name, value)| {
             let about = |reason| format!("schedule {}: {reason}", harmless_line(&name));
             let Value::Object(fields) = value else {
                 return Err(about("it is not an object".to_owned()));
@@ -153,6 +154,9 @@ mod tests {
             assert!(error.starts_with("schedule s: "), "{schedule}: {error}");
             assert!(error.contains(reason), "{schedule}: {error}");
         }
+        let twice = br#"{"owner": "o", "schedules": {"s": 1, "s": 2}}"#;
+        let error = OwnedSchedules::from_json(twice).err().unwrap_or_default();
+        assert_eq!(error, "the field \"s\" appears more than once");
         assert!(
             OwnedSchedules::from_json(b"{").is_err()
                 && OwnedSchedules::from_json(br#"{"owner": "o"}"#).is_err()

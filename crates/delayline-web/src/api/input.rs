@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::backend::{Millis, Op, Rate, Schedule, SetLimits};
 use delayline::{MessageId, Timestamp};
+use delayline_json::Object;
 use serde_json::{Map, Value};
 
 use crate::body::Whole;
@@ -51,8 +52,8 @@ pub(super) fn members(
         return Err(Failure::MediaType("application/json"));
     }
     let wrong = || Failure::Wrong("the body must be a JSON object".to_owned());
-    let value = serde_json::from_slice(body).map_err(|_| wrong())?;
-    let Value::Object(members) = value else { return Err(wrong()) };
+    let object: Object<Value> = serde_json::from_slice(body).map_err(|_| wrong())?;
+    let members: Map<_, _> = object.members().map_err(Failure::Wrong)?.into_iter().collect();
     match members.keys().find(|name| !names.contains(&name.as_str())) {
         None => Ok(members),
         Some(_) => Err(Failure::Wrong(format!("the body may only have the members {names:?}"))),

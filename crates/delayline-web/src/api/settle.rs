@@ -13,7 +13,7 @@ use delayline::backend::{
 };
 use delayline::codec::Raw;
 use delayline::{Bytes, Enqueued, Error, MessageId, Queue, RetryPolicy, Timestamp, limits};
-use delayline_json::{self as json, Fields};
+use delayline_json::{self as json, Fields, Object};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -166,10 +166,10 @@ fn followed(id: &MessageId, enqueued: Enqueued) -> Map<String, Value> {
 fn items(body: &[u8]) -> Result<Vec<HandOff>, Failure> {
     let wrong =
         || Failure::Wrong("the body must be an object with the array settlements".to_owned());
-    let mut members: BTreeMap<String, &RawValue> =
-        serde_json::from_slice(body).map_err(|_| wrong())?;
-    let parts = members.remove("settlements").ok_or_else(wrong)?;
-    if !members.is_empty() {
+    let object: Object<&RawValue> = serde_json::from_slice(body).map_err(|_| wrong())?;
+    let members = object.members().map_err(Failure::Wrong)?;
+    let [(name, parts)] = members.as_slice() else { return Err(wrong()) };
+    if name != "settlements" {
         return Err(wrong());
     }
     let parts: Vec<&RawValue> = serde_json::from_str(parts.get()).map_err(|_| wrong())?;
@@ -189,8 +189,9 @@ fn items(body: &[u8]) -> Result<Vec<HandOff>, Failure> {
 }
 
 fn item(part: &RawValue) -> Result<HandOff, String> {
-    let members: Members<'_> =
+    let object: Object<&RawValue> =
         serde_json::from_str(part.get()).map_err(|_| "it must be an object".to_owned())?;
+    let members: Members<'_> = object.members()?.into_iter().collect();
     if let Some(name) = members.keys().find(|name| !NAMES.contains(&name.as_str())) {
         let name: String = name.chars().take(40).collect();
         return Err(format!("unknown member {name:?}"));

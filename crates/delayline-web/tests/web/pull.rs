@@ -203,6 +203,14 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
         let problem = post(&site, "claim", &body).await.status(400).json();
         assert!(problem["detail"].as_str().unwrap().contains(why), "{body}: {problem}");
     }
+    for (call_of, body) in [
+        ("claim", r#"{"max": 1, "max": 2}"#),
+        ("settle", r#"{"settlements": [], "settlements": []}"#),
+        ("settle", r#"{"settlements": [{"id": "a", "outcome": "ack", "outcome": "reject"}]}"#),
+    ] {
+        let problem = call(&site, "POST", &format!("/queues/orders/{call_of}"), body).await;
+        problem.status(400).has("appears more than once");
+    }
     assert_eq!(orders.stats().await.unwrap().totals.delivered(), 0);
     let taken = take(&site, 1).await;
     let (id, token) = (&taken[0]["id"], &taken[0]["token"]);

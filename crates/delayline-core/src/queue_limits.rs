@@ -30,7 +30,7 @@ pub struct Rate {
 impl Rate {
     /// At most `count` messages in each `per`, and up to `burst` at once. The period is
     /// [`MIN_RATE_PERIOD_MS`] to [`MAX_RATE_PERIOD_MS`], in whole milliseconds: a part of one
-    /// counts as a whole.
+    /// counts as a whole. Other values are refused when the limits are set.
     #[must_use]
     pub fn new(count: u32, per: Duration, burst: u32) -> Self {
         Self { count, per: Millis::try_from(per).unwrap_or(Millis::MAX), burst }
@@ -141,14 +141,16 @@ impl SetLimits {
         Self { rate: rate.into().map_or(Change::Remove, Change::Set), ..self }
     }
 
-    /// Holds the queue for this long, up to 100 years. Replaces an earlier hold.
+    /// Holds the queue for this long; more than 100 years count as 100 years. Replaces an earlier
+    /// hold.
     #[must_use]
     pub fn hold_for(self, duration: Duration) -> Self {
         let duration = Millis::try_from(duration).unwrap_or(Millis::MAX);
         Self { hold: Change::Set(Schedule::In(duration)), ..self }
     }
 
-    /// Holds the queue until then. Replaces an earlier hold.
+    /// Holds the queue until then; an instant after the year 9999 counts as the end of that year.
+    /// Replaces an earlier hold.
     #[must_use]
     pub fn hold_until(self, until: SystemTime) -> Self {
         let until = Timestamp::try_from(until).unwrap_or(Timestamp::MAX);

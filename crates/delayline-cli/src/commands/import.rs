@@ -20,7 +20,7 @@ use self::counts::Counts;
 use self::ids::derived_id;
 use self::layout::{Content, Layout, Place};
 use self::live::Follow;
-use self::source::{Entry, PAGE, Source};
+use self::source::{Entry, FIRST_PAGE, Source, next_page};
 use crate::args::{Import, OldQueue, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::Failure;
@@ -103,15 +103,16 @@ impl Move {
         let mut signals = Signals::listen()?;
         for place in self.layout.places.clone() {
             // Messages that stay are passed over.
-            let (mut skip, mut changed) = (0, 0);
+            let (mut skip, mut changed, mut page) = (0, 0, FIRST_PAGE);
             loop {
-                let entries = self.source.entries(&self.layout, &place, skip, PAGE).await?;
-                let count = entries.len() as u64;
+                let entries = self.source.entries(&self.layout, &place, skip, page).await?;
+                let (count, asked) = (entries.len() as u64, page);
+                let next = next_page(&entries);
                 match self.page(&place, entries, bar).await? {
                     Some(left) => {
-                        (skip, changed) = (skip + left, 0);
+                        (skip, changed, page) = (skip + left, 0, next);
                         bar.inc(count);
-                        if count < PAGE {
+                        if count < asked {
                             break;
                         }
                     }

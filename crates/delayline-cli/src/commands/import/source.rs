@@ -18,8 +18,20 @@ use super::layout::{Attempts, Content, Kind, Layout, Place, due, redisson_payloa
 use crate::args::Target;
 use crate::failure::Failure;
 
-/// Messages that are read, sent and removed together: some hundred, since each may have 1 MiB.
+/// Maximum number of messages that are read, sent and removed together.
 pub(super) const PAGE: u64 = 100;
+/// The same while their size is unknown: they may have 1 MiB each.
+pub(super) const FIRST_PAGE: u64 = 16;
+/// Number of bytes that a page should have.
+const PAGE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How many messages to read after these.
+pub(super) fn next_page(entries: &[Entry]) -> u64 {
+    let payload = |entry: &Entry| entry.payload.as_ref().map_or(0, Bytes::len);
+    let bytes: usize = entries.iter().map(|entry| entry.member.len().max(payload(entry))).sum();
+    let mean = (bytes / entries.len().max(1)).max(1) as u64;
+    (PAGE_BYTES / mean).clamp(1, PAGE)
+}
 
 /// A message of the old queue.
 pub(super) struct Entry {
@@ -365,4 +377,22 @@ fn once(list: &str, member: Bytes) -> Vec<Bytes> {
 
 fn allowed(failures: u32) -> u32 {
     failures.clamp(1, delayline::limits::MAX_ATTEMPT_LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_fewer_messages_if_they_are_large() {
+        for (bytes, expected) in
+            [(0, 100), (1_000, 100), (1 << 20, 16), (4 << 20, 4), (64 << 20, 1)]
+        {
+            let payload = Some(Bytes::from(vec![0; bytes]));
+            let (member, due) = (Bytes::from_static(b"a"), Ok(Timestamp::MIN));
+            let entry = Entry { member, due, payload, max_failures: None };
+            assert_eq!(next_page(&[entry]), expected, "{bytes}");
+        }
+        assert_eq!(next_page(&[]), 100);
+    }
 }

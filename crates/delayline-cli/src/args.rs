@@ -342,10 +342,9 @@ impl Target {
     pub(crate) fn refuse_new(&self, connect: &Connect) -> Result<(), Failure> {
         let place = connect.to_string();
         match place.strip_prefix("file:").map(Path::new) {
-            Some(path) if !path.exists() => Err(Failure::input(format!(
-                "there is no directory {}",
-                harmless_line(&path.to_string_lossy())
-            ))
+            Some(path) if path.try_exists().is_ok_and(|exists| !exists) => Err(Failure::input(
+                format!("there is no directory {}", harmless_line(&path.to_string_lossy())),
+            )
             .hint("the first message creates it")),
             _ => Ok(()),
         }

@@ -256,6 +256,9 @@ fn what_is_no_directory_of_queues_is_refused() {
     std::fs::write(parent.path().join("notes.txt"), "not ours").unwrap();
     let refused = at(parent.path(), &["send", "--payload", "1"]).code(3);
     assert!(refused.stderr.contains("notes.txt"), "{}", refused.stderr);
+    // No message could create it.
+    let refused = at(&parent.path().join("notes.txt/sub"), &["stats"]).code(3);
+    assert!(refused.stderr.contains("cannot create the directory"), "{}", refused.stderr);
     run(bare(&["--url", "file:", "--queue", "q", "stats"])).code(2);
     at(&absent, &["send", "--payload", "1"]).code(0);
     let unknown = at(&absent, &["--queue", "misspelt", "stats"]).code(1);

@@ -181,6 +181,12 @@ fn limits_are_shown_and_changed() {
         ] {
             limits(wrong).code(2);
         }
+        for (wrong, flag) in
+            [(&["--hold=-5s"][..], "--hold: "), (&["--rate", "10/s", "--burst", "1"], "--rate: ")]
+        {
+            let said = limits(wrong).code(2).stderr;
+            assert!(said.contains(flag) && said.contains("is not a duration"), "{said}");
+        }
         let beyond = limits(&["--hold", "1000000h"]).code(2).stderr;
         assert!(beyond.contains("3600000000000") && beyond.contains("3155760000000"), "{beyond}");
         assert_eq!(limits(&[]).code(0).stdout, "orders: no limits\n");

@@ -38,8 +38,9 @@ fn changes(args: &Limits) -> Result<SetLimits, Failure> {
         None => {}
         Some("none") => set = set.end_hold(),
         Some(hold) => {
-            let hold = duration(hold).map_err(Failure::usage)?;
-            Millis::try_from(hold).map_err(|error| Failure::usage(format!("--hold: {error}")))?;
+            let wrong = |why: String| Failure::usage(format!("--hold: {why}"));
+            let hold = duration(hold).map_err(wrong)?;
+            Millis::try_from(hold).map_err(|error| wrong(error.to_string()))?;
             set = set.hold_for(hold);
         }
     }
@@ -65,7 +66,7 @@ fn rate_of(text: &str, burst: Option<u32>) -> Result<Rate, Failure> {
     let burst = burst.ok_or_else(|| {
         Failure::usage("--rate needs --burst: how many messages may be delivered at once")
     })?;
-    let period = duration(period).map_err(Failure::usage)?;
+    let period = duration(period).map_err(|why| Failure::usage(format!("--rate: {why}")))?;
     Ok(Rate::new(number("--rate", count)?, period, burst))
 }
 

@@ -24,10 +24,15 @@ use crate::failure::Failure;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure> {
-    let duration = |text: &str| duration(text).map_err(Failure::usage);
-    let grace = duration(&args.grace)?;
-    let timeout = args.timeout.as_deref().map(duration).transpose()?;
-    let lease = duration(&args.lease)?;
+    let duration = |flag: &str, text: &str| {
+        duration(text).map_err(|why| Failure::usage(format!("{flag}: {why}")))
+    };
+    let grace = duration("--grace", &args.grace)?;
+    let timeout = args.timeout.as_deref().map(|it| duration("--timeout", it)).transpose()?;
+    if timeout == Some(Duration::ZERO) {
+        return Err(Failure::usage("--timeout must be longer than 0s: each attempt would fail"));
+    }
+    let lease = duration("--lease", &args.lease)?;
     let mut server = Vec::new();
     if args.pass_url {
         server.push((exec::URL, target.url.clone()));

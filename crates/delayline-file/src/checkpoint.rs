@@ -32,6 +32,8 @@ struct State {
     size: u64,
     /// The bytes of the frames that are not in it.
     logged: u64,
+    /// Those of them that are in segments before the current one.
+    sealed: u64,
     /// The segments of earlier processes that are not in it.
     segments: u64,
     /// The thread of the latest checkpoint.
@@ -55,6 +57,7 @@ impl Checkpoints {
             current,
             size,
             logged,
+            sealed: logged,
             segments: u64::try_from(files.segments.len()).unwrap_or(u64::MAX),
             thread: None,
             finished: None,
@@ -70,7 +73,8 @@ impl Checkpoints {
 
     /// Notes the number of the current segment.
     pub(crate) fn rotated(&self, current: u64) {
-        self.lock().current = current;
+        let mut state = self.lock();
+        (state.current, state.sealed) = (current, state.logged);
     }
 
     /// Returns an upper bound for the size of the next snapshot in bytes.
@@ -96,8 +100,8 @@ impl Checkpoints {
         if !has_sealed || !(is_large || full && state.logged > self.least / 8) {
             return;
         }
-        let (logged, running) = (state.logged, self.begin(log));
-        let run = move || running.checkpoints.run(from, current, logged, &running.log);
+        let (sealed, running) = (state.sealed, self.begin(log));
+        let run = move || running.checkpoints.run(from, current, sealed, &running.log);
         match thread::Builder::new().name("delayline-checkpoint".to_owned()).spawn(run) {
             Ok(thread) => state.thread = Some(thread),
             Err(error) => tracing::warn!(%error, "the checkpoint thread could not be started"),
@@ -114,12 +118,13 @@ impl Checkpoints {
         self.is_running.load(Ordering::SeqCst)
     }
 
-    fn run(&self, from: u64, to: u64, logged: u64, log: &Log) {
+    fn run(&self, from: u64, to: u64, sealed: u64, log: &Log) {
         match self.make(from, to) {
             Ok(size) => {
                 let mut state = self.lock();
                 (state.snapshot, state.size, state.segments) = (to, size, 0);
-                state.logged = state.logged.saturating_sub(logged);
+                state.logged = state.logged.saturating_sub(sealed);
+                state.sealed = state.sealed.saturating_sub(sealed);
                 (state.finished, state.refused) = (Some(SystemTime::now()), None);
             }
             // It is made of other files than the log, and the next attempt writes another file.

@@ -1,17 +1,18 @@
 //! Damaged and missing files.
 
 use delayline_core::limits::MAX_TIMESTAMP_MS;
-use delayline_core::{At, Backend, Op, Timestamp};
+use delayline_core::{At, Backend, Found, MessageId, NewMessage, Op, Reply, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::{any, prop_oneof};
 use proptest::strategy::{Just, Strategy};
 
 use super::story::{SMALL, Story, open, runtime};
+use crate::clock::{MAX_STEP_BACK_MS, machine_ms};
 use crate::disk::Disk;
 use crate::disk::simulated::{Keep, SimulatedDisk};
-use crate::replay::recover;
+use crate::replay::{Files, recover};
 use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
-use crate::{OpenError, Options, names, snapshot};
+use crate::{Directory, OpenError, Options, names, record, snapshot};
 
 /// Runs a story, and returns the disk as a killed process leaves it after its latest checkpoint.
 fn killed(story: &Story, options: Options) -> SimulatedDisk {
@@ -109,6 +110,11 @@ fn a_missing_file_is_named() {
         }
         disk.put(name, bytes);
     }
+    for name in files.iter().filter(|name| name.starts_with("log-")) {
+        disk.remove(name).unwrap();
+    }
+    let error = recover(&disk).unwrap_err();
+    assert!(matches!(error, OpenError::Missing { .. }), "without any log: {error}");
 }
 
 /// Neither the first log may go missing nor the one after a clean close.
@@ -120,13 +126,15 @@ fn a_log_that_is_gone_or_empty_is_missed() {
         runtime().block_on(queue.apply(At::Server, &op)).unwrap();
         directory
     };
-    for was_closed in [false, true] {
+    let keeps = [Keep::Everything, Keep::Any(0), Keep::Any(1), Keep::Any(2)];
+    for (was_closed, keep) in [false, true].into_iter().flat_map(|it| keeps.map(|keep| (it, keep)))
+    {
         let disk = SimulatedDisk::default();
         if was_closed {
             drop(pause(&disk, Op::Pause));
         }
         let directory = pause(&disk, Op::Resume);
-        let killed = disk.crash(Keep::Everything);
+        let killed = disk.crash(keep);
         drop(directory);
         let files = killed.list().unwrap();
         assert_eq!(was_closed, files.iter().any(|it| it.starts_with("snapshot-")), "{files:?}");
@@ -156,6 +164,111 @@ fn a_clock_that_is_far_behind_is_refused_until_it_is_accepted() {
     let killed = disk.crash(Keep::Everything);
     drop((queue, directory));
     open(&killed, large()).unwrap();
+}
+
+/// Applies an operation often enough for a checkpoint.
+fn pause_and_resume(directory: &Directory) {
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    for _ in 0..40 {
+        for op in [Op::Pause, Op::Resume] {
+            runtime().block_on(queue.apply(At::Server, &op)).unwrap();
+        }
+    }
+    directory.finish_checkpoint();
+    assert!(directory.status().last_checkpoint.is_some());
+}
+
+/// Otherwise, the next start would not notice a clock that is behind.
+#[test]
+fn the_latest_instant_is_in_the_log_and_in_every_snapshot() {
+    let disk = SimulatedDisk::default();
+    let before = machine_ms();
+    let directory = open(&disk, SMALL()).unwrap();
+    let clock = |disk: &SimulatedDisk| recover(disk).unwrap().contents.clock.as_ms();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    runtime().block_on(queue.apply(At::Server, &Op::Pause)).unwrap();
+    assert!(clock(&disk) >= before, "in the log");
+    pause_and_resume(&directory);
+    let number = recover(&disk).unwrap().files.snapshot;
+    let (_, contents, _) = snapshot::read(&disk, number).unwrap();
+    assert!(contents.clock.as_ms() >= before, "in the snapshot of a checkpoint");
+    drop((queue, directory));
+    assert!(clock(&disk) >= before, "in the snapshot of a closed directory");
+}
+
+#[test]
+fn a_clock_that_is_a_little_behind_stands_still() {
+    let disk = SimulatedDisk::default();
+    let ahead = Timestamp::from_ms(machine_ms() + MAX_STEP_BACK_MS / 2).unwrap();
+    snapshot::write(&disk, 1, true, ahead, 1, std::iter::empty()).unwrap();
+    let directory = open(&disk, large()).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    let id = MessageId::try_from("order-1").unwrap();
+    let send = Op::Enqueue(vec![NewMessage::new(id.clone(), "payload")]);
+    runtime().block_on(queue.apply(At::Server, &send)).unwrap();
+    let get = Op::Get(vec![id]);
+    let get = queue.apply(At::Server, &get);
+    let Reply::Get(found) = runtime().block_on(get).unwrap().reply else { unreachable!() };
+    assert!(matches!(&found[..], [Found::Live(message)] if message.info.due == ahead), "{found:?}");
+}
+
+#[test]
+fn a_checkpoint_shows_in_the_status() {
+    let disk = SimulatedDisk::default();
+    let directory = open(&disk, SMALL()).unwrap();
+    pause_and_resume(&directory);
+    let status = directory.status();
+    let Files { snapshot, segments, .. } = Files::find(&disk).unwrap();
+    assert!(snapshot > 1, "{status:?}");
+    assert_eq!(status.segments, u64::try_from(segments.len()).unwrap());
+    let size = disk.bytes(&names::snapshot(snapshot)).len();
+    assert_eq!(status.snapshot_bytes, u64::try_from(size).unwrap());
+    assert_eq!(status.log_bytes, recover(&disk).unwrap().logged);
+}
+
+/// Each start adds a segment, however little a process does.
+#[test]
+fn many_kills_leave_few_segments() {
+    let mut disk = SimulatedDisk::default();
+    for _ in 0..20 {
+        let directory = open(&disk, large()).unwrap();
+        let queue = directory.queue("orders".parse().unwrap()).unwrap();
+        for op in [Op::Pause, Op::Resume] {
+            runtime().block_on(queue.apply(At::Server, &op)).unwrap();
+        }
+        directory.finish_checkpoint();
+        let killed = disk.crash(Keep::Everything);
+        drop((queue, directory));
+        disk = killed;
+    }
+    let segments = Files::find(&disk).unwrap().segments;
+    assert!(segments.len() < 10, "{segments:?}");
+    // A process that changes nothing leaves a snapshot, too.
+    drop(open(&disk, large()).unwrap());
+    assert_eq!(disk.list().unwrap().len(), 1);
+}
+
+/// It is not damaged: the version that wrote it can read it.
+#[test]
+fn a_log_of_another_model_is_refused_with_its_version() {
+    for model in [MODEL, MODEL + 1] {
+        let header = Header { number: 1, model, first: 1, salt: 7, len: 0 };
+        let mut segment = header.encode();
+        let mut pause = record::encode_op(&Op::Pause).unwrap();
+        // One pause has led to another revision.
+        record::stamp(&mut pause, 1, Timestamp::MIN, record::Clock::Machine, 2);
+        let bodies = [record::queue(1, &"orders".parse().unwrap()), pause];
+        for (sequence, body) in (1..).zip(&bodies) {
+            encode_frame(&mut segment, 7, sequence, Synced { offset: HEADER, len: 0 }, body);
+        }
+        let disk = SimulatedDisk::default();
+        disk.put(&names::segment(1), segment);
+        match recover(&disk).unwrap_err() {
+            OpenError::Version { found, .. } => assert!(model != MODEL && found == model),
+            OpenError::Damaged { .. } => assert_eq!(model, MODEL),
+            error => panic!("{error}"),
+        }
+    }
 }
 
 /// Bodies like those of records: kinds, numbers and values in MessagePack, and any bytes.

@@ -170,14 +170,9 @@ impl FileBackend {
 }
 
 /// Whether an operation makes a queue larger, so that it may not use the reserve of a full disk.
-fn grows(op: &Op) -> bool {
-    match op {
-        Op::Enqueue(_) => true,
-        Op::HandOff(items) => {
-            items.iter().any(|item| !item.messages.is_empty() || item.result.is_some())
-        }
-        _ => false,
-    }
+const fn grows(op: &Op) -> bool {
+    // A hand-off has messages or results.
+    matches!(op, Op::Enqueue(_) | Op::HandOff(_))
 }
 
 /// Omits the messages.

@@ -1,8 +1,8 @@
 //! A disk without room.
 
 use delayline_core::{
-    At, Backend, Claim, ClaimId, ConsumerName, ErrorKind, MessageId, Millis, NewMessage, Op,
-    Outcome, Reply, Settlement,
+    At, Backend, Claim, ClaimId, Claimed, ConsumerName, Delivery, ErrorKind, HandOff, MessageId,
+    Millis, NewMessage, NewResult, Op, Outcome, Reply, Settlement,
 };
 
 use super::story::{SMALL, open, runtime};
@@ -91,6 +91,35 @@ fn a_disk_that_other_files_have_filled_lets_queues_drain_after_a_kill() {
     let directory = open(&killed, options).unwrap();
     let queue = directory.queue("orders".parse().unwrap()).unwrap();
     assert_eq!(runtime.block_on(drain(&queue)), 50);
+}
+
+/// Otherwise, messages that send others would use up the reserve.
+#[test]
+fn a_handler_on_a_full_disk_ends_its_message_and_sends_no_other() {
+    let disk = SimulatedDisk::default();
+    disk.set_capacity(64 << 20);
+    // Too large for a checkpoint that makes room.
+    let options = SMALL().segment_bytes(8 << 20).reserve_bytes(100_000).chunk_bytes(50_000);
+    let runtime = runtime();
+    let directory = open(&disk, options).unwrap();
+    disk.fill_up();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    runtime.block_on(fill(&queue, 0));
+    let worker = ConsumerName::new("worker").unwrap();
+    let token = ClaimId::from_bytes([1; 16]);
+    let claim = Op::Claim(Claim::new(worker, token, 1, Millis::new(60_000).unwrap()));
+    let claimed = runtime.block_on(queue.apply(At::Server, &claim)).unwrap().reply;
+    let Reply::Claim(Claimed { mut deliveries, .. }) = claimed else { unreachable!() };
+    let Delivery { message, lease, .. } = deliveries.remove(0);
+    let ack = || Settlement::new(message.info.id.clone(), lease, Outcome::Ack);
+    let next = NewMessage::new(MessageId::try_from("next").unwrap(), vec![7; 400]);
+    let result = NewResult::new(vec![7; 400], Millis::new(60_000).unwrap());
+    for item in [HandOff::new(ack(), vec![next]), HandOff::new(ack(), vec![]).with_result(result)] {
+        let refused = runtime.block_on(queue.apply(At::Server, &Op::HandOff(vec![item])));
+        let error = refused.unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::DiskFull, "{error}");
+    }
+    runtime.block_on(queue.apply(At::Server, &Op::Settle(vec![ack()]))).unwrap();
 }
 
 #[test]

@@ -58,3 +58,21 @@ fn machine() -> (u64, u16) {
     let ms = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX).min(MAX_TIMESTAMP_MS);
     (ms, u16::try_from(since_epoch.subsec_micros() % 1_000).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ahead(ms: u64) -> Clock {
+        Clock::new(Timestamp::from_ms(machine_ms() + ms).unwrap())
+    }
+
+    /// Otherwise, instants would go back after a restart, and leases would last longer.
+    #[test]
+    fn time_stands_still_while_the_machine_is_less_than_an_hour_behind() {
+        let clock = ahead(MAX_STEP_BACK_MS / 2);
+        assert_eq!(clock.now().unwrap(), (clock.latest(), 0));
+        let error = ahead(MAX_STEP_BACK_MS + 60_000).now().unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Busy);
+    }
+}

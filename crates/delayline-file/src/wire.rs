@@ -127,3 +127,26 @@ const HEAD: usize = 4;
 
 /// The most bytes of a message: more than the largest operation and the largest reply have.
 const MAX_BYTES: u32 = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command repeats a call, or does not, by the class of its error.
+    #[test]
+    fn an_error_keeps_its_class_and_its_text() {
+        for (kind, is_kept) in [
+            (ErrorKind::DiskFull, true),
+            (ErrorKind::DiskFailed, true),
+            (ErrorKind::Busy, true),
+            (ErrorKind::Storage, false),
+            (ErrorKind::Timeout, false),
+        ] {
+            let sent = Error::with_detail(kind, "the reason");
+            let received = Error::from(Failure::from(&sent));
+            assert_eq!(received.class(), sent.class(), "{sent}");
+            assert!(received.to_string().contains("the reason"), "{received}");
+            assert_eq!(received.kind() == sent.kind(), is_kept, "{received}");
+        }
+    }
+}

@@ -5,8 +5,8 @@
 use std::fs;
 
 use delayline_core::{
-    At, Backend, Durability, Error, ErrorClass, ErrorKind, MessageId, NewMessage, Op, Reply,
-    Timestamp,
+    At, Backend, Destination, DestinationKey, Durability, Error, ErrorClass, ErrorKind, MessageId,
+    NewMessage, Op, Relay, Reply, Timestamp,
 };
 use delayline_file::{Directory, FileBackend, MAX_QUEUES, OpenError, Options};
 
@@ -29,7 +29,8 @@ fn one_process_opens_a_directory_and_is_named() {
     let path = parent.path().join("a/b");
     let directory = Directory::open(&path, Options::default()).unwrap();
     let error = Directory::open(&path, Options::default()).unwrap_err();
-    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+    let holder = format!("this process (process {}) has already opened", std::process::id());
+    assert!(error.to_string().contains(&holder), "{error}");
     let error = Error::from(error);
     assert_eq!((error.kind(), error.class()), (&ErrorKind::InUse, ErrorClass::NotExecuted));
     drop(directory);
@@ -89,6 +90,46 @@ async fn a_directory_is_durable_and_has_no_replicas_and_a_limit_of_queues() {
     let error = directory.queue("one-more".parse().unwrap()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
     assert!(error.to_string().contains("1000"), "{error}");
+    // Once they are dropped, new queues get their numbers, each one of its own.
+    drop(used);
+    for name in ["a", "b"] {
+        send(&self::queue(&directory, name), "message").await;
+    }
+    drop((directory, queue));
+    assert_eq!(open(parent.path()).queues(), ["a", "b", "orders"].map(|it| it.parse().unwrap()));
+}
+
+/// Copies the files, as a killed process leaves them.
+fn killed(directory: &std::path::Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    copy
+}
+
+#[tokio::test]
+async fn what_a_relay_moved_is_kept_until_it_is_taken_and_never_taken_twice() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = open(parent.path());
+    let orders = queue(&directory, "orders");
+    let key = DestinationKey::try_from("due-orders").unwrap();
+    let to = Destination::List { key: key.clone(), max_len: None };
+    send(&orders, "order-1").await;
+    assert_eq!(orders.take_relayed(&key).await.unwrap(), []);
+    orders.apply(At::Server, &Op::Relay(Relay::new(to, 10))).await.unwrap();
+    let before = killed(parent.path());
+    let taken = orders.take_relayed(&key).await.unwrap();
+    assert_eq!(taken.iter().map(|it| &it.payload[..]).collect::<Vec<_>>(), [b"payload"]);
+    assert_eq!(orders.take_relayed(&key).await.unwrap(), []);
+    let after = killed(parent.path());
+    drop((directory, orders));
+    for (path, expected) in
+        [(before.path(), taken), (after.path(), vec![]), (parent.path(), vec![])]
+    {
+        let orders = queue(&open(path), "orders");
+        assert_eq!(orders.take_relayed(&key).await.unwrap(), expected);
+    }
 }
 
 /// Else a worker takes each due instant for up to a millisecond later than it is.
@@ -115,6 +156,8 @@ fn a_removed_lock_file_lets_no_second_process_in() {
     // What a killed process leaves, but for the lock file.
     fs::remove_file(parent.path().join("delayline.lock")).unwrap();
     fs::write(parent.path().join("delayline.sock"), "").unwrap();
+    // The root of a disk has this.
+    fs::create_dir(parent.path().join("lost+found")).unwrap();
     open(parent.path());
 }
 
@@ -134,11 +177,7 @@ async fn a_queue_that_holds_nothing_is_deleted_for_good() {
     assert!(existed && held.is_empty(), "{held:?}");
     assert_eq!(directory.queues(), []);
     // The log says so, too; and the next message stores it again.
-    let copy = tempfile::tempdir().unwrap();
-    for file in fs::read_dir(parent.path()).unwrap().map(Result::unwrap) {
-        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-    }
-    assert_eq!(open(copy.path()).queues(), []);
+    assert_eq!(open(killed(parent.path()).path()).queues(), []);
     send(&orders, "order-1").await;
     drop((directory, orders));
     let directory = open(parent.path());
@@ -146,6 +185,12 @@ async fn a_queue_that_holds_nothing_is_deleted_for_good() {
     let stats = queue(&directory, "orders").apply(At::Server, &Op::Stats).await.unwrap().reply;
     let Reply::Stats(stats) = stats else { unreachable!() };
     assert_eq!((stats.totals.enqueued, stats.ready), (1, 1));
+    // A change with the revision of the deleted queue is stored, too.
+    let (mails, name) = (queue(&directory, "mails"), "mails".parse().unwrap());
+    mails.apply(At::Server, &Op::Pause).await.unwrap();
+    assert!(directory.delete_if_empty(&name).await.unwrap().1.is_empty());
+    send(&mails, "mail-1").await;
+    assert!(open(killed(parent.path()).path()).queues().contains(&name));
 }
 
 #[tokio::test(flavor = "multi_thread")]

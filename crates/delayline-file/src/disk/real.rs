@@ -260,14 +260,7 @@ impl DiskFile for File {
                 result => return Ok(result?),
             }
         }
-        let mut end = self.metadata()?.len();
-        let zeros = [0; 64 * 1024];
-        while end < len {
-            let step = usize::try_from(len - end).map_or(zeros.len(), |left| left.min(zeros.len()));
-            self.write_at(end, &zeros[..step])?;
-            end += u64::try_from(step).unwrap_or(u64::MAX);
-        }
-        Ok(())
+        fill(self, len)
     }
 
     fn release(&mut self, offset: u64) -> io::Result<()> {
@@ -295,5 +288,37 @@ impl DiskFile for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+/// Lets a file grow to `len` bytes by writing zeros.
+fn fill(file: &mut File, len: u64) -> io::Result<()> {
+    let mut end = file.metadata()?.len();
+    let zeros = [0; 64 * 1024];
+    while end < len {
+        let step = usize::try_from(len - end).map_or(zeros.len(), |left| left.min(zeros.len()));
+        file.write_at(end, &zeros[..step])?;
+        end += u64::try_from(step).unwrap_or(u64::MAX);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A segment's length is in its frames: a shorter file would be taken for a damaged one.
+    #[test]
+    fn a_file_that_cannot_be_reserved_is_filled_with_zeros() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_at(0, b"frames").unwrap();
+        for (len, expected) in [(6, 6), (70_000, 70_000), (200_000, 200_000), (100, 200_000)] {
+            fill(&mut file, len).unwrap();
+            let mut bytes = Vec::new();
+            file.rewind().unwrap();
+            file.read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes.len(), expected);
+            assert!(bytes.starts_with(b"frames") && bytes[6..].iter().all(|byte| *byte == 0));
+        }
     }
 }

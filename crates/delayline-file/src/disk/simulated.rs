@@ -27,6 +27,8 @@ struct Platter {
     dead: bool,
     /// The bytes that all files may have together.
     capacity: Option<u64>,
+    /// The process has too many open files to create one whose name begins like this.
+    refused: Option<&'static str>,
     /// Defects of the disk's user that tests seed.
     pub(crate) ignores: Ignored,
 }
@@ -90,6 +92,17 @@ impl SimulatedDisk {
     pub(crate) fn fill_up(&self) {
         let mut platter = self.platter();
         platter.capacity = Some(u64::try_from(platter.used()).unwrap());
+    }
+
+    /// Refuses new files of such names, as the system does if a process has too many files open.
+    #[cfg(unix)]
+    pub(crate) fn refuse(&self, prefix: &'static str) {
+        self.platter().refused = Some(prefix);
+    }
+
+    /// Lets all calls wait until the result is dropped.
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.platter()
     }
 
     /// Returns the number of calls that change something.
@@ -274,6 +287,10 @@ impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut platter = self.platter();
         platter.call()?;
+        if platter.refused.is_some_and(|prefix| name.starts_with(prefix)) {
+            const EMFILE: i32 = 24;
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
         let file = platter.files.len();
         platter.files.push(Inode::default());
         platter.name(name, Some(file));

@@ -1,8 +1,12 @@
 //! The power fails at every call, and the disk keeps any part of the unsynced data.
 
 use std::io::ErrorKind;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 
-use super::story::{SMALL, Story, open};
+use delayline_core::{At, Backend, DestinationKey, MessageId, NewMessage, Op};
+
+use super::story::{SMALL, Story, open, runtime};
 use crate::disk::simulated::{Fault, Ignored, Keep, SimulatedDisk};
 
 const STEPS: usize = 24;
@@ -119,6 +123,8 @@ fn a_call_that_fails_is_final_and_loses_nothing() {
                     if errors.iter().any(|it| *it.kind() == delayline_core::ErrorKind::DiskFailed) {
                         let again = story.run(&directory, acknowledged).1;
                         assert_eq!(again.len(), 3, "{fault:?} at call {call}: nothing is retried");
+                        let closed = directory.close();
+                        assert!(closed.is_err(), "{fault:?} at call {call}: it closes silently");
                     }
                     (acknowledged, errors)
                 }
@@ -135,6 +141,53 @@ fn a_call_that_fails_is_final_and_loses_nothing() {
                 });
             }
         }
+    }
+}
+
+/// Otherwise, a caller that reads or repeats a call could see a change that a crash then undoes.
+#[test]
+fn no_reply_shows_what_is_not_yet_on_disk() {
+    let disk = SimulatedDisk::default();
+    let directory = open(&disk, SMALL()).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    let id = MessageId::try_from("order-1").unwrap();
+    let send = Op::Enqueue(vec![NewMessage::new(id.clone(), "payload")]);
+    let get = Op::Get(vec![id]);
+    let name = "orders".parse().unwrap();
+    let key = DestinationKey::try_from("due-orders").unwrap();
+    let mut calls: Vec<Pin<Box<dyn Future<Output = bool>>>> = Vec::new();
+    for op in [&send, &send, &get, &Op::Stats] {
+        calls.push(Box::pin(async { queue.apply(At::Server, op).await.is_ok() }));
+    }
+    calls.push(Box::pin(async { queue.take_relayed(&key).await.is_ok() }));
+    calls.push(Box::pin(async { directory.delete_if_empty(&name).await.is_ok() }));
+    let held = disk.hold();
+    for call in &mut calls {
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(call.as_mut().poll(&mut context).is_pending());
+    }
+    drop(held);
+    for call in calls {
+        assert!(runtime().block_on(call));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_process_with_too_many_open_files_continues_in_those_that_it_has() {
+    let story = Story::new(STEPS);
+    for refused in ["log-", "snapshot-"] {
+        let disk = SimulatedDisk::default();
+        let directory = open(&disk, SMALL()).unwrap();
+        disk.refuse(refused);
+        assert_eq!(story.run(&directory, 0).0, story.len(), "without {refused}");
+        directory.finish_checkpoint();
+        let status = directory.status();
+        assert_eq!((status.failure, status.snapshot_bytes), (None, 0));
+        assert!(status.log_bytes > 3_000 && (status.segments == 1) == (refused == "log-"));
+        let closed = directory.close();
+        assert_eq!(closed.is_ok(), refused == "log-", "{closed:?}");
+        story.check(&disk, story.len()).unwrap();
     }
 }
 

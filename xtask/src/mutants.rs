@@ -37,6 +37,8 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         results = place.results()?;
     }
     report(&sample, &results);
+    let is_done = sample.iter().all(|name| results.contains_key(name));
+    ensure!(is_done, "cargo-mutants has not run all mutants of the sample");
     Ok(())
 }
 
@@ -225,7 +227,8 @@ fn latest(output: &Path, outcome: &str) -> Result<impl Iterator<Item = String>> 
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
-        if !c.is_alphanumeric() && c != ' ' && c != '_' && c != '\'' {
+        // Not all punctuation: `\<` and `\>` are the ends of a word.
+        if r"\.+*?()|[]{}^$#&-~".contains(c) {
             escaped.push('\\');
         }
         escaped.push(c);
@@ -252,7 +255,11 @@ mod tests {
 
     #[test]
     fn names_are_matched_as_they_are() {
-        assert_eq!(escaped("a.rs:1:2: replace + with *"), r"a\.rs\:1\:2\: replace \+ with \*");
+        assert_eq!(escaped("a.rs:1:2: replace + with *"), r"a\.rs:1:2: replace \+ with \*");
+        assert_eq!(
+            escaped("replace < with <= in f -> Vec<u8>"),
+            r"replace < with <= in f \-> Vec<u8>"
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Object<V> {
             type Value = Object<V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
+                f.write_str("a map")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<V>, A::Error> {

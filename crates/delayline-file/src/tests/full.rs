@@ -1,14 +1,16 @@
 //! A disk without room.
 
 use delayline_core::{
-    At, Backend, Claim, ClaimId, Claimed, ConsumerName, Delivery, ErrorKind, HandOff, MessageId,
-    Millis, NewMessage, NewResult, Op, Outcome, Reply, Settlement,
+    At, Backend, Claim, ClaimId, Claimed, ConsumerName, Delivery, Destination, DestinationKey,
+    ErrorKind, HandOff, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Relay, Reply,
+    Settlement,
 };
 
 use super::story::{SMALL, open, runtime};
 use crate::disk::Disk;
 use crate::disk::simulated::{Keep, SimulatedDisk};
-use crate::{FileBackend, Options};
+use crate::replay::recover;
+use crate::{FileBackend, Options, names};
 
 /// Sends until the disk is full. Returns how many messages were taken.
 async fn fill(queue: &FileBackend, first: usize) -> usize {
@@ -91,6 +93,52 @@ fn a_disk_that_other_files_have_filled_lets_queues_drain_after_a_kill() {
     let directory = open(&killed, options).unwrap();
     let queue = directory.queue("orders".parse().unwrap()).unwrap();
     assert_eq!(runtime.block_on(drain(&queue)), 50);
+}
+
+#[test]
+fn a_message_that_is_larger_than_the_room_waits_until_the_log_has_grown() {
+    let disk = SimulatedDisk::default();
+    let options = SMALL().segment_bytes(1 << 20);
+    let directory = open(&disk, options).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    for id in ["order-1", "order-2"] {
+        let message = NewMessage::new(MessageId::try_from(id).unwrap(), vec![7; 50_000]);
+        runtime().block_on(queue.apply(At::Server, &Op::Enqueue(vec![message]))).unwrap();
+        let room = usize::try_from(directory.status().room_bytes).unwrap();
+        assert!(room < disk.bytes(&names::segment(1)).len(), "{room}");
+    }
+}
+
+#[test]
+fn the_room_of_the_status_is_what_operations_have_left_in_the_file() {
+    let disk = SimulatedDisk::default();
+    // Large enough that it does not grow.
+    let directory = open(&disk, SMALL().chunk_bytes(1 << 20)).unwrap();
+    let queue = directory.queue("orders".parse().unwrap()).unwrap();
+    let message = |id: &str| NewMessage::new(MessageId::try_from(id).unwrap(), "payload");
+    let key = DestinationKey::try_from("due-orders").unwrap();
+    let relay = Relay::new(Destination::List { key: key.clone(), max_len: None }, 10);
+    let runtime = runtime();
+    for (op, frames) in [
+        // The first frame is the queue's name.
+        (Op::Enqueue(vec![message("a"), message("b")]), 2),
+        (Op::Enqueue(vec![message("a")]), 2),
+        (Op::Stats, 2),
+        (Op::Relay(relay), 3),
+    ] {
+        runtime.block_on(queue.apply(At::Server, &op)).unwrap();
+        let recovered = recover(&disk).unwrap();
+        assert_eq!(recovered.contents.next - 1, frames, "{op:?}");
+    }
+    runtime.block_on(queue.take_relayed(&key)).unwrap();
+    runtime.block_on(queue.take_relayed(&key)).unwrap();
+    let removed = directory.delete_if_empty(queue.queue_name().unwrap());
+    assert!(runtime.block_on(removed).unwrap().1.is_empty());
+    let recovered = recover(&disk).unwrap();
+    assert_eq!(recovered.contents.next - 1, 5);
+    let (number, end) = recovered.last.unwrap();
+    let len = u64::try_from(disk.bytes(&names::segment(number)).len()).unwrap();
+    assert_eq!(directory.status().room_bytes, len - end);
 }
 
 /// Otherwise, messages that send others would use up the reserve.

@@ -1,6 +1,6 @@
 //! The bodies of the fuzz targets: plain functions of bytes, which panic when something is wrong.
 //!
-//! `fuzz_targets` hands them to libFuzzer; `tests/replay.rs` runs them on the files in `seeds`.
+//! `libfuzzer` hands them to libFuzzer; `tests/replay.rs` runs them on the files in `seeds`.
 
 mod arguments;
 mod connect_url;

@@ -31,6 +31,20 @@ fn replay(folder: &Path, target: Target) -> usize {
     paths.len()
 }
 
+/// The programs need libFuzzer, so only fuzzing builds them.
+#[test]
+fn every_target_has_a_program() {
+    let libfuzzer = Path::new(env!("CARGO_MANIFEST_DIR")).join("libfuzzer");
+    let manifest = fs::read_to_string(libfuzzer.join("Cargo.toml")).unwrap();
+    let folder = libfuzzer.join("fuzz_targets");
+    for (name, _) in TARGETS {
+        let program = fs::read_to_string(folder.join(name).with_extension("rs")).unwrap();
+        assert!(program.ends_with(&format!("delayline_fuzz::{name}(data));\n")), "{program}");
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name}");
+    }
+    assert_eq!(fs::read_dir(folder).unwrap().count(), TARGETS.len());
+}
+
 /// The targets must also hold for nothing, and for noise.
 #[test]
 fn noise_passes() {

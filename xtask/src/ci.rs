@@ -79,10 +79,6 @@ fn feature_lints(shell: &Shell) -> Result<()> {
 
 /// Lints the programs outside of the workspace, which are built rarely.
 fn lints_apart(shell: &Shell) -> Result<()> {
-    // Everything but libFuzzer itself, which takes a C++ compiler, and is linked when fuzzing only.
-    let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
-    let programs = ["--features", "programs", "--all-targets"];
-    cmd!(shell, "cargo clippy --locked {fuzz...} {programs...} -- -D warnings").run()?;
     for manifest in
         ["benches/embedded/Cargo.toml", "benches/peers/Cargo.toml", "examples/outbox/Cargo.toml"]
     {

@@ -39,7 +39,7 @@ pub(crate) struct Package {
 /// dependencies.
 pub(crate) const MANIFESTS: [&str; 6] = [
     "Cargo.toml",
-    "fuzz/Cargo.toml",
+    "fuzz/libfuzzer/Cargo.toml",
     "benches/embedded/Cargo.toml",
     "benches/peers/Cargo.toml",
     "browser/Cargo.toml",

@@ -130,8 +130,8 @@ cargo xtask test [--server NAME] [CARGO ARGS] [-- TEST ARGS]
 
 cargo xtask ci [lint]
     All that must pass before a change is merged: format, text and dependency rules, an audit of the
-    dependencies, lints, documentation, a build with the oldest compiler; then tests and packages,
-    but not with `lint`.
+    dependencies, lints and documentation; then tests, and a build of the packages with the oldest
+    compiler, but not with `lint`.
 
 cargo xtask fix
     Format the code, apply the lints' own corrections, and write what is made from the sources: the

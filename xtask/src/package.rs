@@ -2,13 +2,15 @@
 
 use std::fs;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use xshell::{Shell, cmd};
 
+use crate::msrv;
 use crate::workspace::{self, Package};
 
-/// Packages every published crate as a registry gets it, and compiles the packages: a file that is
-/// not in one of them, or a dependency that is not published, is found here.
+/// Packages every published crate as a registry gets it, and compiles the packages with the oldest
+/// compiler that they promise. It finds a file that is not in its package, and a dependency that
+/// is not published.
 ///
 /// All packages together, because `cargo package` would compile all dependencies anew for
 /// each of them.
@@ -41,10 +43,11 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     );
     fs::write(folder.join("Cargo.toml"), manifest)?;
     shell.copy_file("Cargo.lock", folder.join("Cargo.lock"))?;
-    // With the features of the lints, whose dependencies are then not compiled again.
+    let cargo = msrv::cargo(shell)?;
+    let (program, args) = cargo.split_first().context("a command has a program")?;
     let whole = ["--workspace", "--all-features"];
     let manifest = folder.join("Cargo.toml");
-    Ok(cmd!(shell, "cargo check --manifest-path {manifest} {whole...}").run()?)
+    Ok(cmd!(shell, "{program} {args...} check --manifest-path {manifest} {whole...}").run()?)
 }
 
 /// Each package has what its page at a registry shows, and its licences.

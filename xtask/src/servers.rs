@@ -4,9 +4,7 @@ mod get;
 mod list;
 
 use std::fs;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use xshell::Shell;
@@ -27,21 +25,14 @@ pub(crate) fn get(shell: &Shell, name: &str) -> Result<PathBuf> {
     get::get(shell, find(name)?)
 }
 
-/// Runs the conformance suite, which is one of `programs`, on the newest servers: at the same time,
-/// since each run leaves a core idle.
+/// Runs the conformance suite, which is one of `programs`, on the newest servers.
 pub(crate) fn test_newest(shell: &Shell, programs: &[Program]) -> Result<()> {
     let suite = programs::find(programs, SUITE)?;
-    let newest = NEWEST.map(|name| Ok((name, get(shell, name)?)));
-    let newest = newest.into_iter().collect::<Result<Vec<_>>>()?;
-    thread::scope(|scope| {
-        let start = |(name, server)| (name, scope.spawn(move || conformance(suite, server)));
-        let runs: Vec<_> = newest.iter().map(|(name, server)| start((name, server))).collect();
-        for (name, run) in runs {
-            let passed = run.join().unwrap_or_else(|panic| resume_unwind(panic)).context(*name)?;
-            println!("xtask: the conformance suite on {name}: {passed}");
-        }
-        Ok(())
-    })
+    for name in NEWEST {
+        let passed = conformance(suite, &get(shell, name)?).context(name)?;
+        println!("xtask: the conformance suite on {name}: {passed}");
+    }
+    Ok(())
 }
 
 fn find(name: &str) -> Result<&'static Release> {

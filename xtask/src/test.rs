@@ -1,6 +1,8 @@
 //! `cargo xtask test`.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::thread;
 
 use anyhow::{Context as _, Result};
 use xshell::{Shell, cmd};
@@ -27,14 +29,16 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         programs::run(shell, &programs, args)?;
         // Not among "all targets".
         cmd!(shell, "cargo test --workspace --doc --all-features --locked {tests...}").run()?;
-        // The fuzzers' seeds, replayed; their workspace is its own because fuzzing needs nightly.
-        let fuzz = ["--manifest-path", "fuzz/Cargo.toml", "--no-default-features"];
-        cmd!(shell, "cargo test --locked {fuzz...} {tests...}").run()?;
         sim::run(shell, &[])?;
-        chaos::run(shell, &[])?;
-        if own_server {
-            servers::test_newest(shell, &programs)?;
-        }
+        // Each of the two leaves a core idle.
+        let its_shell = shell.clone();
+        thread::scope(|scope| -> Result<()> {
+            let chaos = scope.spawn(move || chaos::run(&its_shell, &[]));
+            if own_server {
+                servers::test_newest(shell, &programs)?;
+            }
+            chaos.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })?;
     } else {
         // Without its features a test program may have no test, and pass.
         let chosen = cargo.iter().any(|arg| arg.contains("-features"));

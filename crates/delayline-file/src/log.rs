@@ -392,3 +392,23 @@ impl Drop for Room<'_> {
 
 /// How long a full disk is not asked for more room.
 const RETRY_FULL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// Otherwise, messages would take the room that drains queues on a full disk.
+    #[test]
+    fn only_calls_that_drain_a_queue_ask_for_the_room_kept_for_them() {
+        for grows in [true, false] {
+            let log = Log::new(1, 0, 0);
+            let mut call = pin!(log.room(100, grows));
+            assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            let grow = log.work(Duration::ZERO).grow.unwrap();
+            assert_eq!(grow.draining, !grows);
+        }
+    }
+}

@@ -27,8 +27,8 @@ struct Platter {
     dead: bool,
     /// The bytes that all files may have together.
     capacity: Option<u64>,
-    /// The process has too many open files to create one whose name begins like this.
-    refused: Option<&'static str>,
+    /// New files whose names begin like this are refused, with this error of the system.
+    refused: Option<(&'static str, i32)>,
     /// Defects of the disk's user that tests seed.
     pub(crate) ignores: Ignored,
 }
@@ -94,10 +94,10 @@ impl SimulatedDisk {
         platter.capacity = Some(u64::try_from(platter.used()).unwrap());
     }
 
-    /// Refuses new files of such names, as the system does if a process has too many files open.
+    /// Refuses new files of such names with an error of the system.
     #[cfg(unix)]
-    pub(crate) fn refuse(&self, prefix: &'static str) {
-        self.platter().refused = Some(prefix);
+    pub(crate) fn refuse(&self, prefix: &'static str, errno: i32) {
+        self.platter().refused = Some((prefix, errno));
     }
 
     /// Lets all calls wait until the result is dropped.
@@ -287,9 +287,10 @@ impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut platter = self.platter();
         platter.call()?;
-        if platter.refused.is_some_and(|prefix| name.starts_with(prefix)) {
-            const EMFILE: i32 = 24;
-            return Err(io::Error::from_raw_os_error(EMFILE));
+        if let Some((prefix, errno)) = platter.refused
+            && name.starts_with(prefix)
+        {
+            return Err(io::Error::from_raw_os_error(errno));
         }
         let file = platter.files.len();
         platter.files.push(Inode::default());

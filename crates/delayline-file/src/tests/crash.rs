@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use delayline_core::{At, Backend, DestinationKey, MessageId, NewMessage, Op};
+#[cfg(unix)]
+use rustix::io::Errno;
 
 use super::story::{SMALL, Story, open, runtime};
 use crate::disk::simulated::{Fault, Ignored, Keep, SimulatedDisk};
@@ -179,7 +181,7 @@ fn a_process_with_too_many_open_files_continues_in_those_that_it_has() {
     for refused in ["log-", "snapshot-"] {
         let disk = SimulatedDisk::default();
         let directory = open(&disk, SMALL()).unwrap();
-        disk.refuse(refused);
+        disk.refuse(refused, Errno::MFILE.raw_os_error());
         assert_eq!(story.run(&directory, 0).0, story.len(), "without {refused}");
         directory.finish_checkpoint();
         let status = directory.status();
@@ -188,6 +190,43 @@ fn a_process_with_too_many_open_files_continues_in_those_that_it_has() {
         let closed = directory.close();
         assert_eq!(closed.is_ok(), refused == "log-", "{closed:?}");
         story.check(&disk, story.len()).unwrap();
+    }
+}
+
+/// A disk that cannot write one file is not trusted with the others.
+#[cfg(unix)]
+#[test]
+fn a_checkpoint_that_the_disk_fails_is_final() {
+    let story = Story::new(STEPS);
+    let disk = SimulatedDisk::default();
+    let directory = open(&disk, SMALL()).unwrap();
+    disk.refuse("snapshot-", Errno::IO.raw_os_error());
+    let acknowledged = story.run(&directory, 0).0;
+    directory.finish_checkpoint();
+    assert!(directory.status().failure.is_some());
+    directory.close().unwrap_err();
+    story.check(&disk, acknowledged).unwrap();
+}
+
+#[test]
+fn a_close_without_changes_reports_a_call_that_fails() {
+    let closed = || {
+        let disk = SimulatedDisk::default();
+        open(&disk, SMALL()).unwrap().close().unwrap();
+        let directory = open(&disk, SMALL()).unwrap();
+        (disk, directory)
+    };
+    let (disk, directory) = closed();
+    let before = disk.calls();
+    directory.close().unwrap();
+    let calls = disk.calls() - before;
+    assert!(calls >= 3, "{calls}");
+    for call in 1..=calls {
+        let (disk, directory) = closed();
+        let disk = disk.with_fault(before + call, Fault::Error(ErrorKind::Other));
+        directory.close().unwrap_err();
+        let after = disk.crash(Keep::Any(u64::try_from(call).unwrap()));
+        open(&after, SMALL()).unwrap().close().unwrap();
     }
 }
 

@@ -90,7 +90,7 @@ async fn a_directory_is_durable_and_has_no_replicas_and_a_limit_of_queues() {
     let error = directory.queue("one-more".parse().unwrap()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
     assert!(error.to_string().contains("1000"), "{error}");
-    // Once they are dropped, new queues get their numbers, each one of its own.
+    // Once they are dropped, new queues reuse their numbers, each a different one.
     drop(used);
     for name in ["a", "b"] {
         send(&self::queue(&directory, name), "message").await;

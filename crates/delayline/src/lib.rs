@@ -139,7 +139,7 @@
 //! a fencing token if claims are [confirmed](crate::worker::WorkerBuilder::claim_durability).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The examples of the documentation give no such warning in a program of the reader.
+// So that no example warns of an unused result in the program of a reader who copies it.
 #![doc(test(attr(deny(unused_must_use))))]
 
 /// Runs the examples of the README as tests.

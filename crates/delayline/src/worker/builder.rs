@@ -167,9 +167,9 @@ impl<T, C> WorkerBuilder<T, C> {
     }
 
     /// Sets whether the worker ends when no message is scheduled, ready or leased. The default is
-    /// `false`. If another worker acks the last message, this one notices it when it polls the
-    /// queue again, which it does at least every 5 s, or 50 s with many queues. Such a worker also
-    /// ends when the backend refuses an operation; see [`on_refusal`](Self::on_refusal).
+    /// `false`. If another worker acks the last message, this worker ends at its next poll: within
+    /// 5 s, or within 50 s with many queues. It also ends when the backend refuses an operation;
+    /// see [`on_refusal`](Self::on_refusal).
     pub const fn until_empty(mut self, until_empty: bool) -> Self {
         self.until_empty = until_empty;
         self

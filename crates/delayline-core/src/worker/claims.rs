@@ -157,11 +157,13 @@ impl Claims {
         self.not_before = self.not_before.max(moment);
     }
 
-    /// A worker of this process polled at `moment` and left nothing. This worker's own polls have
-    /// no effect: their replies have already set the next one.
+    /// A worker of this process polled at `moment` and left nothing. That worker polls next, and
+    /// this one only if that worker did not: otherwise, several would poll at the same time now and
+    /// then. This worker's own polls have no effect: their replies have already set the next one.
     pub(super) fn looked(&mut self, moment: Moment, rng: &mut Rng) {
         if !self.failing && moment > self.answered {
-            self.poll = self.poll.max(moment.after(rng.nearly(self.longest_poll)));
+            let longest = self.longest_poll;
+            self.poll = self.poll.max(moment.after(rng.between(longest * 39 / 40, longest)));
         }
     }
 
@@ -211,7 +213,8 @@ impl Claims {
         }
         self.failing = false;
         self.backoff.reset();
-        self.poll = now.after(rng.nearly(self.longest_poll));
+        let longest = self.longest_poll;
+        self.poll = now.after(rng.between(longest * 9 / 10, longest * 19 / 20));
         // Both instants are on the server's clock, so this process's clock does not matter.
         let told = claimed.next.map(|next| next.since(at));
         self.promised = told.is_some() && !claimed.more && claimed.deliveries.len() < max;
@@ -275,3 +278,49 @@ const LONGEST_USUAL: Duration = Duration::from_millis(500);
 const UNHEARD_POLL: Duration = Duration::from_millis(500);
 /// Longer than any time between claims.
 const FAR: Duration = Duration::from_secs(3_600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the workers of a process, one polls: however slow the server is, the others learn of its
+    /// reply before their own polls.
+    #[test]
+    fn idle_workers_of_a_process_do_not_poll_together() {
+        let reply_takes = Duration::from_millis(100);
+        let longest_poll = Duration::from_secs(5);
+        let end = Moment::START.after(Duration::from_secs(1_000));
+        let mut workers: Vec<(Claims, Rng, Option<Moment>)> = (0..4_u8)
+            .map(|n| {
+                let consumer = ConsumerName::new("worker").unwrap();
+                let lease = Millis::saturating(30_000);
+                (Claims::new(consumer, lease, longest_poll), Rng::new([n; 16]), None)
+            })
+            .collect();
+        let mut sent = 0;
+        let (mut polled, mut longest) = (Moment::START, Duration::ZERO);
+        loop {
+            let next = |(claims, _, reply): &(Claims, Rng, Option<Moment>)| {
+                reply.or_else(|| claims.new_at(None)).unwrap()
+            };
+            let (n, now) = workers.iter().map(next).enumerate().min_by_key(|at| at.1).unwrap();
+            if now >= end {
+                break;
+            }
+            let (claims, rng, reply) = &mut workers[n];
+            if reply.take().is_none() {
+                claims.send(now, 1, rng);
+                *reply = Some(now.after(reply_takes));
+                sent += 1;
+                longest = longest.max(now.since(polled));
+                polled = now;
+            } else {
+                claims.answered(now, (Timestamp::MIN, 0), &Claimed::default(), rng);
+                workers.iter_mut().for_each(|(claims, rng, _)| claims.looked(now, rng));
+            }
+        }
+        // All four at the start, and then one every 4.6 to 4.85 s with its reply.
+        assert!(sent < 4 + 1_000_000 / 4_600, "{sent} polls in 1,000 s");
+        assert!(longest <= longest_poll + reply_takes, "{longest:?}");
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use xshell::{Shell, cmd};
 
-use crate::{deny, dependencies, links, monitoring, package, test, tidy, workspace, zoo};
+use crate::{deny, dependencies, fix, links, monitoring, package, test, tidy, workspace, zoo};
 
 /// Runs every step, or those of a part; the first that fails ends it. The quick ones are first.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
@@ -48,12 +48,7 @@ fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
 
 fn format(shell: &Shell) -> Result<()> {
     component(shell, "rustfmt", "fmt")?;
-    for manifest in workspace::MANIFESTS {
-        cmd!(shell, "cargo fmt --manifest-path {manifest} --all --check")
-            .run()
-            .context("`cargo xtask fix` formats the code")?;
-    }
-    Ok(())
+    fix::format(shell, &["--check"]).context("`cargo xtask fix` formats the code")
 }
 
 fn lints(shell: &Shell) -> Result<()> {

@@ -126,10 +126,9 @@ struct Tree(BTreeSet<(String, String)>);
 
 impl Tree {
     fn read(shell: &Shell, args: &[&str]) -> Result<Self> {
-        let text =
-            cmd!(shell, "cargo tree --all-features --locked --prefix none --no-dedupe {args...}")
-                .quiet()
-                .read()?;
+        let text = cmd!(shell, "cargo tree --all-features --locked --prefix none {args...}")
+            .quiet()
+            .read()?;
         Ok(Self::parse(&text))
     }
 

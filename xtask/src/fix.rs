@@ -11,10 +11,18 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     cmd!(shell, "cargo clippy --fix --workspace --all-targets --allow-dirty --allow-staged")
         .run()?;
     // Last: corrections are not always formatted.
-    for manifest in workspace::MANIFESTS {
-        cmd!(shell, "cargo fmt --manifest-path {manifest} --all").run()?;
-    }
+    format(shell, &[])?;
     write_generated(shell)
+}
+
+/// Formats all code, or with `--check` in `args` fails where that would change something.
+pub(crate) fn format(shell: &Shell, args: &[&str]) -> Result<()> {
+    for manifest in workspace::MANIFESTS {
+        // For a program that stands apart, it would format the workspace again.
+        let all = (manifest == "Cargo.toml").then_some("--all");
+        cmd!(shell, "cargo fmt --manifest-path {manifest} {all...} {args...}").run()?;
+    }
+    Ok(())
 }
 
 /// Writes the scripts as servers get them, the tables of the wire page and, if there is none of

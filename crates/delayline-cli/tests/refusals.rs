@@ -69,6 +69,36 @@ fn every_verb_says_that_the_server_cannot_be_reached() {
     }
 }
 
+/// Before anything is sent: there is no server.
+#[test]
+fn options_that_no_verb_can_follow_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().to_str().unwrap();
+    for (verb, words) in [
+        (&["stats", "--watch", "soon"][..], &["--watch", "is not a duration"][..]),
+        (&["stats", "--watch", "99ms"], &["--watch", "100ms"]),
+        (&["top", "--interval=-1s"], &["--interval", "is not a duration"]),
+        (&["top", "--interval", "199ms"], &["--interval", "200ms"]),
+        (&["wait", "a", "--timeout", "5"], &["--timeout", "is not a duration"]),
+        (&["work", "--lease", "5"], &["--lease", "is not a duration"]),
+        (&["work", "--grace", "5"], &["--grace", "is not a duration"]),
+        (&["work", "--timeout", "5", "--exec", "cat"], &["--timeout", "is not a duration"]),
+        (&["work", "--exec", ""], &["--exec", "no command"]),
+        (&["serve", "--exec", ""], &["--exec"]),
+        (&["reschedule", "a", "--delay", "1 year"], &["--delay", "is not a duration"]),
+        (&["reschedule", "a", "--delay", "40000d"], &["--delay", "3155760000000"]),
+        (&["dead", "redrive", "--all", "--delay", "40000d"], &["--delay", "3155760000000"]),
+        (&["limits", "--rate", "none", "--burst", "6"], &["--burst", "--rate none"]),
+        (&["send", "--file", directory], &[directory, "cannot be read"]),
+        (&["cancel", "--file", directory], &[directory, "cannot be read"]),
+    ] {
+        let mut command = bare(verb);
+        command.env("DELAYLINE_URL", "redis://127.0.0.1:1").env("DELAYLINE_QUEUE", "orders");
+        let said = run(command).code(2).stderr;
+        assert!(words.iter().all(|word| said.contains(word)), "{verb:?}: {said}");
+    }
+}
+
 #[test]
 fn a_queue_in_memory_takes_messages_and_says_that_it_ends() {
     for driver in DRIVERS {

@@ -10,7 +10,7 @@ use delayline::codec::Raw;
 use delayline::message::{MessageInfo, Status};
 use delayline::{Bytes, Found, MessageId, Queue};
 use delayline_admin::{Group, Groups, LetterFilter, Letters, RateLimit};
-use delayline_json::{Cursor, duration, harmless_line};
+use delayline_json::{Cursor, harmless_line};
 use serde_json::json;
 
 use self::action::Action;
@@ -28,8 +28,7 @@ pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Fai
         DeadVerb::List(args) => show(target, args).await,
         DeadVerb::Groups(args) => groups(target, args).await,
         DeadVerb::Redrive(args) => {
-            let delay = args.delay.as_deref().map(duration).transpose().map_err(Failure::usage)?;
-            let delay = delay.unwrap_or(Duration::ZERO);
+            let delay = args.delay.unwrap_or(Duration::ZERO);
             work(target, args.selection, Action::Redrive { delay }, args.rate).await
         }
         DeadVerb::Purge(args) => work(target, args.selection, Action::Purge, None).await,

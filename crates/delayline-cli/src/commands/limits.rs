@@ -31,6 +31,9 @@ fn changes(args: &Limits) -> Result<SetLimits, Failure> {
     if let Some(leased) = &args.leased {
         set = set.leased(unless_none(leased, |leased| number("--leased", leased))?);
     }
+    if args.rate.as_deref() == Some("none") && args.burst.is_some() {
+        return Err(Failure::usage("--burst belongs to a rate, and --rate none ends it"));
+    }
     if let Some(rate) = &args.rate {
         set = set.rate(unless_none(rate, |rate| rate_of(rate, args.burst))?);
     }

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use delayline::Rescheduled;
-use delayline_json::duration;
 
 use crate::args::{Reschedule, Target};
 use crate::failure::Failure;
@@ -19,8 +18,8 @@ enum When {
 }
 
 pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, Failure> {
-    let when = match (&args.delay, &args.at) {
-        (Some(delay), _) => When::In(duration(delay).map_err(Failure::usage)?),
+    let when = match (args.delay, &args.at) {
+        (Some(delay), _) => When::In(delay),
         (None, Some(at)) => When::At(typed(at).map_err(Failure::usage)?),
         (None, None) => return Err(Failure::usage("neither --delay nor --at was given")),
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use delayline::admin::Stats;
 use delayline::codec::Raw;
 use delayline::{Bytes, Queue};
-use delayline_json::{self as json, duration, harmless};
+use delayline_json::{self as json, harmless};
 use tokio::time::MissedTickBehavior;
 
 use crate::args::{self, Target};
@@ -19,7 +19,10 @@ use crate::screen::Screen;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: args::Stats) -> Result<ExitCode, Failure> {
-    let interval = args.watch.as_deref().map(interval).transpose()?;
+    let interval = args.watch;
+    if interval.is_some_and(|interval| interval < SHORTEST) {
+        return Err(Failure::usage("--watch is 100ms or more"));
+    }
     let queue = target.open_known().await?;
     let name = target.queue()?;
     match interval {
@@ -34,14 +37,6 @@ pub(crate) async fn run(target: &Target, args: args::Stats) -> Result<ExitCode, 
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn interval(text: &str) -> Result<Duration, Failure> {
-    let interval = duration(text).map_err(Failure::usage)?;
-    if interval < SHORTEST {
-        return Err(Failure::usage(format!("the interval {text} is shorter than 100ms")));
-    }
-    Ok(interval)
 }
 
 /// Prints counts until the process is interrupted or stdout is closed.

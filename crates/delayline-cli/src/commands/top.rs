@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use delayline::codec::Raw;
 use delayline::{Bytes, Queue};
-use delayline_json::duration;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -23,10 +22,9 @@ use crate::screen::Screen;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure> {
-    let interval = duration(&args.interval).map_err(Failure::usage)?;
+    let interval = args.interval;
     if interval < SHORTEST {
-        let why = format!("the interval {} is shorter than 200ms", args.interval);
-        return Err(Failure::usage(why));
+        return Err(Failure::usage("--interval is 200ms or more"));
     }
     let (queues, left_out) = open(target).await?;
     if queues.is_empty() {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use delayline::message::Status;
 use delayline::{Completion, MessageId};
-use delayline_json::{self as json, duration};
+use delayline_json as json;
 
 use crate::args::{Target, Wait};
 use crate::failure::{Failure, SOME_BAD};
@@ -14,10 +14,8 @@ use crate::print::{write, write_bytes};
 pub(crate) async fn run(target: &Target, args: Wait) -> Result<ExitCode, Failure> {
     let id = MessageId::new(args.id.into_vec());
     let id = id.map_err(|violation| Failure::usage(violation.to_string()))?;
-    let limit = duration(&args.timeout);
-    let limit = limit.map_err(|why| Failure::usage(format!("--timeout: {why}")))?;
     let queue = target.open_known().await?;
-    let progress = queue.wait_for(id.clone(), limit).await?;
+    let progress = queue.wait_for(id.clone(), args.timeout).await?;
     if args.json {
         let line = json::line(&json::progress(&id, &progress));
         write(&line.map_err(|error| Failure::other("no JSON", &error))?)?;

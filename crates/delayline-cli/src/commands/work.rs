@@ -14,7 +14,6 @@ use std::time::Duration;
 use delayline::codec::Raw;
 use delayline::worker::{Summary, WorkerHandle};
 use delayline::{Bytes, Outcome, Queue, Worker};
-use delayline_json::duration;
 
 use self::delivery::Delivery;
 use self::exec::Command;
@@ -24,15 +23,13 @@ use crate::failure::Failure;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure> {
-    let duration = |flag: &str, text: &str| {
-        duration(text).map_err(|why| Failure::usage(format!("{flag}: {why}")))
-    };
-    let grace = duration("--grace", &args.grace)?;
-    let timeout = args.timeout.as_deref().map(|it| duration("--timeout", it)).transpose()?;
+    let timeout = args.timeout;
     if timeout == Some(Duration::ZERO) {
         return Err(Failure::usage("--timeout must be longer than 0s: each attempt would fail"));
     }
-    let lease = duration("--lease", &args.lease)?;
+    if args.exec.first().is_some_and(|program| program.is_empty()) {
+        return Err(Failure::usage("--exec names no command"));
+    }
     let mut server = Vec::new();
     if args.pass_url {
         server.push((exec::URL, target.url.clone()));
@@ -48,7 +45,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     }
     let mut builder = Worker::builder(queue)
         .concurrency(args.concurrency)
-        .lease(lease)
+        .lease(args.lease)
         .until_empty(args.until_empty)
         .consumer("delayline work");
     let failure = Arc::<Mutex<Option<Failure>>>::default();
@@ -59,7 +56,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     }
     let worker = builder.build()?;
     let end = End { handle: worker.handle(), failure };
-    stop_on_signals(worker.handle(), grace)?;
+    stop_on_signals(worker.handle(), args.grace)?;
     let asked = end.clone();
     let summary = match Handler::of(command, post) {
         Some(handler) => handler.run(worker, end).await,

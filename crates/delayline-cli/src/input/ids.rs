@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
@@ -11,6 +10,7 @@ use delayline::{MessageId, limits};
 use delayline_json::harmless_line;
 
 use super::lines::{Line, next_line, skip_mark};
+use super::reader::open;
 use crate::failure::Failure;
 
 /// The ids of the command line, each once. One that is none is an error.
@@ -33,8 +33,7 @@ pub(crate) fn ids_of_file(path: &Path) -> Result<(Vec<MessageId>, u64), Failure>
     let read = if path == Path::new("-") {
         read_ids(&mut io::stdin().lock())
     } else {
-        let cannot = |error| Failure::usage(format!("{} cannot be read: {error}", path.display()));
-        read_ids(&mut BufReader::new(File::open(path).map_err(cannot)?))
+        read_ids(&mut BufReader::new(open(path)?))
     };
     read.map_err(|error| Failure::other("the input could not be read; nothing was done", &error))
 }

@@ -51,8 +51,14 @@ pub(crate) fn messages(mut file: &[u8]) -> Vec<Result<NewMessage, String>> {
     lines.filter_map(|line| message(&line, false)).collect()
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
+/// Opens a file, and refuses a directory.
+pub(super) fn open(path: &Path) -> Result<File, Failure> {
     File::open(path)
+        // Opening a directory succeeds, and reading it fails.
+        .and_then(|file| match file.metadata()?.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => Ok(file),
+        })
         .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))
 }
 

@@ -10,7 +10,6 @@ use delayline::codec::Raw;
 use delayline::message::FinishedIds;
 use delayline::update::{Known, Update, UpdateContent};
 use delayline::{Cancelled, Enqueued, MessageId, Queue};
-use delayline_json::duration;
 use delayline_redis_protocol::{ConnectOptions, Topology};
 use indicatif::ProgressBar;
 
@@ -34,11 +33,10 @@ pub(super) fn check(target: &Target, how: &How, live: &Live) -> Result<Duration,
         let sentence = "--live is for a queue on a single server, without Sentinel or Cluster";
         return Err(Failure::usage(sentence).hint(INSTEAD));
     }
-    let interval = duration(&live.interval).map_err(Failure::usage)?;
-    if !(Duration::from_millis(10)..=Duration::from_secs(3_600)).contains(&interval) {
+    if !(Duration::from_millis(10)..=Duration::from_secs(3_600)).contains(&live.interval) {
         return Err(Failure::usage("--interval is from 10ms to 1h"));
     }
-    Ok(interval)
+    Ok(live.interval)
 }
 
 /// The keys of a sorted set.

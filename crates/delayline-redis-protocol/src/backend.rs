@@ -18,7 +18,7 @@ use crate::permissions::explained;
 use crate::preflight::check_server;
 use crate::record::unsupported;
 use crate::route::slot_of;
-use crate::script::{DELETE_QUEUE, Script, assemble_all};
+use crate::script::{DELETE_QUEUE, Script};
 use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};
 
 /// Why a cluster refuses a destination.
@@ -76,8 +76,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     ) -> Result<Self, Error> {
         let queue = Self::new(transport, &name);
         let control = queue.keys.named(CONTROL);
-        let (info, ()) = tokio::join!(queue.transport.info(&control), assemble_all());
-        match info {
+        match queue.transport.info(&control).await {
             Ok(info) => check_server(&info, allow_eviction)?,
             Err(CallError::Reply(line)) if line.starts_with("NOPERM") => {}
             Err(error) => return Err(error.into_error()),

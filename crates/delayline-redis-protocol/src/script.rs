@@ -4,11 +4,9 @@ mod assemble;
 mod inline;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{LazyLock, OnceLock};
-use std::thread::{self, ThreadId};
+use std::sync::LazyLock;
 
 use delayline_core::{Known, NewMessage, Op};
-use tokio::runtime::Handle;
 
 pub(crate) use self::assemble::Need;
 use self::assemble::{
@@ -88,24 +86,6 @@ pub(crate) static DELETE_QUEUE: LazyLock<Script> =
 pub(crate) static UPGRADE: LazyLock<Script> =
     LazyLock::new(|| Script::new("upgrade.lua", include_str!("../lua/upgrade.lua")));
 
-/// The thread that has assembled all scripts.
-static ASSEMBLED: OnceLock<ThreadId> = OnceLock::new();
-
-/// Assembles all scripts, once in a process, where it holds up no task: the first call of each
-/// would do it otherwise.
-pub(crate) async fn assemble_all() {
-    let assemble = || {
-        ASSEMBLED.get_or_init(|| {
-            let _ = all_scripts();
-            thread::current().id()
-        })
-    };
-    if let (None, Ok(runtime)) = (ASSEMBLED.get(), Handle::try_current()) {
-        // If the runtime ends, no script will be called.
-        let _ = runtime.spawn_blocking(assemble).await;
-    }
-}
-
 impl Script {
     /// The script that executes `op`; `None` if a newer version of the core has added the
     /// operation.
@@ -171,12 +151,6 @@ mod tests {
     use super::assemble::{PARTS, directives, is_word};
     use super::*;
     use crate::keys::DESTINATION;
-
-    #[tokio::test]
-    async fn scripts_are_assembled_on_another_thread() {
-        assemble_all().await;
-        assert!(ASSEMBLED.get().is_some_and(|by| *by != thread::current().id()));
-    }
 
     #[test]
     fn every_key_is_a_literal_and_declared() {

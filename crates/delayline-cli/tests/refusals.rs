@@ -83,6 +83,7 @@ fn options_that_no_verb_can_follow_are_named() {
         (&["work", "--lease", "5"], &["--lease", "is not a duration"]),
         (&["work", "--grace", "5"], &["--grace", "is not a duration"]),
         (&["work", "--timeout", "5", "--exec", "cat"], &["--timeout", "is not a duration"]),
+        (&["work", "--timeout", "0s", "--exec", "cat"], &["--timeout", "longer than 0s"]),
         (&["work", "--exec", ""], &["--exec", "no command"]),
         (&["serve", "--exec", ""], &["--exec"]),
         (&["reschedule", "a", "--delay", "1 year"], &["--delay", "is not a duration"]),

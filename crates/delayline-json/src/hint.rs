@@ -42,3 +42,32 @@ pub fn hint(kind: &ErrorKind) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hint_says_what_to_do() {
+        for (kind, words) in [
+            (ErrorKind::Unreachable, "is a Redis server running there?"),
+            (ErrorKind::Tls, "--tls-ca FILE"),
+            (ErrorKind::Authentication, "DELAYLINE_URL=redis://USER:PASSWORD@HOST"),
+            (ErrorKind::PermissionDenied, "ACL GETUSER"),
+            (ErrorKind::ReadOnly, "its primary"),
+            (ErrorKind::WrongType, "choose another name"),
+            (ErrorKind::DiskFull, "free up space on the disk"),
+            (ErrorKind::OutOfMemory, "maxmemory,"),
+            (ErrorKind::Evicting { policy: "allkeys-lru".to_owned() }, "--allow-eviction"),
+            (ErrorKind::NewerVersion { found: 9, supported: 8 }, "install a newer delayline"),
+            (ErrorKind::NewerFeature { major: 2, minor: 1 }, "install a newer delayline"),
+            (ErrorKind::OlderVersion { found: 7, supported: 8 }, "run `delayline upgrade`"),
+            (ErrorKind::ConnectionLost, "may have been executed"),
+            (ErrorKind::Timeout, "may have been executed"),
+            (ErrorKind::Unconfirmed, "under the same id"),
+        ] {
+            assert!(hint(&kind).is_some_and(|hint| hint.contains(words)), "{kind:?}");
+        }
+        assert_eq!(hint(&ErrorKind::Busy), None);
+    }
+}

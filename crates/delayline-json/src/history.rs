@@ -303,6 +303,22 @@ mod tests {
     }
 
     #[test]
+    fn a_history_is_written_point_by_point() {
+        let mut before = point(1_000, 5, 1);
+        before.totals.lateness[3] = 2;
+        let written = history("orders", Resolution::Hours, &History::new(vec![before]));
+        assert_eq!(
+            (&written["queue"], &written["resolution"]),
+            (&json!("orders"), &json!("hours"))
+        );
+        let bounds = written["lateness_below_ms"].as_array().unwrap();
+        assert_eq!((&bounds[0], &bounds[15]), (&json!(2), &Value::Null));
+        let shown = &written["points"][0];
+        assert_eq!((&shown["at"], &shown["ready"]), (&json!(before.at.to_string()), &json!(1)));
+        assert_eq!((&shown["enqueued_total"], &shown["lateness"][3]), (&json!(5), &json!(2)));
+    }
+
+    #[test]
     fn what_happened_belongs_to_the_unit_of_its_first_point() {
         let points =
             vec![point(1_000, 5, 1), point(1_001, 6, 2), point(1_336, 9, 3), point(1_337, 19, 4)];

@@ -206,3 +206,69 @@ fn members(value: Value) -> Map<String, Value> {
         _ => Map::new(),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use delayline::Timestamp;
+    use delayline::message::{AttemptOutcome, DeathReason};
+
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_ms(ms).unwrap()
+    }
+
+    fn text(ms: u64) -> String {
+        at(ms).to_string()
+    }
+
+    #[test]
+    fn bytes_are_text_or_base64_under_another_name() {
+        assert_eq!(named("id", b"a"), ("id".to_owned(), json!("a")));
+        assert_eq!(named("id", b"\xff"), ("id_base64".to_owned(), json!("/w==")));
+        let mut all = Headers::new();
+        all.set("shop", "9").unwrap();
+        all.set("seal", &b"\xff"[..]).unwrap();
+        assert_eq!(headers(&all), json!({"shop": "9", "seal_base64": "/w=="}));
+        let id = MessageId::new(&b"\xff"[..]).unwrap();
+        let content = serde_json::to_value(Content::new(&id, b"hunter2")).unwrap();
+        assert_eq!(content, json!({"id_base64": "/w==", "payload": "hunter2"}));
+        assert!(!format!("{:?}", Content::new(&id, b"hunter2")).contains("hunter2"));
+        assert_eq!(stateless(&id, "acked"), json!({"id_base64": "/w==", "state": "acked"}));
+    }
+
+    #[test]
+    fn each_state_has_its_members() {
+        let id = MessageId::new("a").unwrap();
+        let in_state = |state| info(&MessageInfo::new(id.clone(), state, 7, at(1), at(2)));
+        let ready = in_state(MessageState::Ready);
+        assert_eq!((&ready["id"], &ready["state"]), (&json!("a"), &json!("ready")));
+        assert_eq!((&ready["sequence"], &ready["due"]), (&json!(7), &json!(text(2))));
+        assert_eq!((ready.get("deadline"), ready.get("reason")), (None, None));
+        let leased = in_state(MessageState::Leased { deadline: at(3), cancel_requested: true });
+        assert_eq!(leased["deadline"], text(3));
+        assert_eq!((&leased["cancel_requested"], &leased["holder"]), (&json!(true), &Value::Null));
+        let dead = in_state(MessageState::Dead { reason: DeathReason::MaxFailures, since: at(4) });
+        assert_eq!(
+            (&dead["reason"], &dead["dead_since"]),
+            (&json!("max_failures"), &json!(text(4)))
+        );
+        let failed = attempt(&Attempt::new(at(5), AttemptOutcome::Failed, "timed out"));
+        assert_eq!(failed, json!({"at": text(5), "outcome": "failed", "error": "timed out"}));
+    }
+
+    #[test]
+    fn progress_has_a_state_and_what_belongs_to_it() {
+        let id = MessageId::new("a").unwrap();
+        let shown = |completion| progress(&id, &completion);
+        assert_eq!(shown(Completion::Pending), json!({"id": "a", "state": "pending"}));
+        assert_eq!(shown(Completion::Unknown), json!({"id": "a", "state": "unknown"}));
+        let dead = shown(Completion::Dead(DeathReason::Rejected));
+        assert_eq!(dead, json!({"id": "a", "state": "dead", "reason": "rejected"}));
+        let cancelled = shown(Completion::finished(Status::Cancelled));
+        assert_eq!(cancelled, json!({"id": "a", "state": "cancelled"}));
+        let acked = shown(Completion::acked_with("done"));
+        assert_eq!(acked, json!({"id": "a", "state": "acked", "result": "done"}));
+    }
+}

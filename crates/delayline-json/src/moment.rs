@@ -315,6 +315,7 @@ mod tests {
         assert_eq!(berlin().shown(instant), "2026-12-01 10:00:00 CET");
         assert_eq!((berlin().name(), berlin().is_utc()), ("Europe/Berlin", false));
         assert!(Zone::default().is_utc() && Zone::named("Etc/UTC").unwrap().is_utc());
+        assert!(Zone(TimeZone::unknown()).is_utc());
         assert!(!Zone::local().shown(Timestamp::MAX).is_empty());
         // As `TZ` can have it.
         let unnamed = Zone(TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap());

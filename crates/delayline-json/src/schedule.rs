@@ -94,7 +94,13 @@ pub fn schedule(entry: &Entry, with_contents: bool) -> Value {
 /// When a schedule has its instants, in words: its line and zone, or its interval.
 #[must_use]
 pub fn schedule_times(entry: &Entry) -> String {
-    let Some(spec) = &entry.spec else { return "this version cannot read it".to_owned() };
+    match &entry.spec {
+        Some(spec) => times(spec),
+        None => "this version cannot read it".to_owned(),
+    }
+}
+
+fn times(spec: &Spec) -> String {
     let stored = serde_json::to_value(spec).unwrap_or_default();
     match (&stored["cron"], &stored["zone"], stored["every_ms"].as_u64()) {
         (Value::String(line), Value::String(zone), _) => format!("{line}  {zone}"),
@@ -129,6 +135,18 @@ mod tests {
         let stored = serde_json::to_value(&schedules[1].1).unwrap();
         assert_eq!((&schedules[0].0[..], &schedules[1].0[..]), ("a", "b"));
         assert_eq!((&stored["every_ms"], &stored["grace_ms"]), (&90_000.into(), &3_600_000.into()));
+    }
+
+    #[test]
+    fn times_are_a_line_and_its_zone_or_an_interval() {
+        for (spec, words) in [
+            (json!({"queue": "q", "cron": "30 8 * * *"}), "30 8 * * *  UTC"),
+            (json!({"queue": "q", "every": "90s"}), "every 90 s"),
+            (json!({"queue": "q", "every": "1500ms"}), "every 1500 ms"),
+        ] {
+            let Value::Object(fields) = spec else { panic!("no object") };
+            assert_eq!(times(&schedule_spec(fields).unwrap()), words);
+        }
     }
 
     #[test]

@@ -118,3 +118,57 @@ pub fn stats(queue: &str, stats: &Stats) -> Value {
     }
     object
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_is_under_its_name() {
+        let mut queue = Stats::default();
+        (queue.scheduled, queue.ready, queue.leased, queue.dead) = (1, 2, 3, 4);
+        let totals = &mut queue.totals;
+        (totals.enqueued, totals.acked, totals.failed) = (5, 7, 8);
+        (totals.snoozed, totals.released, totals.crashed) = (9, 10, 11);
+        (totals.cancelled, totals.purged, totals.relayed) = (12, 13, 14);
+        (totals.replaced, totals.redriven) = (15, 16);
+        (totals.died_max_failures, totals.died_max_crashes) = (17, 18);
+        (totals.died_rejected, totals.died_undecodable) = (19, 20);
+        (totals.died_expired, totals.died_unreadable) = (21, 22);
+        // What was delivered is the sum of the buckets.
+        (totals.lateness[0], totals.lateness[1]) = (4, 2);
+        let names = [
+            "scheduled",
+            "ready",
+            "leased",
+            "dead",
+            "enqueued_total",
+            "delivered_total",
+            "acked_total",
+            "failed_total",
+            "snoozed_total",
+            "released_total",
+            "crashed_total",
+            "cancelled_total",
+            "purged_total",
+            "relayed_total",
+            "replaced_total",
+            "redriven_total",
+            "died_max_failures_total",
+            "died_max_crashes_total",
+            "died_rejected_total",
+            "died_undecodable_total",
+            "died_expired_total",
+            "died_unreadable_total",
+        ];
+        let object = stats("orders", &queue);
+        for (name, count) in names.into_iter().zip(1_u64..) {
+            assert_eq!(object[name], count, "{name}");
+        }
+        assert_eq!(counts(&queue).map(|(name, _)| name), names);
+        assert_eq!((&object["queue"], &object["paused"]), (&json!("orders"), &json!(false)));
+        assert_eq!(object["lateness"][1], json!({"below_ms": 4, "count": 2}));
+        assert_eq!(object["lateness"][15], json!({"below_ms": null, "count": 0}));
+        assert_eq!(object["limits"]["rate"], Value::Null);
+    }
+}

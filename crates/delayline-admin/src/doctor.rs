@@ -186,8 +186,14 @@ async fn queue(backend: &dyn QueueBackend, findings: &mut Findings) -> Result<()
         }
     }
     let (took, ahead) = quickest.unwrap_or_default();
-    let skewed = ahead.unsigned_abs() > took.as_millis() + 1_000;
     findings.add("queue", Verdict::Good, "it opens", "");
+    distance(took, ahead, findings);
+    Ok(())
+}
+
+/// How far the server is: the round trip `took`, and its clock is `ahead` of ours, in milliseconds.
+fn distance(took: Duration, ahead: i128, findings: &mut Findings) {
+    let skewed = ahead.unsigned_abs() > took.as_millis() + 1_000;
     let is_far = took > Duration::from_millis(50);
     let advice = "every delivery is late by about this much: run workers closer to the server";
     findings.add("round trip", good_unless(is_far), format!("{took:.1?}"), advice);
@@ -195,5 +201,44 @@ async fn queue(backend: &dyn QueueBackend, findings: &mut Findings) -> Result<()
     let advice = "delays are exact anyway, and so are instants of the server's clock; synchronize \
                   both clocks by NTP";
     findings.add("clock", good_unless(skewed), detail, advice);
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdicts(findings: &Findings) -> Vec<Verdict> {
+        findings.0.iter().map(|finding| finding.verdict).collect()
+    }
+
+    #[test]
+    fn what_redis_6_cannot_report_is_unknown() {
+        for (version, verdict, detail) in [
+            ("6.2.14", Verdict::Beware, "unknown: Redis 6 cannot report them"),
+            ("7.0.15", Verdict::Good, "permitted"),
+        ] {
+            let mut inspection = Inspection::default();
+            inspection.info.insert("redis_version".to_owned(), version.to_owned());
+            let mut findings = Findings::default();
+            permissions(&inspection, &mut findings);
+            assert_eq!(verdicts(&findings), [verdict; 4], "{version}");
+            assert!(findings.0.iter().all(|finding| finding.detail == detail), "{version}");
+        }
+    }
+
+    #[test]
+    fn a_distant_server_and_a_skewed_clock_are_noted() {
+        use Verdict::{Beware, Good};
+        for (took_ms, ahead_ms, expected) in [
+            (50, 1_050, [Good, Good]),
+            (50, -1_050, [Good, Good]),
+            (51, 1_051, [Beware, Good]),
+            (50, 1_051, [Good, Beware]),
+            (50, -1_051, [Good, Beware]),
+        ] {
+            let mut findings = Findings::default();
+            distance(Duration::from_millis(took_ms), ahead_ms, &mut findings);
+            assert_eq!(verdicts(&findings), expected, "{took_ms} {ahead_ms}");
+        }
+    }
 }

@@ -289,6 +289,7 @@ mod tests {
                         due = start().after(position);
                     }
                 }
+                assert_eq!(due.position(), None, "{from} to {until} by {size}");
                 assert_eq!(found.len(), expected, "{from} to {until} by {size}");
                 assert!(found.windows(2).all(|pair| pair[0] < pair[1]));
                 assert!(found.iter().all(|it| (at(from)..at(until)).contains(&it.0)));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use delayline::admin::{SentinelView, ServerReport, Survey, TopologyKind};
 
 use super::findings::{Findings, Verdict, good_if, good_unless};
-use super::servers::{field, is_primary, number, version_of};
+use super::servers::{Fields, field, is_primary, number, version_of};
 
 pub(super) fn check(survey: &Survey, findings: &mut Findings) {
     match survey.kind {
@@ -21,27 +21,37 @@ pub(super) fn check(survey: &Survey, findings: &mut Findings) {
                       first";
         findings.add("versions", Verdict::Beware, versions.join(", "), advice);
     }
-    let primaries = || survey.servers.iter().filter(|server| is_primary(survey, server));
-    for primary in primaries() {
-        replicas(survey, primary, findings);
+    let primaries: Vec<_> =
+        survey.servers.iter().filter(|server| is_primary(survey, server)).collect();
+    let answering: Vec<_> = primaries
+        .iter()
+        .filter_map(|server| Some((&server.address[..], server.info.as_ref().ok()?)))
+        .collect();
+    let infos = survey.servers.iter().filter_map(|server| server.info.as_ref().ok());
+    let never_promoted = infos.filter(|info| field(info, "slave_priority") == "0").count();
+    for &(address, info) in &answering {
+        replicas(survey.kind, (address, info), never_promoted, findings);
     }
-    for primary in primaries() {
-        lag(primary, findings);
+    for &(address, info) in &answering {
+        lag(address, info, findings);
     }
     for replica in survey.servers.iter().filter(|server| !is_primary(survey, server)) {
         link(replica, findings);
     }
-    for primary in primaries() {
-        fewest_replicas(primary, findings);
+    for primary in &primaries {
+        let Ok(settings) = &primary.settings else { continue };
+        let online = primary.info.as_ref().map_or(0, online);
+        fewest_replicas(&primary.address, settings, online, findings);
     }
-    for primary in primaries() {
-        failover(survey, primary, findings);
+    for primary in &primaries {
+        let Ok(info) = &primary.info else { continue };
+        failover(survey.kind, (&primary.address, info), primary.settings.as_ref().ok(), findings);
     }
 }
 
 /// A primary's entries about its replicas: `ip=10.0.0.2,port=6379,state=online,offset=14,lag=1`.
-fn entries(primary: &ServerReport) -> Vec<&str> {
-    let entry = |number: u32| primary.info.as_ref().ok()?.get(&format!("slave{number}"));
+fn entries(primary: &Fields) -> Vec<&str> {
+    let entry = |number: u32| primary.get(&format!("slave{number}"));
     (0..).map_while(entry).map(String::as_str).collect()
 }
 
@@ -50,7 +60,7 @@ fn part<'a>(entry: &'a str, name: &str) -> &'a str {
     parts.filter(|(key, _)| *key == name).map(|(_, value)| value).next().unwrap_or_default()
 }
 
-fn online(primary: &ServerReport) -> usize {
+fn online(primary: &Fields) -> usize {
     entries(primary).iter().filter(|entry| part(entry, "state") == "online").count()
 }
 
@@ -73,18 +83,16 @@ pub(super) fn bytes_behind(survey: &Survey, replica: &ServerReport) -> Option<u6
     Some(number(primary, "master_repl_offset").saturating_sub(got))
 }
 
-fn replicas(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
-    if primary.info.is_err() {
-        return;
-    }
-    let (all, online) = (entries(primary).len(), online(primary));
-    let never_promoted = |server: &&ServerReport| {
-        let info = server.info.as_ref().ok();
-        info.is_some_and(|info| info.get("slave_priority").is_some_and(|it| it == "0"))
-    };
-    let is_never = survey.kind == TopologyKind::Sentinel
-        && survey.servers.iter().filter(never_promoted).count() >= all;
-    let (verdict, detail, advice) = match (survey.kind, all) {
+/// What a primary has of replicas, and how many of all servers must never take over.
+fn replicas(
+    kind: TopologyKind,
+    (address, info): (&str, &Fields),
+    never_promoted: usize,
+    findings: &mut Findings,
+) {
+    let (all, online) = (entries(info).len(), online(info));
+    let is_never = kind == TopologyKind::Sentinel && never_promoted >= all;
+    let (verdict, detail, advice) = match (kind, all) {
         (TopologyKind::Single, 0) => {
             (Verdict::Good, "none, so no failover is possible".to_owned(), "")
         }
@@ -110,13 +118,12 @@ fn replicas(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
         ),
         _ => (Verdict::Good, format!("{online} online"), ""),
     };
-    findings.add_on(&primary.address, "replicas", verdict, detail, advice);
+    findings.add_on(address, "replicas", verdict, detail, advice);
 }
 
-fn lag(primary: &ServerReport, findings: &mut Findings) {
-    let Ok(info) = &primary.info else { return };
+fn lag(address: &str, info: &Fields, findings: &mut Findings) {
     let written = number(info, "master_repl_offset");
-    for entry in entries(primary) {
+    for entry in entries(info) {
         let seconds: u64 = part(entry, "lag").parse().unwrap_or(0);
         let got: u64 = part(entry, "offset").parse().unwrap_or(0);
         let is_late = seconds > LONGEST_LAG_SECONDS;
@@ -128,7 +135,7 @@ fn lag(primary: &ServerReport, findings: &mut Findings) {
             format!("responded within {LONGEST_LAG_SECONDS} s")
         };
         let advice = "a failover to it loses these bytes: check its load, disk and network";
-        findings.add_on(&primary.address, "lag", good_unless(is_late), detail, advice);
+        findings.add_on(address, "lag", good_unless(is_late), detail, advice);
     }
 }
 
@@ -144,9 +151,8 @@ fn link(replica: &ServerReport, findings: &mut Findings) {
     }
 }
 
-fn fewest_replicas(primary: &ServerReport, findings: &mut Findings) {
-    let Ok(settings) = &primary.settings else { return };
-    let (least, all) = (number(settings, "min-replicas-to-write"), online(primary) as u64);
+fn fewest_replicas(address: &str, settings: &Fields, online: usize, findings: &mut Findings) {
+    let (least, all) = (number(settings, "min-replicas-to-write"), online as u64);
     let lag = number(settings, "min-replicas-max-lag");
     let (verdict, detail, advice) = match (least, all) {
         (0, 0) => return,
@@ -168,20 +174,24 @@ fn fewest_replicas(primary: &ServerReport, findings: &mut Findings) {
         ),
         _ => (Verdict::Good, format!("min-replicas-to-write {least} within {lag} s"), ""),
     };
-    findings.add_on(&primary.address, "min replicas", verdict, detail, advice);
+    findings.add_on(address, "min replicas", verdict, detail, advice);
 }
 
 /// What a failover could lose, which is never nothing: servers replicate after they have answered.
-fn failover(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
-    if entries(primary).is_empty() {
+fn failover(
+    kind: TopologyKind,
+    (address, info): (&str, &Fields),
+    settings: Option<&Fields>,
+    findings: &mut Findings,
+) {
+    if entries(info).is_empty() {
         return;
     }
-    let settings = primary.settings.as_ref().ok();
     let setting = |name: &str| settings.map_or(0, |settings| number(settings, name));
     let lag = setting("min-replicas-max-lag");
     let is_bounded = setting("min-replicas-to-write") > 0 && lag > 0;
     let lost = "could lose acknowledged calls that are not yet replicated";
-    let (verdict, detail) = match survey.kind {
+    let (verdict, detail) = match kind {
         _ if is_bounded => (Verdict::Good, format!("{lost}: about {lag} s at most")),
         TopologyKind::Cluster if setting("cluster-node-timeout") > 0 => {
             let ms = setting("cluster-node-timeout");
@@ -193,12 +203,12 @@ fn failover(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
         }
         _ => (Verdict::Beware, format!("a manual failover {lost}")),
     };
-    let advice = match survey.kind {
+    let advice = match kind {
         TopologyKind::Cluster => {
             "min-replicas-to-write bounds it; by hand use CLUSTER FAILOVER without FORCE, which waits for \
              the replica"
         }
-        TopologyKind::Sentinel if knows_coordinated(primary) => {
+        TopologyKind::Sentinel if knows_coordinated(info) => {
             "min-replicas-to-write bounds it; by hand use SENTINEL FAILOVER with COORDINATED, which waits \
              for the replica"
         }
@@ -208,13 +218,14 @@ fn failover(survey: &Survey, primary: &ServerReport, findings: &mut Findings) {
         }
         _ => "promote a replica only once the primary accepts no writes (CLIENT PAUSE WRITE)",
     };
-    findings.add_on(&primary.address, "failover", verdict, detail, advice);
+    findings.add_on(address, "failover", verdict, detail, advice);
 }
 
 /// Whether the sentinels of such servers can hand over without loss, as from Valkey 9 on.
-fn knows_coordinated(primary: &ServerReport) -> bool {
-    let version = primary.info.as_ref().ok().and_then(|info| info.get("valkey_version"));
-    let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+fn knows_coordinated(primary: &Fields) -> bool {
+    let major = primary
+        .get("valkey_version")
+        .and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     major.is_some_and(|major| major >= 9)
 }
 
@@ -284,18 +295,7 @@ fn sentinels(survey: &Survey, findings: &mut Findings) {
     let known = views.iter().map(|(_, view)| view.others.len() + 1).max().unwrap_or(0);
     let quorum = views.iter().map(|(_, view)| number(&view.service, "quorum")).max().unwrap_or(0);
     let needed = usize::try_from(quorum).unwrap_or(usize::MAX).max(known / 2 + 1);
-    let (verdict, advice) = match views.len() {
-        answer if answer < needed && survey.sentinels.len() >= needed => (
-            Verdict::Bad,
-            "too few for a failover, or for a client to find the primary: bring them back",
-        ),
-        _ if known < 3 => (Verdict::Beware, "three are needed so that one may fail"),
-        _ if survey.sentinels.len() < known => (
-            Verdict::Beware,
-            "list all of them in the URL: clients trust a majority of those listed",
-        ),
-        _ => (Verdict::Good, ""),
-    };
+    let (verdict, advice) = majority(views.len(), survey.sentinels.len(), known, needed);
     let detail = format!(
         "{} of {} in the URL answer, {known} know of each other, a failover takes {needed}",
         views.len(),
@@ -321,6 +321,27 @@ fn sentinels(survey: &Survey, findings: &mut Findings) {
     }
 }
 
+/// Whether enough of the `listed` sentinels answer, if they know of `known` in all, and a failover
+/// takes `needed`.
+const fn majority(
+    answering: usize,
+    listed: usize,
+    known: usize,
+    needed: usize,
+) -> (Verdict, &'static str) {
+    if answering < needed && listed >= needed {
+        let advice = "too few for a failover, or for a client to find the primary: bring them back";
+        (Verdict::Bad, advice)
+    } else if known < 3 {
+        (Verdict::Beware, "three are needed so that one may fail")
+    } else if listed < known {
+        let advice = "list all of them in the URL: clients trust a majority of those listed";
+        (Verdict::Beware, advice)
+    } else {
+        (Verdict::Good, "")
+    }
+}
+
 pub(super) fn primary_named(view: &SentinelView) -> String {
     format!("{}:{}", field(&view.service, "ip"), field(&view.service, "port"))
 }
@@ -328,3 +349,121 @@ pub(super) fn primary_named(view: &SentinelView) -> String {
 const SLOTS: usize = 16_384;
 /// Replicas report every second.
 const LONGEST_LAG_SECONDS: u64 = 2;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use Verdict::{Bad, Beware, Good};
+
+    use super::*;
+
+    fn fields(text: &str) -> Fields {
+        let field = |line: &str| {
+            let (name, value) = line.split_once(':').unwrap();
+            (name.to_owned(), value.to_owned())
+        };
+        text.split_whitespace().map(field).collect()
+    }
+
+    /// The verdict, and the detail with the advice.
+    fn found(check: impl FnOnce(&mut Findings)) -> (Verdict, String) {
+        let mut findings = Findings::default();
+        check(&mut findings);
+        let finding = findings.0.pop().unwrap();
+        assert_eq!(finding.servers, ["a:1"]);
+        (finding.verdict, format!("{} - {}", finding.detail, finding.advice))
+    }
+
+    const ONLINE: &str = "slave0:ip=b,port=2,state=online,offset=90,lag=1";
+    const TWO: &str = "slave0:state=online slave1:state=wait_bgsave";
+
+    #[test]
+    fn a_primary_needs_replicas_that_can_take_over() {
+        use TopologyKind::{Cluster, Sentinel, Single};
+        for (kind, info, never_promoted, verdict, words) in [
+            (Single, "role:master", 0, Good, "no failover is possible"),
+            (Cluster, "role:master", 0, Beware, "CLUSTER REPLICATE"),
+            (Sentinel, "role:master", 0, Beware, "find out why it is not connected"),
+            (Single, ONLINE, 0, Good, "1 online - "),
+            (Single, ONLINE, 1, Good, "1 online - "),
+            (Sentinel, ONLINE, 0, Good, "1 online - "),
+            (Sentinel, ONLINE, 1, Beware, "replica-priority 0 means never"),
+            (Cluster, TWO, 0, Beware, "1 of 2 online"),
+        ] {
+            let info = fields(info);
+            let (is, said) = found(|it| replicas(kind, ("a:1", &info), never_promoted, it));
+            assert!(is == verdict && said.contains(words), "{kind:?} {info:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_replica_that_responds_late_is_named_with_what_it_lacks() {
+        for (lag_s, verdict, words) in [
+            (2, Good, "responded within 2 s - "),
+            (3, Beware, "b:2 last responded 3 s ago and is 10 bytes behind"),
+        ] {
+            let entry = format!("slave0:ip=b,port=2,state=online,offset=90,lag={lag_s}");
+            let info = fields(&format!("master_repl_offset:100 {entry}"));
+            let (is, said) = found(|it| lag("a:1", &info, it));
+            assert!(is == verdict && said.contains(words), "{lag_s}: {said}");
+        }
+    }
+
+    #[test]
+    fn writes_that_need_replicas_need_one_to_spare() {
+        for (least, online, verdict, words) in [
+            (0, 1, Beware, "min-replicas-to-write 0 - "),
+            (2, 1, Bad, "2, but 1 online"),
+            (1, 1, Beware, "1 within 10 s, with no replica to spare"),
+            (1, 2, Good, "min-replicas-to-write 1 within 10 s - "),
+        ] {
+            let settings =
+                fields(&format!("min-replicas-to-write:{least} min-replicas-max-lag:10"));
+            let (is, said) = found(|it| fewest_replicas("a:1", &settings, online, it));
+            assert!(is == verdict && said.contains(words), "{least} {online}: {said}");
+        }
+        let mut findings = Findings::default();
+        fewest_replicas("a:1", &Fields::new(), 0, &mut findings);
+        assert_eq!(findings.0, []);
+    }
+
+    #[test]
+    fn what_a_failover_loses_depends_on_the_settings() {
+        use TopologyKind::{Cluster, Sentinel, Single};
+        let bounded = "min-replicas-to-write:1 min-replicas-max-lag:2";
+        let endless = "min-replicas-to-write:1 min-replicas-max-lag:0";
+        for (kind, version, settings, verdict, words) in [
+            (Single, "redis_version:7.0.15", "", Beware, "a manual failover could lose"),
+            (Single, "redis_version:7.0.15", bounded, Good, "about 2 s at most"),
+            (Sentinel, "redis_version:7.0.15", endless, Beware, "everything after the primary"),
+            (Sentinel, "redis_version:7.0.15", "", Beware, "CLIENT PAUSE WRITE on it first"),
+            (Sentinel, "valkey_version:8.1.0", "", Beware, "CLIENT PAUSE WRITE on it first"),
+            (Sentinel, "valkey_version:9.0.0", "", Beware, "SENTINEL FAILOVER with COORDINATED"),
+            (Cluster, "valkey_version:9.0.0", "", Beware, "not yet replicated: the cluster-node"),
+            (Cluster, "redis_version:7.0.15", "cluster-node-timeout:5000", Beware, ": 5000 ms if"),
+        ] {
+            let (info, settings) = (fields(&format!("{ONLINE} {version}")), fields(settings));
+            let (is, said) = found(|it| failover(kind, ("a:1", &info), Some(&settings), it));
+            assert!(is == verdict && said.contains(words), "{kind:?} {settings:?}: {said}");
+        }
+        let mut findings = Findings::default();
+        failover(Sentinel, ("a:1", &Fields::new()), None, &mut findings);
+        assert_eq!(findings.0, []);
+    }
+
+    #[test]
+    fn most_of_three_sentinels_must_answer_and_all_be_listed() {
+        for (answering, listed, known, needed, verdict) in [
+            (3, 3, 3, 2, Good),
+            (2, 3, 3, 2, Good),
+            (1, 3, 3, 2, Bad),
+            (1, 1, 1, 1, Beware),
+            (2, 2, 2, 2, Beware),
+            (2, 2, 3, 2, Beware),
+            (1, 1, 3, 2, Beware),
+        ] {
+            let is = majority(answering, listed, known, needed).0;
+            assert_eq!(is, verdict, "{answering} of {listed}, {known} known");
+        }
+    }
+}

@@ -151,3 +151,41 @@ impl<'a> Letters<'a> {
         Ok(self.matched)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use delayline::message::DeathReason;
+
+    use super::latest::tests::queue;
+    use super::*;
+
+    #[tokio::test]
+    async fn letters_are_found_in_order_up_to_the_number_asked_for() {
+        // Letters 0 to 129 die in this millisecond, and 130 to 149 an hour later.
+        let (_, queue) = queue(&[(130, 3_600_000), (20, 0)]).await;
+        let listing = queue.dead_letters().await.unwrap();
+        let search = |filter: DeadLetterFilter, most| Letters::new(listing.clone(), filter, most);
+        let all = DeadLetterFilter::new;
+        for (filter, most, count) in [
+            (all(), u64::MAX, 150),
+            (all(), 130, 130),
+            (all(), 1, 1),
+            (all(), 0, 0),
+            (all().died_before(std::time::UNIX_EPOCH), 9, 0),
+            (all().reason(DeathReason::Rejected), 149, 149),
+            (all().reason(DeathReason::MaxFailures), 149, 0),
+        ] {
+            assert_eq!(search(filter, most).count().await.unwrap(), count, "{most}");
+        }
+        let odd = |letter: &MessageInfo| letter.id.to_string().ends_with('1');
+        let mut letters = search(all(), 14).passing(odd);
+        let mut found = letters.next(3).await.unwrap();
+        let found_first: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found_first, ["1", "11", "21"]);
+        assert_eq!((letters.taken(), letters.matched(), letters.examined()), (22, 10, 100));
+        found.extend(letters.next(100).await.unwrap());
+        assert_eq!((found.len(), found[13].to_string()), (14, "131".to_owned()));
+        assert_eq!((letters.taken(), letters.matched(), letters.examined()), (132, 14, 132));
+        assert!(letters.next(1).await.unwrap().is_empty() && letters.has(1));
+    }
+}

@@ -245,19 +245,21 @@ mod tests {
         let queue = queue().await;
         let large = Bytes::from(vec![b'x'; 900_000]);
         let drafts = (0..250).map(|n| {
-            let payload = if n % 50 == 0 { large.clone() } else { Bytes::from(format!("<{n}>")) };
+            let payload =
+                if (100..110).contains(&n) { large.clone() } else { Bytes::from(format!("<{n}>")) };
             queue.message(&payload).id(format!("m-{n}")).due_in(Duration::from_secs(60))
         });
         assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
         let mut of = MessageSearch::new(queue, [Listed::Scheduled], wanted("", "", "<249>"));
-        let (mut before, mut found) = (0, 0);
+        let (mut before, mut found) = ((0, 0), 0);
         while let Some(matching) = of.step().await.unwrap() {
-            assert!(of.examined() - before <= MessageSearch::AT_ONCE as u64);
-            before = of.examined();
+            assert!(of.examined() - before.0 <= MessageSearch::AT_ONCE as u64);
+            assert!(of.bytes() - before.1 <= STEP_BYTES as u64);
+            before = (of.examined(), of.bytes());
             found += matching.len();
         }
         assert_eq!((found, of.examined()), (1, 250));
-        assert!(of.bytes() > 4_500_000);
+        assert!(of.bytes() > 9_000_000);
     }
 
     #[tokio::test]

@@ -126,3 +126,38 @@ pub(super) const fn good_if(good: bool) -> Verdict {
 pub(super) const fn good_unless(dubious: bool) -> Verdict {
     if dubious { Verdict::Beware } else { Verdict::Good }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_with_the_same_finding_share_a_line() {
+        let mut findings = Findings::default();
+        findings.add("role", Verdict::Good, "primary", "none");
+        for (server, check, verdict, detail, advice) in [
+            ("a", "role", Verdict::Good, "primary", "x"),
+            ("b", "role", Verdict::Good, "primary", "y"),
+            ("c", "role", Verdict::Good, "replica", ""),
+            ("d", "lag", Verdict::Good, "primary", ""),
+            ("e", "role", Verdict::Bad, "primary", "x"),
+            ("f", "role", Verdict::Bad, "primary", "y"),
+            ("g", "role", Verdict::Bad, "primary", "y"),
+        ] {
+            findings.add_on(server, check, verdict, detail, advice);
+        }
+        let lines: Vec<_> = findings.0.iter().map(Finding::line).collect();
+        let expected = [
+            "primary",
+            "primary (a, b)",
+            "replica (c)",
+            "primary (d)",
+            "primary (e)",
+            "primary (f, g)",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!((findings.0[1].advice, findings.0[4].advice), ("", "x"));
+        assert_eq!(findings.0[4].json()["advice"], "x");
+        assert_eq!(findings.0[1].json()["advice"], Value::Null);
+    }
+}

@@ -83,29 +83,13 @@ pub(super) fn check(survey: &Survey, findings: &mut Findings) {
         memory(&server.address, info, findings);
     }
     for &(server, info) in &answering {
-        let (detail, is_enough) = persistence(info, server.settings.as_ref().ok());
-        let advice = match (&detail[..], number(info, "connected_slaves")) {
-            ("none", 1..) => {
-                "after a restart the primary is empty, and its replicas follow it: CONFIG SET \
-                 appendonly yes"
-            }
-            _ => {
-                "a crash of the server loses all writes since the last snapshot or sync: CONFIG \
-                 SET appendonly yes; appendfsync always loses nothing, everysec a second or two"
-            }
-        };
-        let verdict = good_unless(!is_enough);
-        findings.add_on(&server.address, "persistence", verdict, detail, advice);
+        durability(&server.address, info, server.settings.as_ref().ok(), findings);
     }
     for &(server, info) in &answering {
         last_save(&server.address, info, findings);
     }
     for &(server, info) in &answering {
-        let (clients, most) = (number(info, "connected_clients"), number(info, "maxclients"));
-        let (is_crowded, limit) = (clients > most / 10 * 9, format!("of {most}"));
-        let detail = if is_crowded { format!("{clients} {limit}") } else { "room for more".into() };
-        let advice = "a process takes two connections; raise maxclients";
-        findings.add_on(&server.address, "clients", good_unless(is_crowded), detail, advice);
+        clients(&server.address, info, findings);
     }
 }
 
@@ -198,6 +182,31 @@ fn memory(address: &str, info: &Fields, findings: &mut Findings) {
     findings.add_on(address, "memory", good_unless(is_full), detail, advice);
 }
 
+/// Whether a crash of the server can lose writes that it has answered.
+fn durability(address: &str, info: &Fields, settings: Option<&Fields>, findings: &mut Findings) {
+    let (detail, is_enough) = persistence(info, settings);
+    let advice = match (&detail[..], number(info, "connected_slaves")) {
+        ("none", 1..) => {
+            "after a restart the primary is empty, and its replicas follow it: CONFIG SET \
+             appendonly yes"
+        }
+        _ => {
+            "a crash of the server loses all writes since the last snapshot or sync: CONFIG \
+             SET appendonly yes; appendfsync always loses nothing, everysec a second or two"
+        }
+    };
+    findings.add_on(address, "persistence", good_unless(!is_enough), detail, advice);
+}
+
+fn clients(address: &str, info: &Fields, findings: &mut Findings) {
+    let (clients, most) = (number(info, "connected_clients"), number(info, "maxclients"));
+    let is_crowded = clients > most / 10 * 9;
+    let detail =
+        if is_crowded { format!("{clients} of {most}") } else { "room for more".to_owned() };
+    let advice = "a process takes two connections; raise maxclients";
+    findings.add_on(address, "clients", good_unless(is_crowded), detail, advice);
+}
+
 fn last_save(address: &str, info: &Fields, findings: &mut Findings) {
     let failing = [
         ("rdb_last_bgsave_status", "snapshot"),
@@ -213,4 +222,53 @@ fn last_save(address: &str, info: &Fields, findings: &mut Findings) {
     let advice =
         "check the server's log and disk; with stop-writes-on-bgsave-error it refuses messages";
     findings.add_on(address, "last save", good_if(failing.is_none()), detail, advice);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use Verdict::{Bad, Beware, Good};
+
+    use super::*;
+
+    #[test]
+    fn each_value_of_a_server_is_good_within_its_bounds() {
+        type Check = fn(&str, &Fields, &mut Findings);
+        let kept: Check = |address, info, findings| {
+            // Settings and `INFO` share a map here.
+            durability(address, info, Some(info), findings);
+        };
+        for (check, info, verdict, words) in [
+            (version as Check, "redis_version:7.0.15", Good, "Redis 7.0.15"),
+            (version, "redis_version:6.2.14", Beware, "missing permission"),
+            (version, "redis_version:5.0.14", Bad, "before 6.0"),
+            (version, "", Bad, "before 6.0"),
+            (version, "redis_version:7.2.4 valkey_version:9.1.0", Good, "Valkey 9.1.0"),
+            (memory, "maxmemory:0 used_memory:9000", Good, "no limit"),
+            (memory, "maxmemory:1000 used_memory:900", Good, "below the limit"),
+            (memory, "maxmemory:104857600 used_memory:99614720", Beware, "95 of 100 MiB used"),
+            (clients, "connected_clients:90 maxclients:100", Good, "room for more"),
+            (clients, "connected_clients:91 maxclients:100", Beware, "91 of 100"),
+            (last_save, "rdb_last_bgsave_status:ok", Good, "good"),
+            (last_save, "rdb_last_bgsave_status:err", Bad, "the last snapshot failed"),
+            (last_save, "aof_last_write_status:err", Bad, "the last write to the append-only"),
+            (kept, "aof_enabled:1 appendfsync:always", Good, "append-only file, always"),
+            (kept, "aof_enabled:1 appendfsync:everysec", Good, "append-only file, everysec"),
+            (kept, "aof_enabled:1 appendfsync:no", Beware, "append-only file, no"),
+            (kept, "aof_enabled:0 save:3600/1", Beware, "snapshots - a crash"),
+            (kept, "aof_enabled:0 save:", Beware, "none - a crash of the server"),
+            (kept, "aof_enabled:0 save: connected_slaves:1", Beware, "its replicas follow it"),
+        ] {
+            let info: Fields = info
+                .split_whitespace()
+                .map(|line| line.split_once(':').unwrap())
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            let mut findings = Findings::default();
+            check("a:1", &info, &mut findings);
+            let finding = findings.0.pop().unwrap();
+            let said = format!("{} - {}", finding.detail, finding.advice);
+            assert!(finding.verdict == verdict && said.contains(words), "{info:?}: {said}");
+        }
+    }
 }

@@ -172,7 +172,7 @@ const FIRST_STEP_MS: u64 = 60_000;
 const MOST_PAGES: usize = 50;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -183,7 +183,9 @@ mod tests {
     use super::*;
 
     /// A queue in which that many letters die, and then time passes, one pair after the other.
-    async fn queue(deaths: &[(usize, u64)]) -> (Arc<MemoryBackend>, Queue<Bytes, Raw>) {
+    pub(in crate::letters) async fn queue(
+        deaths: &[(usize, u64)],
+    ) -> (Arc<MemoryBackend>, Queue<Bytes, Raw>) {
         let start = Timestamp::from_ms(1_000_000_000).unwrap();
         let backend = Arc::new(MemoryBackend::with_manual_clock(start));
         let mut number = 0_u32;

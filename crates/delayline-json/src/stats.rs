@@ -135,7 +135,7 @@ mod tests {
         (totals.died_max_failures, totals.died_max_crashes) = (17, 18);
         (totals.died_rejected, totals.died_undecodable) = (19, 20);
         (totals.died_expired, totals.died_unreadable) = (21, 22);
-        // What was delivered is the sum of the buckets.
+        // Deliveries are the sum of the buckets.
         (totals.lateness[0], totals.lateness[1]) = (4, 2);
         let names = [
             "scheduled",

@@ -83,7 +83,7 @@ pub(super) fn bytes_behind(survey: &Survey, replica: &ServerReport) -> Option<u6
     Some(number(primary, "master_repl_offset").saturating_sub(got))
 }
 
-/// What a primary has of replicas, and how many of all servers must never take over.
+/// Whether a primary has replicas that can take over. `never_promoted` of all servers never may.
 fn replicas(
     kind: TopologyKind,
     (address, info): (&str, &Fields),

@@ -7,7 +7,6 @@ mod completions;
 mod dead;
 mod delete_queue;
 mod doctor;
-mod durations;
 mod explain;
 mod forecast;
 mod get;

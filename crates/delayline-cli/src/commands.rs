@@ -8,6 +8,7 @@ pub(crate) mod dead;
 pub(crate) mod delete_queue;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+mod durations;
 pub(crate) mod explain;
 pub(crate) mod forecast;
 pub(crate) mod get;

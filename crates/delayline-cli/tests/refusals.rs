@@ -74,6 +74,7 @@ fn every_verb_says_that_the_server_cannot_be_reached() {
 fn options_that_no_verb_can_follow_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path().to_str().unwrap();
+    let hostile = format!("\u{1b}[2J{}", "x".repeat(100_000));
     for (verb, words) in [
         (&["stats", "--watch", "soon"][..], &["--watch", "is not a duration"][..]),
         (&["stats", "--watch", "99ms"], &["--watch", "100ms"]),
@@ -85,7 +86,8 @@ fn options_that_no_verb_can_follow_are_named() {
         (&["work", "--timeout", "5", "--exec", "cat"], &["--timeout", "is not a duration"]),
         (&["work", "--timeout", "0s", "--exec", "cat"], &["--timeout", "longer than 0s"]),
         (&["work", "--exec", ""], &["--exec", "no command"]),
-        (&["serve", "--exec", ""], &["--exec"]),
+        (&["serve", "--exec", " "], &["--exec", "no command"]),
+        (&["work", "--lease", &hostile], &["--lease", "\\u{1b}", "..."]),
         (&["reschedule", "a", "--delay", "1 year"], &["--delay", "is not a duration"]),
         (&["reschedule", "a", "--delay", "40000d"], &["--delay", "3155760000000"]),
         (&["dead", "redrive", "--all", "--delay", "40000d"], &["--delay", "3155760000000"]),
@@ -96,6 +98,7 @@ fn options_that_no_verb_can_follow_are_named() {
         let mut command = bare(verb);
         command.env("DELAYLINE_URL", "redis://127.0.0.1:1").env("DELAYLINE_QUEUE", "orders");
         let said = run(command).code(2).stderr;
+        assert!(said.starts_with("delayline: ") && said.len() < 500, "{verb:?}: {said}");
         assert!(words.iter().all(|word| said.contains(word)), "{verb:?}: {said}");
     }
 }

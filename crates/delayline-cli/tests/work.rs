@@ -129,6 +129,15 @@ fn a_part_of_a_result_is_not_kept_as_the_whole() {
 }
 
 #[test]
+fn wrong_times_are_refused_with_their_flags() {
+    for (flag, text) in [("--grace", "soon"), ("--lease", "30"), ("--timeout", "0s")] {
+        let args = ["--url", "memory:", "--queue", "q", "work", flag, text, "--exec", "true"];
+        let said = run(support::bare(&args)).code(2).stderr;
+        assert!(said.lines().any(|line| line.starts_with(&format!("delayline: {flag}"))), "{said}");
+    }
+}
+
+#[test]
 fn a_command_that_cannot_be_run_costs_no_message_its_life() {
     let server = Server::start();
     send(&server, [("a".to_owned(), 0)]);

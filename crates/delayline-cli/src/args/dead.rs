@@ -1,13 +1,10 @@
 //! `delayline dead`.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use clap::{ArgGroup, Subcommand, ValueEnum};
 use delayline::message::DeathReason;
 use delayline_admin::GroupOrder;
-
-use super::durations::delay;
 
 use super::Paging;
 
@@ -102,8 +99,8 @@ pub(crate) struct Redrive {
     pub(crate) rate: Option<u32>,
 
     /// Delay before they are due [default: at once]
-    #[arg(long, value_name = "DURATION", value_parser = delay)]
-    pub(crate) delay: Option<Duration>,
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) delay: Option<String>,
 }
 
 /// Delete dead letters permanently

@@ -1,11 +1,7 @@
 //! `delayline import`.
 
-use std::time::Duration;
-
 use clap::{Subcommand, ValueEnum};
 use delayline::Durability;
-
-use super::durations::duration;
 
 /// Move the waiting messages of another queue on Redis into this one
 ///
@@ -100,8 +96,8 @@ pub(crate) struct Live {
     pub(crate) until_empty: bool,
 
     /// Interval between polls when there is nothing to move: 10ms to 1h
-    #[arg(long, value_name = "DURATION", requires = "live", default_value = "1s", value_parser = duration)]
-    pub(crate) interval: Duration,
+    #[arg(long, value_name = "DURATION", requires = "live", default_value = "1s")]
+    pub(crate) interval: String,
 }
 
 /// The unit of the scores.

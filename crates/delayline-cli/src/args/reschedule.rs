@@ -1,11 +1,8 @@
 //! `delayline reschedule`.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use clap::ArgGroup;
-
-use super::durations::delay;
 
 /// Change the due time of messages
 ///
@@ -19,8 +16,8 @@ pub(crate) struct Reschedule {
     pub(crate) ids: Vec<OsString>,
 
     /// Delay before they are due: 90s, 30m, 1h30m, 2 days
-    #[arg(long, value_name = "DURATION", value_parser = delay)]
-    pub(crate) delay: Option<Duration>,
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) delay: Option<String>,
 
     /// When they are due: 14:00, tomorrow 09:00, monday 09:00 in the time zone of this machine (or
     /// TZ), 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]

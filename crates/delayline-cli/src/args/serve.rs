@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
+use clap::builder::RangedU64ValueParser;
 
 use super::Post;
 
@@ -62,12 +62,7 @@ pub(crate) struct Serve {
     pub(crate) scheduler: bool,
 
     /// Deliver the messages of the named queues to this shell command, like `delayline work --exec`
-    #[arg(
-        long,
-        value_name = "COMMAND",
-        conflicts_with = "post",
-        value_parser = NonEmptyStringValueParser::new()
-    )]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "post")]
     pub(crate) exec: Option<String>,
 
     /// Messages to deliver at once: 1 to 1000

@@ -1,9 +1,5 @@
 //! `delayline stats`.
 
-use std::time::Duration;
-
-use super::durations::duration;
-
 /// Count the messages of a queue
 ///
 /// Counts them by state, and shows how many were ever sent and finished.
@@ -11,8 +7,8 @@ use super::durations::duration;
 #[command(after_help = HELP)]
 pub(crate) struct Stats {
     /// Repeat at this interval until Ctrl-C: 100ms or more [default: 2s]
-    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "2s", value_parser = duration)]
-    pub(crate) watch: Option<Duration>,
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "2s")]
+    pub(crate) watch: Option<String>,
 
     /// Print JSON
     #[arg(long)]

@@ -1,9 +1,5 @@
 //! `delayline top`.
 
-use std::time::Duration;
-
-use super::durations::duration;
-
 /// Show all queues with rates and lateness, continuously
 ///
 /// The queue that has waited longest is on top. With --queue, only that queue is shown.
@@ -11,8 +7,8 @@ use super::durations::duration;
 #[command(after_help = HELP)]
 pub(crate) struct Top {
     /// Interval between two tables, which also applies to the rates: 200ms or more
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
-    pub(crate) interval: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub(crate) interval: String,
 
     /// Print one table, after one interval
     #[arg(long)]

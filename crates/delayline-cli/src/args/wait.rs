@@ -1,9 +1,6 @@
 //! `delayline wait`.
 
 use std::ffi::OsString;
-use std::time::Duration;
-
-use super::durations::duration;
 
 /// Wait until a message is handled, and print its result
 ///
@@ -18,8 +15,8 @@ pub(crate) struct Wait {
     pub(crate) id: OsString,
 
     /// Maximum time to wait
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
-    pub(crate) timeout: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    pub(crate) timeout: String,
 
     /// Print JSON: the state, the reason of a dead letter, and the result
     #[arg(long)]

@@ -1,9 +1,6 @@
 //! `delayline work`.
 
 use std::ffi::OsString;
-use std::time::Duration;
-
-use super::durations::duration;
 
 /// Handle messages: print each one, run a command for it, or post it to a URL
 ///
@@ -18,19 +15,19 @@ pub(crate) struct Work {
     pub(crate) concurrency: usize,
 
     /// Lease: how long a message stays with this process without a heartbeat
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
-    pub(crate) lease: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pub(crate) lease: String,
 
     /// Time limit per command or request, after which the attempt fails. A command and its children
     /// get SIGTERM, and a few seconds later SIGKILL. Default: 30s for a request, no limit for a
     /// command
-    #[arg(long, value_name = "DURATION", requires = "action", value_parser = duration)]
-    pub(crate) timeout: Option<Duration>,
+    #[arg(long, value_name = "DURATION", requires = "action")]
+    pub(crate) timeout: Option<String>,
 
     /// Grace period for commands and requests after Ctrl-C or SIGTERM; a second signal ends it at
     /// once
-    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
-    pub(crate) grace: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "20s")]
+    pub(crate) grace: String,
 
     /// Exit when no message is scheduled, ready or leased
     #[arg(long)]

@@ -14,6 +14,7 @@ use delayline_json::{Cursor, harmless_line};
 use serde_json::json;
 
 use self::action::Action;
+use super::durations::delay_of;
 use super::list::{self, Output, Pages};
 use crate::args::{DeadGroups, DeadList, DeadVerb, Filter, Selection, State, Target};
 use crate::confirm::{confirm, number};
@@ -28,7 +29,8 @@ pub(crate) async fn run(target: &Target, verb: DeadVerb) -> Result<ExitCode, Fai
         DeadVerb::List(args) => show(target, args).await,
         DeadVerb::Groups(args) => groups(target, args).await,
         DeadVerb::Redrive(args) => {
-            let delay = args.delay.unwrap_or(Duration::ZERO);
+            let delay = args.delay.as_deref().map(|it| delay_of("--delay", it)).transpose()?;
+            let delay = delay.unwrap_or(Duration::ZERO);
             work(target, args.selection, Action::Redrive { delay }, args.rate).await
         }
         DeadVerb::Purge(args) => work(target, args.selection, Action::Purge, None).await,

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use delayline::admin::{Rate, SetLimits, Stats};
-use delayline::backend::{Millis, Op};
-use delayline_json::{self as json, duration, harmless_line};
+use delayline::backend::Op;
+use delayline_json::{self as json, harmless_line};
 use serde_json::json;
 
+use super::durations::{delay_of, duration_of};
 use crate::args::{Limits, Target};
 use crate::failure::Failure;
 use crate::print::write;
@@ -40,12 +41,7 @@ fn changes(args: &Limits) -> Result<SetLimits, Failure> {
     match args.hold.as_deref() {
         None => {}
         Some("none") => set = set.end_hold(),
-        Some(hold) => {
-            let wrong = |why: String| Failure::usage(format!("--hold: {why}"));
-            let hold = duration(hold).map_err(wrong)?;
-            Millis::try_from(hold).map_err(|error| wrong(error.to_string()))?;
-            set = set.hold_for(hold);
-        }
+        Some(hold) => set = set.hold_for(delay_of("--hold", hold)?),
     }
     Op::SetLimits(set).validate().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(set)
@@ -69,8 +65,7 @@ fn rate_of(text: &str, burst: Option<u32>) -> Result<Rate, Failure> {
     let burst = burst.ok_or_else(|| {
         Failure::usage("--rate needs --burst: how many messages may be delivered at once")
     })?;
-    let period = duration(period).map_err(|why| Failure::usage(format!("--rate: {why}")))?;
-    Ok(Rate::new(number("--rate", count)?, period, burst))
+    Ok(Rate::new(number("--rate", count)?, duration_of("--rate", period)?, burst))
 }
 
 fn text(queue: &str, stats: &Stats) -> String {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use delayline::Rescheduled;
 
+use super::durations::delay_of;
 use crate::args::{Reschedule, Target};
 use crate::failure::Failure;
 use crate::input;
@@ -18,8 +19,8 @@ enum When {
 }
 
 pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, Failure> {
-    let when = match (args.delay, &args.at) {
-        (Some(delay), _) => When::In(delay),
+    let when = match (&args.delay, &args.at) {
+        (Some(delay), _) => When::In(delay_of("--delay", delay)?),
         (None, Some(at)) => When::At(typed(at).map_err(Failure::usage)?),
         (None, None) => return Err(Failure::usage("neither --delay nor --at was given")),
     };

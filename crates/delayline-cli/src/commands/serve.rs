@@ -49,6 +49,10 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         let failure = Failure::usage("no queue was named to deliver messages from");
         return Err(failure.hint("name the queues for --post or --exec"));
     }
+    if args.exec.as_deref().is_some_and(|command| command.trim().is_empty()) {
+        // The shell would succeed, and every message would be acked.
+        return Err(Failure::usage("--exec names no command"));
+    }
     let mut signals = Signals::listen()?;
     let stop = CancellationToken::new();
     let mut dashboard = Dashboard::new(access).contents_for(args.contents_for.into());

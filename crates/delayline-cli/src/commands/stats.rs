@@ -11,6 +11,7 @@ use delayline::{Bytes, Queue};
 use delayline_json::{self as json, harmless};
 use tokio::time::MissedTickBehavior;
 
+use super::durations::duration_of;
 use crate::args::{self, Target};
 use crate::clock::now;
 use crate::failure::Failure;
@@ -19,10 +20,7 @@ use crate::screen::Screen;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: args::Stats) -> Result<ExitCode, Failure> {
-    let interval = args.watch;
-    if interval.is_some_and(|interval| interval < SHORTEST) {
-        return Err(Failure::usage("--watch is 100ms or more"));
-    }
+    let interval = args.watch.as_deref().map(interval).transpose()?;
     let queue = target.open_known().await?;
     let name = target.queue()?;
     match interval {
@@ -37,6 +35,15 @@ pub(crate) async fn run(target: &Target, args: args::Stats) -> Result<ExitCode, 
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn interval(text: &str) -> Result<Duration, Failure> {
+    let interval = duration_of("--watch", text)?;
+    if interval < SHORTEST {
+        let why = format!("the interval {text} is shorter than 100ms");
+        return Err(Failure::usage(why).about("--watch"));
+    }
+    Ok(interval)
 }
 
 /// Prints counts until the process is interrupted or stdout is closed.

@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 
 use self::keys::Keys;
 use self::rates::{Counted, Row};
+use super::durations::duration_of;
 use crate::args::{Target, Top};
 use crate::failure::Failure;
 use crate::print::{columns, json_line, write_on};
@@ -22,9 +23,10 @@ use crate::screen::Screen;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure> {
-    let interval = args.interval;
+    let interval = duration_of("--interval", &args.interval)?;
     if interval < SHORTEST {
-        return Err(Failure::usage("--interval is 200ms or more"));
+        let why = format!("the interval {} is shorter than 200ms", args.interval);
+        return Err(Failure::usage(why).about("--interval"));
     }
     let (queues, left_out) = open(target).await?;
     if queues.is_empty() {

@@ -7,6 +7,7 @@ use delayline::message::Status;
 use delayline::{Completion, MessageId};
 use delayline_json as json;
 
+use super::durations::duration_of;
 use crate::args::{Target, Wait};
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{write, write_bytes};
@@ -14,8 +15,9 @@ use crate::print::{write, write_bytes};
 pub(crate) async fn run(target: &Target, args: Wait) -> Result<ExitCode, Failure> {
     let id = MessageId::new(args.id.into_vec());
     let id = id.map_err(|violation| Failure::usage(violation.to_string()))?;
+    let limit = duration_of("--timeout", &args.timeout)?;
     let queue = target.open_known().await?;
-    let progress = queue.wait_for(id.clone(), args.timeout).await?;
+    let progress = queue.wait_for(id.clone(), limit).await?;
     if args.json {
         let line = json::line(&json::progress(&id, &progress));
         write(&line.map_err(|error| Failure::other("no JSON", &error))?)?;

@@ -18,18 +18,21 @@ use delayline::{Bytes, Outcome, Queue, Worker};
 use self::delivery::Delivery;
 use self::exec::Command;
 use self::post::{Post, Rules, Secret};
+use super::durations::duration_of;
 use crate::args::{self, Target, Work};
 use crate::failure::Failure;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure> {
-    let timeout = args.timeout;
-    if timeout == Some(Duration::ZERO) {
-        return Err(Failure::usage("--timeout must be longer than 0s: each attempt would fail"));
-    }
     if args.exec.first().is_some_and(|program| program.is_empty()) {
         return Err(Failure::usage("--exec names no command"));
     }
+    let grace = duration_of("--grace", &args.grace)?;
+    let timeout = args.timeout.as_deref().map(|it| duration_of("--timeout", it)).transpose()?;
+    if timeout == Some(Duration::ZERO) {
+        return Err(Failure::usage("--timeout must be longer than 0s: each attempt would fail"));
+    }
+    let lease = duration_of("--lease", &args.lease)?;
     let mut server = Vec::new();
     if args.pass_url {
         server.push((exec::URL, target.url.clone()));
@@ -45,7 +48,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     }
     let mut builder = Worker::builder(queue)
         .concurrency(args.concurrency)
-        .lease(args.lease)
+        .lease(lease)
         .until_empty(args.until_empty)
         .consumer("delayline work");
     let failure = Arc::<Mutex<Option<Failure>>>::default();
@@ -56,7 +59,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     }
     let worker = builder.build()?;
     let end = End { handle: worker.handle(), failure };
-    stop_on_signals(worker.handle(), args.grace)?;
+    stop_on_signals(worker.handle(), grace)?;
     let asked = end.clone();
     let summary = match Handler::of(command, post) {
         Some(handler) => handler.run(worker, end).await,

@@ -55,9 +55,11 @@ pub(crate) fn messages(mut file: &[u8]) -> Vec<Result<NewMessage, String>> {
 pub(super) fn open(path: &Path) -> Result<File, Failure> {
     File::open(path)
         // Opening a directory succeeds, and reading it fails.
-        .and_then(|file| match file.metadata()?.is_dir() {
-            true => Err(io::ErrorKind::IsADirectory.into()),
-            false => Ok(file),
+        .and_then(|file| {
+            if file.metadata()?.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            Ok(file)
         })
         .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))
 }

@@ -158,8 +158,11 @@ impl Claims {
     }
 
     /// A worker of this process polled at `moment` and left nothing. That worker polls next, and
-    /// this one only if that worker did not: otherwise, several would poll at the same time now and
-    /// then. This worker's own polls have no effect: their replies have already set the next one.
+    /// this one only if that worker has not polled by then. This worker's own polls have no effect:
+    /// their replies have already set the next one.
+    ///
+    /// A fortieth of the time lies between both: 125 ms of 5 s. If replies take longer, several
+    /// workers may poll at the same time.
     pub(super) fn looked(&mut self, moment: Moment, rng: &mut Rng) {
         if !self.failing && moment > self.answered {
             let longest = self.longest_poll;
@@ -283,8 +286,7 @@ const FAR: Duration = Duration::from_secs(3_600);
 mod tests {
     use super::*;
 
-    /// Of the workers of a process, one polls: however slow the server is, the others learn of its
-    /// reply before their own polls.
+    /// One worker of a process polls, and the others learn of its reply before their own polls.
     #[test]
     fn idle_workers_of_a_process_do_not_poll_together() {
         let reply_takes = Duration::from_millis(100);

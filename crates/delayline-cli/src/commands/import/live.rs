@@ -13,6 +13,7 @@ use delayline::{Cancelled, Enqueued, MessageId, Queue};
 use delayline_redis_protocol::{ConnectOptions, Topology};
 use indicatif::ProgressBar;
 
+use crate::commands::durations::duration_of;
 use super::counts::Counts;
 use super::ids::hashed_id;
 use super::source::{Followed, Looked, PAGE, Source, Taken};
@@ -33,10 +34,11 @@ pub(super) fn check(target: &Target, how: &How, live: &Live) -> Result<Duration,
         let sentence = "--live is for a queue on a single server, without Sentinel or Cluster";
         return Err(Failure::usage(sentence).hint(INSTEAD));
     }
-    if !(Duration::from_millis(10)..=Duration::from_secs(3_600)).contains(&live.interval) {
+    let interval = duration_of("--interval", &live.interval)?;
+    if !(Duration::from_millis(10)..=Duration::from_secs(3_600)).contains(&interval) {
         return Err(Failure::usage("--interval is from 10ms to 1h"));
     }
-    Ok(live.interval)
+    Ok(interval)
 }
 
 /// The keys of a sorted set.

@@ -13,11 +13,11 @@ use delayline::{Cancelled, Enqueued, MessageId, Queue};
 use delayline_redis_protocol::{ConnectOptions, Topology};
 use indicatif::ProgressBar;
 
-use crate::commands::durations::duration_of;
 use super::counts::Counts;
 use super::ids::hashed_id;
 use super::source::{Followed, Looked, PAGE, Source, Taken};
 use crate::args::{How, Live, OldQueue, Target};
+use crate::commands::durations::duration_of;
 use crate::confirm::number;
 use crate::failure::Failure;
 use crate::signals::Signals;

@@ -7,6 +7,7 @@ mod look;
 mod place;
 pub(crate) mod problem;
 mod pull;
+mod query;
 mod schedules;
 mod searches;
 mod send;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 
@@ -30,7 +32,10 @@ pub(crate) const BASE: &str = "/api/v1";
 pub(crate) fn router() -> Router<Arc<Shared>> {
     routes()
         .into_iter()
-        .fold(Router::new(), |router, (path, methods)| router.route(path, methods))
+        .fold(Router::new(), |router, (path, methods)| {
+            let check = from_fn(move |request, next| query::check(path, request, next));
+            router.route(path, methods.route_layer(check))
+        })
         .fallback(async || Problem(Failure::Unknown("no such path".to_owned())))
         .method_not_allowed_fallback(async || Problem(Failure::Method))
 }

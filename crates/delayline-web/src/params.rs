@@ -24,6 +24,10 @@ impl Params {
         Some(text).filter(|text| !text.is_empty())
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// All values of a name.
     pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| &value[..])

@@ -59,6 +59,25 @@ async fn a_message_without_an_id_gets_one() {
 }
 
 #[tokio::test]
+async fn a_misspelt_or_repeated_parameter_is_refused() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Operator);
+    let refused = async |method: &str, url: &str, body: &str| {
+        let problem = call(&site, method, &format!("{MESSAGES}{url}"), body).await.status(400);
+        problem.json()["detail"].as_str().unwrap().to_owned()
+    };
+    let may = r#"the URL may only have the parameters ["state", "after", "limit"]"#;
+    assert_eq!(refused("GET", "?stauts=dead", "").await, may);
+    assert_eq!(refused("GET", "?limit=1&limit=2", "").await, "the URL has `limit` more than once");
+    let none = "the URL may have no parameters";
+    assert_eq!(refused("POST", "?delay=5s", r#"{"id": "a", "payload": 1}"#).await, none);
+    assert_eq!(refused("DELETE", "/a?reason=old", "").await, none);
+    assert!(matches!(orders.get("a").await, Ok(Found::Unknown)));
+    call(&site, "GET", &format!("{MESSAGES}?limit=1&after=&state=dead"), "").await.status(200);
+    call(&site, "HEAD", &format!("{MESSAGES}?limit=1"), "").await.status(200);
+}
+
+#[tokio::test]
 async fn many_messages_are_sent_if_all_are_valid() {
     let orders = orders().await;
     let site = site(&orders, Role::Operator);

@@ -122,6 +122,25 @@ fn narrow(package: &str) -> Vec<&'static str> {
             "workers",
         ]
         .to_vec(),
+        // All that goes without a server.
+        "delayline-web" => [
+            "--",
+            "--lib",
+            "--test",
+            "web",
+            "--",
+            "--skip",
+            "directory::",
+            "--skip",
+            "jobs::",
+            "--skip",
+            "pull_failover::",
+            "--skip",
+            "redis::",
+            "--skip",
+            "server::",
+        ]
+        .to_vec(),
         _ => vec!["--", "--lib"],
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn build(shell: &Shell) -> Result<Vec<Program>> {
     Ok(programs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Runs `programs` with the arguments `args`, as many at a time as the machine has cores, since
+/// Runs `programs` with the arguments `args`: one more at a time than the machine has cores, since
 /// most tests wait for servers and timers. All of them run, even if one fails.
 ///
 /// Each writes into a file, which is printed when the program has ended: so their lines don't mix,
@@ -69,7 +69,7 @@ pub(crate) fn build(shell: &Shell) -> Result<Vec<Program>> {
 pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Result<()> {
     let logs = shell.current_dir().join("target/test-logs");
     fs::create_dir_all(&logs)?;
-    let at_a_time = thread::available_parallelism()?.get();
+    let at_a_time = thread::available_parallelism()?.get() + 1;
     let next = AtomicUsize::new(0);
     let run_some = || -> Result<Vec<String>> {
         let mut failed = Vec::new();

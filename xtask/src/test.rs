@@ -29,14 +29,14 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         programs::run(shell, &programs, args)?;
         // Not among "all targets".
         cmd!(shell, "cargo test --workspace --doc --all-features --locked {tests...}").run()?;
-        sim::run(shell, &[])?;
-        // Each of the two leaves a core idle.
+        // Chaos leaves a core idle for half of the time.
         let its_shell = shell.clone();
         thread::scope(|scope| -> Result<()> {
             let chaos = scope.spawn(move || chaos::run(&its_shell, &[]));
             if own_server {
                 servers::test_newest(shell, &programs)?;
             }
+            sim::run(shell, &[])?;
             chaos.join().unwrap_or_else(|panic| resume_unwind(panic))
         })?;
     } else {

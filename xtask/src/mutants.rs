@@ -91,58 +91,24 @@ fn sample(mut names: Vec<String>, seed: &str, size: usize) -> Vec<String> {
 
 /// The quick tests of the crate itself, as cargo-mutants takes them.
 fn narrow(package: &str) -> Vec<&'static str> {
-    match package {
+    let (programs, skipped) = match package {
         // All that goes without a server and without blocked threads.
-        "delayline" => [
-            "--",
-            "--lib",
-            "--test",
-            "connection",
-            "--test",
-            "events",
-            "--test",
-            "leases",
-            "--test",
-            "merging",
-            "--test",
-            "metrics",
-            "--test",
-            "queue",
-            "--test",
-            "secrets",
-            "--test",
-            "service",
-            "--test",
-            "testing",
-            "--test",
-            "worker",
-            "--test",
-            "worker_limits",
-            "--test",
-            "workers",
-        ]
-        .to_vec(),
+        "delayline" => (
+            "connection events leases merging metrics queue secrets service testing worker \
+             worker_limits workers",
+            "",
+        ),
+        "delayline-cli" => (
+            "changes check compose delete_queue file list_and_get refusals relay schedule windows",
+            "",
+        ),
         // All that goes without a server.
-        "delayline-web" => [
-            "--",
-            "--lib",
-            "--test",
-            "web",
-            "--",
-            "--skip",
-            "directory::",
-            "--skip",
-            "jobs::",
-            "--skip",
-            "pull_failover::",
-            "--skip",
-            "redis::",
-            "--skip",
-            "server::",
-        ]
-        .to_vec(),
-        _ => vec!["--", "--lib"],
-    }
+        "delayline-web" => ("web", "directory:: jobs:: pull_failover:: redis:: server::"),
+        _ => ("", ""),
+    };
+    let programs = programs.split_whitespace().flat_map(|program| ["--test", program]);
+    let skipped = skipped.split_whitespace().flat_map(|tests| ["--skip", tests]);
+    ["--", "--lib"].into_iter().chain(programs).chain(["--"]).chain(skipped).collect()
 }
 
 /// All tests that are about the crate.

@@ -66,13 +66,25 @@ async fn every_action_leaves_a_line() {
     post(&site, "/pause?queue=orders", "").await.status(303);
     post(&site, "/cancel?queue=orders&id=order-1", "sure=yes").await.status(303);
     post(&site, "/repair?queue=orders", "sure=yes").await.status(200);
+    post(&site, "/send?queue=orders", "id=a&payload=hunter2").await.leads_to();
+    let two = r#"{"ids": ["b", "c"], "delay": "5m"}"#;
+    call(&site, "POST", "/queues/orders/dead/redrive", two).await.status(200);
     let audit = lines.of(r"anna\n");
-    assert_eq!(audit.len(), 3, "{audit:?}");
-    for (line, action) in audit.iter().zip(["pause", "cancel", "repair"]) {
+    let actions = ["pause", "cancel", "repair", "send", "redrive"];
+    assert_eq!(audit.len(), actions.len(), "{audit:?}");
+    for (line, action) in audit.iter().zip(actions) {
         assert!(line.contains("INFO delayline_web::audit") && line.contains(action), "{line}");
         assert!(line.contains(r#"queue="orders""#) && !line.contains("hunter2"), "{line}");
     }
     assert!(audit[1].contains("order-1") && audit[1].contains("cancelled 1"), "{}", audit[1]);
+    for (line, fields) in [
+        (0, r#"messages=0 outcome="#),
+        (1, r#"messages=1 id="order-1" outcome="#),
+        (3, r#"messages=1 id="a" outcome="created""#),
+        (4, r#"messages=2 outcome="#),
+    ] {
+        assert!(audit[line].contains(fields), "{}", audit[line]);
+    }
     assert!(audit[2].contains(r#"outcome="repaired 0""#), "{}", audit[2]);
 }
 

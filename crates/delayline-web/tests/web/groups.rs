@@ -40,12 +40,20 @@ async fn letters_of_one_cause_are_one_group_with_one_action() {
     get(&site, "/groups?queue=orders&order=random").await.status(400);
     get(&site, "/groups?queue=absent").await.status(404);
 
+    // The link and the form of a group are about its letters alone.
+    let page = get(&site, "/groups?queue=orders").await.status(200);
+    let page = page.has("queue=orders&amp;reason=rejected&amp;error_like=timed%20out%3A%20%23");
+    let page = page.has(r#"name="reason" value="rejected""#);
+    page.has(r##"name="error_like" value="timed out: #""##);
+
     let group = "reason=rejected&error_like=timed+out%3A+%23";
     let list = get(&site, &format!("/dead?queue=orders&{group}")).await.status(200);
-    list.has("Error like ").has("Redrive these 30").lacks("no such customer");
+    let list = list.has("Error like ").has("Redrive these 30").lacks("no such customer");
+    let list = list.has(r#"<option value="rejected" selected>"#);
+    assert_eq!(list.text().matches(" selected>").count(), 1, "{}", list.text());
     let fields = format!("{group}&action=redrive");
     let page = post(&site, "/bulk?queue=orders", &fields).await.status(200);
-    page.has("30 dead letters match.");
+    page.has("30 dead letters match.").has("<dt>Error like</dt><dd>timed out: #</dd>");
     post(&site, "/bulk?queue=orders", &format!("{fields}&sure=yes&rate=100000")).await.leads_to();
     while orders.stats().await.unwrap().dead > 70 {
         tokio::task::yield_now().await;

@@ -9,6 +9,7 @@ use delayline::{Bytes, Cancelled, Connection, Found, Queue, Worker};
 use delayline_web::{Access, Dashboard, Role, Router, Visitor};
 use serde_json::{Value, json};
 
+use crate::audit::Lines;
 use crate::hostile::inert;
 use crate::support::{call, get, open, post};
 
@@ -108,6 +109,32 @@ async fn a_schedule_is_put_read_changed_paused_resumed_run_and_removed() {
     ] {
         let answer = call(&site, method, path, "").await.status(404);
         assert_eq!(answer.header("content-type"), "application/problem+json", "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn each_change_leaves_a_line_in_the_audit_log() {
+    let lines = Lines::all();
+    let world = World::new().await;
+    let access = Access::resolver(|_| Some(Visitor::new("hourglass", Role::Operator)));
+    let site = world.dashboard(access).router().unwrap();
+    let spec = r#"{"every": "1h", "queue": "work", "payload": "hunter2"}"#;
+    call(&site, "PUT", "/schedules/report", spec).await.status(201);
+    let both = format!(r#"{{"owner": "shop", "schedules": {{"a": {spec}, "b": {spec}}}}}"#);
+    call(&site, "POST", "/schedules", &both).await.status(200);
+    call(&site, "POST", "/schedules/report/run", "").await.status(200);
+    call(&site, "DELETE", "/schedules/absent", "").await.status(404);
+    let audit = lines.of("hourglass");
+    let expected = [
+        (r#"action="put schedule""#, r#"messages=0 id="report" outcome="created""#),
+        (r#"action="declare schedules""#, r#"messages=2 id="shop" outcome="#),
+        (r#"action="run schedule""#, r#"messages=0 id="report" outcome="sent""#),
+        (r#"action="remove schedule""#, r#"messages=0 id="absent" outcome="not_found""#),
+    ];
+    assert_eq!(audit.len(), expected.len(), "{audit:?}");
+    for (line, (action, rest)) in audit.iter().zip(expected) {
+        assert!(line.contains(action) && line.contains(rest), "{line}");
+        assert!(!line.contains("hunter2"), "{line}");
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     };
     println!("xtask: {} mutants in the sample, {} to be run", sample.len(), left.len());
     if !left.is_empty() {
-        place.run(shell, &options.package, &left, &stage)?;
+        place.run(shell, &options, &left, &stage)?;
         results = place.results()?;
     }
     report(&sample, &results);
@@ -165,7 +165,14 @@ impl Place {
         list.iter().map(|mutant| name(mutant).context("a mutant without a name")).collect()
     }
 
-    fn run(&self, shell: &Shell, package: &str, names: &[String], stage: &[&str]) -> Result<()> {
+    fn run(
+        &self,
+        shell: &Shell,
+        options: &Options,
+        names: &[String],
+        stage: &[&str],
+    ) -> Result<()> {
+        let Options { package, wide, .. } = options;
         let config = self.output.join("sample.toml");
         let patterns = names.iter().map(|name| format!("  '''^{}$''',\n", escaped(name)));
         let patterns: String = patterns.collect();
@@ -177,7 +184,9 @@ impl Place {
         let _debug = shell.push_env("CARGO_PROFILE_DEV_DEBUG", "0");
         let _debug_tests = shell.push_env("CARGO_PROFILE_TEST_DEBUG", "0");
         let output = &self.output;
-        let how = ["--in-place", "--all-features", "--timeout", TIMEOUT_S];
+        // Many times what the tests of the stage take.
+        let timeout_s = if *wide { "300" } else { "60" };
+        let how = ["--in-place", "--all-features", "--timeout", timeout_s];
         let command = cmd!(
             shell,
             "cargo mutants {how...} -p {package} --config {config} --output {output} {stage...}"
@@ -222,8 +231,6 @@ fn escaped(text: &str) -> String {
 }
 
 const MISSED: &str = "missed";
-/// Many times what the tests of any stage take.
-const TIMEOUT_S: &str = "300";
 
 #[cfg(test)]
 mod tests {

@@ -51,6 +51,10 @@ async fn letters_of_one_cause_are_one_group_with_one_action() {
     let list = list.has("Error like ").has("Redrive these 30").lacks("no such customer");
     let list = list.has(r#"<option value="rejected" selected>"#);
     assert_eq!(list.text().matches(" selected>").count(), 1, "{}", list.text());
+    let filtered = "/dead?queue=orders&error=timed&died_after=2h";
+    let list = get(&site, filtered).await.status(200);
+    let list = list.has(r#"name="error" value="timed""#).has(r#"name="died_after" value="2h""#);
+    list.has(r#"name="died_before" value="""#);
     let fields = format!("{group}&action=redrive");
     let page = post(&site, "/bulk?queue=orders", &fields).await.status(200);
     page.has("30 dead letters match.").has("<dt>Error like</dt><dd>timed out: #</dd>");

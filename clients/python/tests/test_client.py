@@ -206,6 +206,30 @@ class Tests(unittest.TestCase):
             error = client.call("GET", "/messages/unknown")["last_error"]
             self.assertIn('unknown field "queue"', error)
 
+    def test_an_error_without_proper_text_is_a_failure(self):
+        class Mute(Exception):
+            def __str__(self):
+                raise ValueError
+
+        # The first has the name of a file that is not UTF-8.
+        errors = {"surrogate": FileNotFoundError("\udcff.txt"), "mute": Mute()}
+        for _, client in self.each():
+
+            def handle(job):
+                raise errors[job.id]
+
+            for id in errors:
+                client.send("x", id=id, max_failures=1)
+            worker = Worker(client, handle, concurrency=1)
+            thread = threading.Thread(target=worker.run, args=(False,), daemon=True)
+            thread.start()
+            wait_until(lambda: counts(client)["dead"] == len(errors))
+            worker.stop()
+            thread.join(20)
+            self.assertFalse(thread.is_alive())
+            last = [client.call("GET", f"/messages/{id}")["last_error"] for id in errors]
+            self.assertEqual(last, ["FileNotFoundError: \\udcff.txt", "Mute"])
+
     def test_a_signal_ends_a_worker_and_leaves_no_lease(self):
         for serve, client in self.each():
             worker = start_worker(serve, 0)

@@ -120,7 +120,9 @@ class Job:
                 # Repeated, a message keeps its id.
                 item["messages"] = [{"id": str(uuid.uuid4())} | it for it in outcome.messages]
         if isinstance(outcome, (Retry, Reject)):
-            item["error"] = outcome.error.encode()[:1024].decode(errors="ignore")
+            # A lone surrogate, as in a file's name that is not UTF-8, is not text for the server.
+            error = outcome.error.encode(errors="backslashreplace")
+            item["error"] = error[:1024].decode(errors="ignore")
         if isinstance(outcome, (Retry, Snooze)) and outcome.delay is not None:
             item["delay"] = ms(max(0, outcome.delay))
         return item
@@ -328,7 +330,7 @@ class Worker:
             json.dumps(item)  # a result that is no JSON fails this job, and no other
         except BaseException as error:
             log.warning("the handler of %s failed", job.id, exc_info=True)
-            item = job.settlement(Retry(f"{type(error).__name__}: {error}"))
+            item = job.settlement(Retry(described(error)))
         self._ends.put((job, item))
         self._free.release()
 
@@ -388,6 +390,15 @@ def named(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, (bytes, bytearray)):
         return {f"{name}_base64": base64.b64encode(value).decode()}
     return {name: value}
+
+
+def described(error: BaseException) -> str:
+    """Returns the error as text, even if it has no text."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:
+        return name
 
 
 def ms(seconds: float) -> str:

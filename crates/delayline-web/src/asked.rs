@@ -73,6 +73,10 @@ impl Asked {
         };
         let reasons = match members.get("reason") {
             None => Vec::new(),
+            // No reason would be a filter that matches nothing, or everything.
+            Some(Value::Array(items)) if items.is_empty() => {
+                return Err(Failure::Wrong("`reason` has no items".to_owned()));
+            }
             Some(Value::Array(items)) => items.iter().collect(),
             Some(one) => vec![one],
         };

@@ -228,7 +228,15 @@ fn item(part: &RawValue) -> Result<HandOff, String> {
     }
     let messages = messages(&members)?;
     let settlement = Settlement::new(id, token.lease, outcome);
-    Ok(HandOff::new(settlement, messages).with_result(result))
+    let item = HandOff::new(settlement, messages).with_result(result);
+    // By itself, so that the answer says which of the items is beyond a limit.
+    let alone = if carries(&item) {
+        Op::HandOff(vec![item.clone()])
+    } else {
+        Op::Settle(vec![item.settlement.clone()])
+    };
+    alone.validate().map_err(|violation| violation.to_string())?;
+    Ok(item)
 }
 
 type Members<'a> = BTreeMap<String, &'a RawValue>;

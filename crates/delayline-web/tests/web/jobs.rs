@@ -316,6 +316,7 @@ async fn roles_and_bad_input_are_refused() {
         r#"{"action": "redrive", "delay": "5m", "at": "2030-01-01T00:00Z"}"#,
         r#"{"action": "count", "reason": "bad"}"#,
         r#"{"action": "count", "reason": [1]}"#,
+        r#"{"action": "redrive", "reason": []}"#,
         r#"{"action": "count", "error": 7}"#,
         r#"{"action": "count", "died_after": "soon"}"#,
         r#"{"action": "count", "ids": ["a"]}"#,

@@ -214,6 +214,7 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
     assert_eq!(orders.stats().await.unwrap().totals.delivered(), 0);
     let taken = take(&site, 1).await;
     let (id, token) = (&taken[0]["id"], &taken[0]["token"]);
+    let update = json!({"payload": 1, "id": "b", "update": "replace"});
     for (more, why) in [
         (json!({}), "outcome is"),
         (json!({"outcome": "done"}), "outcome is"),
@@ -226,19 +227,26 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
         (json!({"outcome": "ack", "token": "guess"}), "not one of a delivery"),
         (json!({"outcome": "ack", "id_base64": "/w=="}), "one of id and id_base64"),
         (json!({"outcome": "ack", "x": 1}), "unknown member"),
+        (json!({"outcome": "reject", "error": "x".repeat(1_025)}), "1025 bytes"),
+        (json!({"outcome": "ack", "result": "x".repeat(65_537), "keep_result": "1s"}), "65537"),
+        (json!({"outcome": "ack", "result": 1, "keep_result": "8 days"}), "retention"),
+        (json!({"outcome": "ack", "messages": [{"payload": 1, "max_failures": 0}]}), "max_failures"),
+        (json!({"outcome": "ack", "messages": [update]}), "must not be an update"),
+        (json!({"outcome": "ack", "messages": [{"payload": 1, "id": "a"}]}), "more than once"),
     ] {
-        let body = json!({"settlements": [item(&taken[0], &more)]});
+        // The answer says which of the settlements it is.
+        let other = json!({"id": "other", "token": token, "outcome": "ack"});
+        let body = json!({"settlements": [other, item(&taken[0], &more)]});
         let problem = post(&site, "settle", &body).await.status(400).json();
-        let detail = problem["errors"][0]["detail"].as_str().unwrap();
-        assert!(detail.contains(why), "{more}: {problem}");
+        let error = &problem["errors"][0];
+        assert_eq!(error["index"], 1, "{more}: {problem}");
+        assert!(error["detail"].as_str().unwrap().contains(why), "{more}: {problem}");
     }
     let ack = json!({"id": id, "token": token, "outcome": "ack"});
-    let too_long = "x".repeat(1_025);
     for (settlements, why) in [
         (json!([]), "is empty"),
         (json!([ack, ack]), "more than once"),
         (json!(vec![&ack; 1_001]), "1001 settlements"),
-        (json!([item(&taken[0], &json!({"outcome": "reject", "error": too_long}))]), "1025 bytes"),
     ] {
         let body = json!({ "settlements": settlements });
         let problem = post(&site, "settle", &body).await.status(400).json();

@@ -34,6 +34,7 @@ async fn requests_and_answers_are_as_described() {
     let token = &taken[1]["token"];
     let one = |more: Value| json!({"settlements": [item(&taken[1], &more)]});
     let no_lease = json!({"settlements": [{"id": "x", "outcome": "ack"}]});
+    let update = json!({"payload": 1, "id": "e", "update": "replace"});
     let follow = json!([{"payload": 1, "id": "d", "delay": "1h"}, {"payload": 2}]);
     let kept = json!({"outcome": "ack", "result": 1, "keep_result": "1m", "messages": follow});
     let bytes = json!([{"id_base64": "/w==", "token": taken[3]["token"]}]);
@@ -59,6 +60,13 @@ async fn requests_and_answers_are_as_described() {
             false,
         ),
         ("settle", one(json!({"outcome": "ack", "result": 1})), false),
+        ("settle", one(json!({"outcome": "ack", "keep_result": "1m"})), false),
+        ("settle", one(json!({"outcome": "reject", "result": 1, "keep_result": "1m"})), false),
+        ("settle", one(json!({"outcome": "ack", "delay": "1s"})), false),
+        ("settle", one(json!({"outcome": "release", "at": "2030-01-01T00:00:00Z"})), false),
+        ("settle", one(json!({"outcome": "release", "error": "no"})), false),
+        ("settle", one(json!({"outcome": "snooze"})), false),
+        ("settle", one(json!({"outcome": "ack", "messages": [update]})), false),
         ("settle", one(json!({"outcome": "ack", "x": 1})), false),
         ("settle", one(json!({"outcome": "ack", "messages": [{"id": "e"}]})), false),
         ("settle", json!({"settlements": [item(&taken[0], &kept)]}), true),

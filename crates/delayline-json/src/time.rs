@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use jiff::fmt::temporal::DateTimeParser;
+use jiff::tz::Disambiguation;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Zoned};
 
 use crate::text::{quoted, short};
@@ -27,15 +29,24 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `2026-12-01T09:00:00Z`, also with an offset, or with offset and time zone, which then must
-/// agree. Without any of them there is no telling which instant is meant.
+/// agree. Without any of them there is no telling which instant is meant. Nor is there with a zone
+/// alone, if clocks of the zone skip the time or show it twice on that day.
 ///
 /// # Errors
 ///
 /// What is wrong, in words, with the beginning of the text.
 pub fn instant(text: &str) -> Result<SystemTime, String> {
+    const ZONED: DateTimeParser = DateTimeParser::new().disambiguation(Disambiguation::Reject);
     let said = |why: &str| format!("{} is not an instant: {why}", quoted(text));
     let timestamp = if text.contains('[') {
-        text.parse::<Zoned>().map(|zoned| zoned.timestamp())
+        let zoned = ZONED.parse_zoned(text);
+        if zoned.is_err() && text.parse::<Zoned>().is_ok() {
+            return Err(said(
+                "its zone skips this time or has it twice on that day; write it with an offset, \
+                 such as 2026-10-25T02:30+01:00",
+            ));
+        }
+        zoned.map(|zoned| zoned.timestamp())
     } else {
         text.parse::<Timestamp>()
     };
@@ -120,6 +131,21 @@ mod tests {
             "99999-01-01T00:00:00Z",
         ] {
             assert!(instant(text).is_err(), "{text:?}: {:?}", instant(text));
+        }
+    }
+
+    #[test]
+    fn times_that_a_zone_skips_or_repeats_need_an_offset() {
+        for text in ["2026-03-29T02:30:00[Europe/Berlin]", "2026-10-25T02:30:00[Europe/Berlin]"] {
+            let error = instant(text).unwrap_err();
+            assert!(error.contains("skips this time or has it twice"), "{error}");
+        }
+        for (text, utc) in [
+            ("2026-10-25T02:30:00+02:00[Europe/Berlin]", "2026-10-25T00:30:00Z"),
+            ("2026-10-25T02:30:00+01:00[Europe/Berlin]", "2026-10-25T01:30:00Z"),
+            ("2026-03-29T03:00:00[Europe/Berlin]", "2026-03-29T01:00:00Z"),
+        ] {
+            assert_eq!(instant(text), instant(utc), "{text}");
         }
     }
 

@@ -25,7 +25,7 @@ impl Wanted {
     ///
     /// # Errors
     ///
-    /// Nothing is given, or a text is too long; in words.
+    /// Nothing is given, a text is too long, or the header has no name; in words.
     pub fn new(
         kind: Option<&str>,
         header: Option<&str>,
@@ -38,6 +38,9 @@ impl Wanted {
         }
         if kind.is_none() && header.is_none() && content.is_none() {
             return Err("a search needs a kind, a header or a content".to_owned());
+        }
+        if header.as_ref().is_some_and(|it| it.starts_with('=')) {
+            return Err("the header to search for has no name".to_owned());
         }
         let header = header.map(|header| match header.split_once('=') {
             Some((name, value)) => (name.to_owned(), given(Some(value))),
@@ -275,7 +278,9 @@ mod tests {
     #[test]
     fn senseless_searches_are_refused_and_not_shown() {
         let long = "x".repeat(1_025);
-        for (kind, header, content) in [("", "", ""), (&*long, "", ""), ("", "", &*long)] {
+        for (kind, header, content) in
+            [("", "", ""), (&*long, "", ""), ("", "", &*long), ("", "=x", "")]
+        {
             let refused = Wanted::new(Some(kind), Some(header), Some(content));
             assert!(refused.unwrap_err().len() < 100);
         }

@@ -230,7 +230,10 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
         (json!({"outcome": "reject", "error": "x".repeat(1_025)}), "1025 bytes"),
         (json!({"outcome": "ack", "result": "x".repeat(65_537), "keep_result": "1s"}), "65537"),
         (json!({"outcome": "ack", "result": 1, "keep_result": "8 days"}), "retention"),
-        (json!({"outcome": "ack", "messages": [{"payload": 1, "max_failures": 0}]}), "max_failures"),
+        (
+            json!({"outcome": "ack", "messages": [{"payload": 1, "max_failures": 0}]}),
+            "max_failures",
+        ),
         (json!({"outcome": "ack", "messages": [update]}), "must not be an update"),
         (json!({"outcome": "ack", "messages": [{"payload": 1, "id": "a"}]}), "more than once"),
     ] {

@@ -152,7 +152,8 @@ fn each_role_may_do_its_work_and_not_much_more() {
 #[test]
 fn a_user_name_that_would_be_more_is_refused() {
     for name in ["", "a b", "a\n", "a\"b", "\u{e9}"] {
-        run(bare(&["--queue", "orders", "acl", "worker", "--user", name])).code(2);
+        let refused = run(bare(&["--queue", "orders", "acl", "worker", "--user", name])).code(2);
+        assert!(refused.stderr.contains(&format!("{name:?}")), "{}", refused.stderr);
     }
     run(bare(&["acl", "worker", "--user", "app"])).code(2);
     run(bare(&["--queue", "a b", "acl", "worker", "--user", "app"])).code(2);

@@ -11,15 +11,16 @@ use crate::print::write;
 pub(crate) fn run(target: &Target, args: &Acl) -> Result<ExitCode, Failure> {
     let name = &args.user;
     let fits = |c: char| c.is_ascii_graphic() && !"\"'\\".contains(c);
-    let names = std::iter::once(name).chain(&args.destination);
-    if names.into_iter().any(|name| name.is_empty() || !name.chars().all(fits)) {
-        return Err(Failure::usage(
-            "user names and keys may have letters, digits and punctuation, but no quotes",
-        ));
+    let mut names = std::iter::once(name).chain(&args.destination);
+    if let Some(name) = names.find(|name| name.is_empty() || !name.chars().all(fits)) {
+        return Err(Failure::usage(format!(
+            "{name:?}: user names and keys may have letters, digits and punctuation, but no quotes"
+        )));
     }
     // In rules, keys are patterns. A backslash would escape that, but `redis-cli` takes it away.
-    if args.destination.iter().any(|key| key.contains(['*', '?', '[', ']'])) {
-        return Err(Failure::usage("a destination is a key, not a pattern with *, ?, [ or ]"));
+    if let Some(key) = args.destination.iter().find(|key| key.contains(['*', '?', '[', ']'])) {
+        let why = format!("{key:?}: a destination is a key, not a pattern with *, ?, [ or ]");
+        return Err(Failure::usage(why));
     }
     let queue =
         QueueName::new(target.queue()?).map_err(|error| Failure::usage(error.to_string()))?;

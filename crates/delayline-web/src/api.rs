@@ -78,10 +78,8 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
 }
 
 async fn description() -> Response {
-    ([(CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+    ([(CONTENT_TYPE, "application/json")], query::OPENAPI).into_response()
 }
-
-const OPENAPI: &str = include_str!("../assets/openapi.json");
 
 #[cfg(test)]
 mod tests {
@@ -93,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_description_has_every_path_and_no_other() {
-        let description: Value = serde_json::from_str(OPENAPI).unwrap();
+        let description: Value = serde_json::from_str(query::OPENAPI).unwrap();
         let described: BTreeSet<&str> =
             description["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         let routed: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();

@@ -9,10 +9,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use super::OPENAPI;
 use super::problem::Problem;
 use crate::failure::Failure;
 use crate::params::Params;
+
+pub(super) const OPENAPI: &str = include_str!("../../assets/openapi.json");
 
 /// Refuses a request to `path` with a parameter that it does not take: a misspelt one would be
 /// ignored, and its answer would be about something else.

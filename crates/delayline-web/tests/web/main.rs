@@ -22,6 +22,7 @@ mod limits;
 mod live;
 mod metrics;
 mod pages;
+mod parameters;
 mod promql;
 mod pull;
 mod pull_described;

@@ -217,7 +217,12 @@ impl Tries {
         let over = class == ErrorClass::Rejected
             || self.unknowns >= MAX_UNKNOWN
             || Instant::now() + pause >= self.give_up;
-        if over { Err(self.unknown.take().unwrap_or(error).into()) } else { Ok(pause) }
+        if over { Err(self.reported(error)) } else { Ok(pause) }
+    }
+
+    /// The error that a caller gets whose latest attempt failed with this one.
+    pub(crate) fn reported(&self, error: delayline_core::Error) -> Error {
+        self.unknown.clone().unwrap_or(error).into()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use delayline_core::{Durability, ErrorClass, ErrorKind, NewMessage, Op};
+use delayline_core::{Durability, ErrorKind, NewMessage, Op};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::batches::fitting;
-use crate::client::{Client, LONGEST_PAUSE};
-use crate::queue::{Answered, Sent, enqueue};
+use crate::client::Client;
+use crate::queue::{Answered, Group, Sent, enqueue};
 use crate::{Error, telemetry};
 
 /// The sends of one process that wait while a group of others is being sent.
@@ -24,6 +24,9 @@ use crate::{Error, telemetry};
 /// A task sends the groups and ends after the last one, so that a caller that gives up takes
 /// nothing from the others. Only one group is sent at a time: a second one could overtake the first
 /// when the first has to be repeated.
+///
+/// Each caller gives up at its own time: one that is in the group gets its error while the others
+/// are sent again, and one that still waits is sent alone.
 ///
 /// Sends of different durabilities are in different groups: none waits for another one's
 /// confirmation.
@@ -67,6 +70,8 @@ enum Verdict {
     Answered(Result<Sent, Error>),
     /// The task that was to send it has ended, and it was not sent.
     Unsent(NewMessage),
+    /// The group before it fails for longer than its caller waits, and it was not sent.
+    Overdue(NewMessage),
 }
 
 /// A caller's place in the queue of waiting sends. Dropping it withdraws the message, unless it is
@@ -113,11 +118,9 @@ impl Merger {
         let mut message = valid(message)?;
         let give_up = client.give_up();
         loop {
+            // Without a runtime no task can send groups.
             let Ok(runtime) = Handle::try_current() else {
-                // Without a runtime no task can send groups, so it is sent alone.
-                let answered = enqueue(client, give_up, vec![((), message)]).await;
-                let only = answered.into_iter().next();
-                return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
+                return alone(client, give_up, message).await;
             };
             let (place, leads) = self.enter(client, message, give_up, span)?;
             if leads {
@@ -127,6 +130,7 @@ impl Merger {
             match place.verdict().await {
                 Some(Verdict::Answered(result)) => return result,
                 Some(Verdict::Unsent(back)) => message = back,
+                Some(Verdict::Overdue(back)) => return alone(client, give_up, back).await,
                 None => return Err(Error::sender_gone()),
             }
         }
@@ -227,37 +231,46 @@ impl Lead {
     /// Sends a group. Drops the client before the last answer, so that a caller who then drops the
     /// queue has closed it.
     async fn send_group(&self, client: Client, group: Vec<Entry>) {
-        let Some(give_up) = group.iter().map(|entry| entry.caller.give_up).min() else { return };
         let (mut callers, items): (Vec<_>, Vec<_>) = group
             .into_iter()
             .enumerate()
-            .map(|(place, entry)| (Some(entry.caller), (place, entry.message)))
+            .map(|(place, Entry { message, caller })| {
+                let give_up = caller.give_up;
+                (Some(caller), (place, give_up, message))
+            })
             .unzip();
         let span = span(&client, &callers);
-        let answered = tokio::select! {
-            biased;
-            answered = enqueue(&client, give_up, items).instrument(span) => answered,
-            () = all_gone(&mut callers) => return,
-        };
-        let mut answers = Vec::with_capacity(answered.len());
-        for Answered { key: place, message, result } in answered {
-            let Some(caller) = callers.get_mut(place).and_then(Option::take) else { continue };
-            let unsent = result.as_ref().is_err_and(|it| it.class() == ErrorClass::NotExecuted);
-            // The group gave up with its least patient caller. A more patient one keeps trying,
-            // unless it would have to give up before the next pause is over.
-            if unsent && caller.give_up > give_up + LONGEST_PAUSE {
-                let mut waiting = lock(&self.waiting);
-                if !caller.reply.is_closed() {
-                    waiting.put(Entry { message, caller }, &client);
+        let mut group = Group::new(items.into_iter());
+        let mut client = Some(client);
+        while let Some(sender) = client.take() {
+            let answered = tokio::select! {
+                biased;
+                answered = group.attempt(&sender).instrument(span.clone()) => answered,
+                () = all_gone(&mut callers) => return,
+            };
+            if !group.is_over() {
+                self.release_overdue(group.next_attempt());
+            }
+            client = Some(sender).filter(|_| !group.is_over());
+            for Answered { key: place, result } in answered {
+                if let Some(caller) = callers.get_mut(place).and_then(Option::take) {
+                    // Fails if the caller is gone.
+                    let _ = caller.reply.send(Verdict::Answered(result));
                 }
-            } else {
-                answers.push((caller.reply, result));
             }
         }
-        drop(client);
-        for (reply, result) in answers {
-            // Fails if the caller is gone.
-            let _ = reply.send(Verdict::Answered(result));
+    }
+
+    /// Releases the callers that would give up before the group is sent again.
+    fn release_overdue(&self, next_attempt: Instant) {
+        let mut waiting = lock(&self.waiting);
+        let is_overdue = |entry: &Entry| entry.caller.give_up <= next_attempt;
+        let entries = waiting.entries.iter().filter(|(_, entry)| is_overdue(entry));
+        let numbers: Vec<_> = entries.map(|(number, _)| *number).collect();
+        let overdue: Vec<_> = numbers.into_iter().filter_map(|it| waiting.take(it)).collect();
+        drop(waiting);
+        for Entry { message, caller } in overdue {
+            let _ = caller.reply.send(Verdict::Overdue(message));
         }
     }
 }
@@ -300,6 +313,13 @@ async fn all_gone(callers: &mut [Option<Caller>]) {
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it is locked.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Sends a message without others.
+async fn alone(client: &Client, give_up: Instant, message: NewMessage) -> Result<Sent, Error> {
+    let answered = enqueue(client, give_up, vec![((), message)]).await;
+    let only = answered.into_iter().next();
+    only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result)
 }
 
 fn valid(message: NewMessage) -> Result<NewMessage, Error> {

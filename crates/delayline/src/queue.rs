@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 pub use self::dead_letter_filter::DeadLetterFilter;
 pub use self::draft::Draft;
-pub(crate) use self::enqueue::{Answered, enqueue};
+pub(crate) use self::enqueue::{Answered, Group, enqueue};
 pub use self::explain::Explanation;
 pub use self::folded_error::folded_error;
 pub use self::found::{Found, Message};
@@ -134,9 +134,9 @@ impl<T: ?Sized, C> Queue<T, C> {
 
     /// Returns the same queue with another patience, for many calls or for one. Patience is how
     /// long a call keeps trying while the backend is unreachable, busy or out of memory. The
-    /// default is 10 s, and up to 1 s less for a send that waited for others. After that, the call
-    /// fails with [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, no call
-    /// is retried.
+    /// default is 10 s. After that, the call fails with
+    /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, no call is retried.
+    /// Grouped sends give up separately, each after its own patience.
     ///
     /// After a lost reply, the call is repeated up to four times within this time. If all replies
     /// are lost, it fails with [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).

@@ -10,7 +10,7 @@ use std::time::Duration;
 use delayline::backend::Op;
 use delayline::codec::{CodecError, Decode, Encode};
 use delayline::telemetry::TraceContext;
-use delayline::{Bytes, Enqueued, Error, ErrorClass, ErrorKind, Found, Queue};
+use delayline::{Bytes, Enqueued, Error, ErrorClass, ErrorKind, Found, MessageId, Queue};
 use futures_util::poll;
 use support::{Fault, Faulty};
 use tokio::runtime::Runtime;
@@ -144,9 +144,8 @@ async fn who_gives_up_waiting_takes_nothing_from_the_others() {
     assert_eq!(backend.stats().await.totals.enqueued, 2);
 }
 
-/// Sends that would have to give up before the end of the next pause give up with it.
 #[tokio::test(start_paused = true)]
-async fn a_group_gives_up_with_its_least_patient_caller_and_the_patient_go_on() {
+async fn each_caller_of_a_group_gives_up_at_its_own_time() {
     let (start, millis) = (Instant::now(), Duration::from_millis);
     let is_over = move || start.elapsed() >= millis(15_000);
     let backend = Faulty::with_plan(move |_| if is_over() { Fault::None } else { Fault::Busy });
@@ -160,15 +159,64 @@ async fn a_group_gives_up_with_its_least_patient_caller_and_the_patient_go_on() 
     };
     // The first is a group alone, and the others are the next.
     let ended = tokio::join!(send(1, 0), send(2, 100), send(3, 600), send(4, 8_000));
-    let (_, least, nearly, patient) = ended;
-    for (sent, at) in [least, nearly] {
+    let (_, first, second, patient) = ended;
+    for ((sent, at), limit) in [(first, 10_100), (second, 10_600)] {
         assert_eq!(sent.unwrap_err().class(), ErrorClass::NotExecuted);
-        assert!(at <= millis(10_100), "{at:?}");
+        assert!(at <= millis(limit) && at + millis(1_000) >= millis(limit), "{at:?} of {limit}");
     }
     let (sent, at) = patient;
     assert!(sent.is_ok() && at >= millis(15_000), "{sent:?} after {at:?}");
-    assert_eq!(groups(&backend).iter().max(), Some(&3), "they were sent together");
+    assert!(groups(&backend).iter().max() >= Some(&2), "they were sent together");
     assert_eq!(backend.stats().await.totals.enqueued, 1);
+}
+
+/// It neither waits for the group before it, nor gives up for the others of its own.
+#[tokio::test(start_paused = true)]
+async fn an_impatient_send_fails_alone_and_in_time() {
+    let (start, millis) = (Instant::now(), Duration::from_millis);
+    let is_over = move || start.elapsed() >= millis(5_000);
+    let backend = Faulty::with_plan(move |_| if is_over() { Fault::None } else { Fault::Busy });
+    let patient = Numbers::new(backend.clone());
+    let impatient = patient.patience(millis(500));
+    let ended = |sent: Result<_, Error>| (sent.map(|_: MessageId| ()), start.elapsed());
+    let (first, second, third, together) = tokio::join!(
+        async { ended(patient.send(&1).await) },
+        async {
+            sleep(millis(10)).await;
+            ended(impatient.send(&2).await)
+        },
+        async {
+            sleep(millis(10)).await;
+            ended(patient.send(&3).await)
+        },
+        async { ended(impatient.send(&4).await) },
+    );
+    for (sent, at) in [second, together] {
+        let error = sent.unwrap_err();
+        assert_eq!((error.kind(), error.class()), (&ErrorKind::Busy, ErrorClass::NotExecuted));
+        assert!(at <= millis(510), "{at:?}");
+    }
+    for (sent, at) in [first, third] {
+        assert!(sent.is_ok() && at >= millis(5_000), "{sent:?} after {at:?}");
+    }
+    assert_eq!(backend.stats().await.totals.enqueued, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_is_repeated_for_all_but_the_impatient_of_a_group() {
+    for fault in [Fault::LostReply, Fault::LostRequest, Fault::Unconfirmed] {
+        let backend = Faulty::with_faults("enqueue", &[fault]);
+        let queue = Numbers::new(backend.clone());
+        let send = |n: u64, queue: &Numbers| queue.message(&n).send();
+        let impatient = queue.patience(Duration::ZERO);
+        let (first, second, third) =
+            tokio::join!(send(1, &queue), send(2, &impatient), send(3, &queue));
+        assert_eq!(second.unwrap_err().class(), ErrorClass::Ambiguous, "{fault:?}");
+        for sent in [first.unwrap(), third.unwrap()] {
+            assert!(sent.is_accepted() && sent.repeated, "{fault:?}: {sent:?}");
+        }
+        assert_eq!(groups(&backend), [3, 2], "{fault:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,7 +72,7 @@ impl<T: ?Sized, C> Queue<T, C> {
             }
             let give_up = self.client().give_up();
             let answered = enqueue(self.client(), give_up, batch).await;
-            for Answered { key: place, result, .. } in answered {
+            for Answered { key: place, result } in answered {
                 if let Err(error) = &result {
                     let known = error.class() != ErrorClass::Ambiguous;
                     failed = Some(if known { error.clone() } else { Error::not_sent() });

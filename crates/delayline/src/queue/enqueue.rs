@@ -12,83 +12,128 @@ use crate::client::{Client, Tries};
 /// The result for a message, with the caller's key for it.
 pub(crate) struct Answered<K> {
     pub(crate) key: K,
-    pub(crate) message: NewMessage,
     pub(crate) result: Result<Sent, Error>,
 }
 
-/// Sends messages until their outcome is known, within bounds: see [`Tries`]. They must fit in one
-/// operation. Returns one result per message, in any order.
-///
-/// An operation that may have been executed is sent again, with one exception: messages that may
-/// reuse a finished id, are not updates, and are not throttled for long enough. If the first
-/// attempt was executed and the message has been handled since, a second attempt would create
-/// another message. So such messages fail with [`ErrorClass::Ambiguous`] at once.
+/// Sends messages until their outcome is known, like [`Group`]. They must fit in one operation.
+/// Returns one result per message, in any order.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,
     items: Vec<(K, NewMessage)>,
 ) -> Vec<Answered<K>> {
-    let (mut keys, messages): (Vec<K>, Vec<_>) = items.into_iter().unzip();
-    let mut op = Op::Enqueue(messages);
-    let mut answered = Vec::with_capacity(keys.len());
-    let mut tries = Tries::until(give_up);
-    let patience = give_up.saturating_duration_since(Instant::now());
-    let results = loop {
-        match client.apply_once(&op).await {
-            Ok(applied) => break Ok(applied.reply),
-            Err(error) => {
-                if error.class() == ErrorClass::Ambiguous {
-                    let error = Error::from(error.clone());
-                    take_unrepeatable(&mut op, patience, &mut keys, &error, &mut answered);
-                }
-                match tries.failed(error) {
-                    _ if keys.is_empty() => return answered,
-                    Ok(pause) => client.pause(&op, pause).await,
-                    Err(error) => break Err(error),
-                }
-            }
-        }
-    };
-    let Op::Enqueue(messages) = op else { return answered };
-    let mut outcomes = match results {
-        Ok(Reply::Enqueue(outcomes)) if outcomes.len() == messages.len() => {
-            Ok(outcomes.into_iter())
-        }
-        Ok(_) => Err(Error::unexpected_reply()),
-        Err(error) => Err(error),
-    };
-    answered.extend(keys.into_iter().zip(messages).map(|(key, message)| {
-        let result = match &mut outcomes {
-            Ok(outcomes) => outcomes.next().ok_or_else(Error::unexpected_reply),
-            Err(error) => Err(error.clone()),
-        };
-        let sent = |outcome| Sent { id: message.id.clone(), outcome, repeated: tries.repeated() };
-        let result = result.map(sent);
-        Answered { key, message, result }
-    }));
+    let mut group = Group::new(items.into_iter().map(|(key, message)| (key, give_up, message)));
+    let mut answered = Vec::new();
+    while !group.is_over() {
+        answered.extend(group.attempt(client).await);
+    }
     answered
 }
 
-/// Fails the messages that must not be sent twice, and keeps the rest.
-fn take_unrepeatable<K>(
-    op: &mut Op,
-    patience: Duration,
-    keys: &mut Vec<K>,
-    error: &Error,
-    answered: &mut Vec<Answered<K>>,
-) {
-    let Op::Enqueue(messages) = op else { return };
-    if !messages.iter().any(|message| is_unrepeatable(message, patience)) {
-        return;
+/// Messages that are sent in one operation until their outcome is known, within bounds: see
+/// [`Tries`]. Each has its own time limit, so the others neither wait longer nor give up earlier.
+///
+/// An operation that may have been executed is sent again, with one exception: messages that may
+/// reuse a finished id, are not updates, and are not throttled for long enough. If the first
+/// attempt was executed and the message has been handled since, a second attempt would create
+/// another message. So such messages fail with [`ErrorClass::Ambiguous`] at once.
+pub(crate) struct Group<K> {
+    began: Instant,
+    /// One for each message of `op`, in the same order.
+    members: Vec<Member<K>>,
+    op: Op,
+    tries: Tries,
+    next_attempt: Instant,
+}
+
+struct Member<K> {
+    key: K,
+    give_up: Instant,
+}
+
+impl<K> Group<K> {
+    pub(crate) fn new(items: impl Iterator<Item = (K, Instant, NewMessage)>) -> Self {
+        let (members, messages): (Vec<_>, _) =
+            items.map(|(key, give_up, message)| (Member { key, give_up }, message)).unzip();
+        let began = Instant::now();
+        let give_up = members.iter().map(|member| member.give_up).max().unwrap_or(began);
+        let (op, tries) = (Op::Enqueue(messages), Tries::until(give_up));
+        Self { began, members, op, tries, next_attempt: began }
     }
-    let all = keys.drain(..).zip(messages.drain(..)).collect::<Vec<_>>();
-    for (key, message) in all {
-        if is_unrepeatable(&message, patience) {
-            answered.push(Answered { key, message, result: Err(error.clone()) });
-        } else {
-            keys.push(key);
-            messages.push(message);
+
+    /// Returns `true` if all messages have their results.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The time of the next attempt.
+    pub(crate) const fn next_attempt(&self) -> Instant {
+        self.next_attempt
+    }
+
+    /// Sends the remaining messages once. Returns the results that are known now.
+    pub(crate) async fn attempt(&mut self, client: &Client) -> Vec<Answered<K>> {
+        if self.next_attempt > self.began {
+            let pause = self.next_attempt.saturating_duration_since(Instant::now());
+            client.pause(&self.op, pause).await;
         }
+        let error = match client.apply_once(&self.op).await {
+            Ok(applied) => return self.answered(applied.reply),
+            Err(error) => error,
+        };
+        let mut failed = Vec::new();
+        if error.class() == ErrorClass::Ambiguous {
+            let began = self.began;
+            let patience = |give_up: Instant| give_up.saturating_duration_since(began);
+            let is_last = |message: &_, give_up| is_unrepeatable(message, patience(give_up));
+            self.fail(is_last, &error.clone().into(), &mut failed);
+        }
+        match self.tries.failed(error.clone()) {
+            Ok(pause) => {
+                let next = Instant::now() + pause;
+                let error = self.tries.reported(error);
+                self.fail(|_, give_up| next >= give_up, &error, &mut failed);
+                self.next_attempt = next;
+            }
+            Err(error) => self.fail(|_, _| true, &error, &mut failed),
+        }
+        failed
+    }
+
+    fn answered(&mut self, reply: Reply) -> Vec<Answered<K>> {
+        let members = std::mem::take(&mut self.members);
+        let Op::Enqueue(messages) = &mut self.op else { return Vec::new() };
+        let mut outcomes = match reply {
+            Reply::Enqueue(outcomes) if outcomes.len() == members.len() => outcomes,
+            _ => Vec::new(),
+        }
+        .into_iter();
+        let repeated = self.tries.repeated();
+        let items = members.into_iter().zip(messages.drain(..));
+        let answered = items.map(|(Member { key, .. }, NewMessage { id, .. })| {
+            let outcome = outcomes.next().ok_or_else(Error::unexpected_reply);
+            Answered { key, result: outcome.map(|outcome| Sent { id, outcome, repeated }) }
+        });
+        answered.collect()
+    }
+
+    /// Fails the messages that are not sent again, and keeps the rest.
+    fn fail(
+        &mut self,
+        is_last: impl Fn(&NewMessage, Instant) -> bool,
+        error: &Error,
+        failed: &mut Vec<Answered<K>>,
+    ) {
+        let Op::Enqueue(messages) = &mut self.op else { return };
+        let mut kept = Vec::with_capacity(messages.len());
+        for (member, message) in self.members.drain(..).zip(messages.drain(..)) {
+            if is_last(&message, member.give_up) {
+                failed.push(Answered { key: member.key, result: Err(error.clone()) });
+            } else {
+                kept.push((member, message));
+            }
+        }
+        (self.members, *messages) = kept.into_iter().unzip();
     }
 }
 

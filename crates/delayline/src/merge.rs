@@ -28,8 +28,7 @@ use crate::{Error, telemetry};
 /// Each caller gives up at its own time: one that is in the group gets its error while the others
 /// are sent again, and one that still waits is sent alone.
 ///
-/// Sends of different durabilities are in different groups: none waits for another one's
-/// confirmation.
+/// Sends of different durabilities are in different groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Merger {
     waiting: Arc<Mutex<Waiting>>,

@@ -136,7 +136,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// long a call keeps trying while the backend is unreachable, busy or out of memory. The
     /// default is 10 s. After that, the call fails with
     /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, no call is retried.
-    /// Grouped sends give up separately, each after its own patience.
+    /// Grouped sends and waits give up separately, each after its own patience.
     ///
     /// After a lost reply, the call is repeated up to four times within this time. If all replies
     /// are lost, it fails with [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
@@ -170,7 +170,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// call was executed, but may not be durable. Sending the same message again is harmless.
     ///
     /// Concurrent calls share their confirmations. Sends of different durabilities use separate
-    /// operations and do not wait for each other.
+    /// operations. A confirmation waits for one of another durability that is in progress, which
+    /// takes at most 2 s.
     ///
     /// ```no_run
     /// # use delayline::{Durability, Queue};

@@ -115,7 +115,7 @@ impl Client {
 
     /// When a call that starts now gives up.
     pub(crate) fn give_up(&self) -> Instant {
-        Instant::now() + self.patience.min(LONGEST_PATIENCE)
+        Instant::now() + bounded(self.patience)
     }
 
     /// Sends `op` until its outcome is known, within bounds: see [`Tries`].
@@ -192,8 +192,7 @@ pub(crate) struct Tries {
 
 impl Tries {
     pub(crate) const fn until(give_up: Instant) -> Self {
-        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        Self { give_up, backoff, unknown: None, unknowns: 0 }
+        Self { give_up, backoff: BACKOFF, unknown: None, unknowns: 0 }
     }
 
     /// Whether an earlier attempt may have been executed.
@@ -208,16 +207,29 @@ impl Tries {
     /// If there is no next attempt. The error is this one, unless an earlier attempt may have been
     /// executed: then it is that attempt's, because a later refusal says nothing about it.
     pub(crate) fn failed(&mut self, error: delayline_core::Error) -> Result<Duration, Error> {
-        let class = error.class();
         let pause = self.backoff.next(fastrand::u32(..));
+        self.failed_until(error, Instant::now() + pause)?;
+        Ok(pause)
+    }
+
+    /// Like [`failed`](Self::failed), for an operation whose next attempt would be then.
+    ///
+    /// # Errors
+    ///
+    /// Like [`failed`](Self::failed).
+    pub(crate) fn failed_until(
+        &mut self,
+        error: delayline_core::Error,
+        next: Instant,
+    ) -> Result<(), Error> {
+        let class = error.class();
         if class == ErrorClass::Ambiguous {
             self.unknowns += 1;
             self.unknown = Some(error.clone());
         }
-        let over = class == ErrorClass::Rejected
-            || self.unknowns >= MAX_UNKNOWN
-            || Instant::now() + pause >= self.give_up;
-        if over { Err(self.reported(error)) } else { Ok(pause) }
+        let over =
+            class == ErrorClass::Rejected || self.unknowns >= MAX_UNKNOWN || next >= self.give_up;
+        if over { Err(self.reported(error)) } else { Ok(()) }
     }
 
     /// The error that a caller gets whose latest attempt failed with this one.
@@ -226,9 +238,14 @@ impl Tries {
     }
 }
 
+/// The patience, so that no instant overflows.
+pub(crate) fn bounded(patience: Duration) -> Duration {
+    patience.min(LONGEST_PATIENCE)
+}
+
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
 const MAX_UNKNOWN: usize = 5;
 /// Long enough, and no instant overflows.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pauses between attempts.
+pub(crate) const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));

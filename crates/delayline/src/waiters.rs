@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{Completion, ErrorClass, ErrorKind, MessageId, Op, Reply};
+use delayline_core::{Backoff, Completion, ErrorKind, MessageId, Op, Reply};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::Error;
-use crate::client::Client;
+use crate::client::{BACKOFF, Client, Tries, bounded};
+use crate::{Error, telemetry};
 
 /// The callers of one process that wait for messages of one queue.
 ///
@@ -42,8 +42,8 @@ struct Waiter {
     since: Instant,
     until: Instant,
     patience: Duration,
-    /// When it gives up, if the latest look has failed.
-    give_up: Option<Instant>,
+    /// Its failed looks since the latest reply.
+    tries: Option<Tries>,
     answer: watch::Sender<Seen>,
 }
 
@@ -75,9 +75,9 @@ impl Waiters {
         loop {
             let (answer, mut receiver) = watch::channel(Seen::Nothing);
             let (id, patience) = (id.clone(), client.patience());
-            let waiter = Waiter { id, since, until, patience, give_up: None, answer };
+            let waiter = Waiter { id, since, until, patience, tries: None, answer };
             if self.0.lock().enter(Instant::now(), waiter) {
-                let look = Look { shared: Arc::clone(&self.0), over: false };
+                let look = Look::of(&self.0);
                 tokio::spawn(look.for_all(client.clone()));
             }
             self.0.arrived.notify_one();
@@ -128,9 +128,17 @@ impl Waiting {
 struct Look {
     shared: Arc<Shared>,
     over: bool,
+    /// When the waiters whose looks have failed are looked for again: all at once.
+    retry_at: Instant,
+    backoff: Backoff,
 }
 
 impl Look {
+    fn of(shared: &Arc<Shared>) -> Self {
+        let (shared, retry_at) = (Arc::clone(shared), Instant::now());
+        Self { shared, over: false, retry_at, backoff: BACKOFF }
+    }
+
     async fn for_all(mut self, client: Client) {
         while let Some(next) = self.next() {
             tokio::select! {
@@ -153,19 +161,23 @@ impl Look {
         next
     }
 
-    async fn look(&self, client: &Client, due: BTreeMap<MessageId, Vec<Waiter>>) {
+    async fn look(&mut self, client: &Client, due: BTreeMap<MessageId, Vec<Waiter>>) {
         let began = Instant::now();
-        let left = due.values().flatten().map(|waiter| waiter.patience_left(began));
-        let patience = left.min().unwrap_or_default();
-        let client = client.clone().patient(patience);
-        let told = match client.apply(&Op::Progress(due.keys().cloned().collect())).await {
+        let op = Op::Progress(due.keys().cloned().collect());
+        let told = match client.apply_once(&op).await {
             Ok(applied) => match applied.reply {
                 Reply::Progress(told) if !told.is_empty() => Ok(told),
-                _ => Err(Error::unexpected_reply()),
+                _ => Err(Error::unexpected_reply().into()),
             },
             Err(error) => Err(error),
         };
         let now = Instant::now();
+        if told.is_ok() {
+            self.backoff.reset();
+        } else if self.retry_at <= now {
+            self.retry_at = now + self.backoff.next(fastrand::u32(..));
+        }
+        let mut is_repeated = false;
         let mut waiting = self.shared.lock();
         for (n, mut waiter) in due
             .into_values()
@@ -180,33 +192,32 @@ impl Look {
                         continue;
                     }
                     Some(Completion::Pending) if now < waiter.until => {
-                        waiter.give_up = None;
+                        waiter.tries = None;
                         waiter.answer.send_replace(Seen::Pending(now));
                         waiting.enter(next_look(now, &waiter), waiter);
                         continue;
                     }
                     Some(progress) => Ok(progress.clone()),
                 },
-                // The query gave up with the least patient caller. A more patient one continues.
-                Err(error)
-                    if error.class() != ErrorClass::Rejected
-                        && waiter.patience_left(began) > patience + LONGEST_PAUSE =>
-                {
-                    waiter.give_up = Some(began + waiter.patience_left(began));
-                    waiting.enter(now, waiter);
-                    continue;
+                Err(error) => {
+                    let give_up = began + bounded(waiter.patience);
+                    let tries = waiter.tries.get_or_insert_with(|| Tries::until(give_up));
+                    match tries.failed_until(error.clone(), self.retry_at) {
+                        Ok(()) => {
+                            is_repeated = true;
+                            waiting.enter(self.retry_at, waiter);
+                            continue;
+                        }
+                        Err(error) => Err(error),
+                    }
                 }
-                Err(error) => Err(error.clone()),
             };
             waiter.answer.send_replace(Seen::Answer(answer));
         }
-    }
-}
-
-impl Waiter {
-    /// How long a query that begins now may keep trying on its account.
-    fn patience_left(&self, now: Instant) -> Duration {
-        self.give_up.map_or(self.patience, |give_up| give_up.saturating_duration_since(now))
+        drop(waiting);
+        if is_repeated {
+            telemetry::repeated(client.label(), op.name());
+        }
     }
 }
 

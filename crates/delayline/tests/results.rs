@@ -184,8 +184,13 @@ async fn an_impatient_wait_fails_alone() {
         let progress = queue.wait_for(sent.id.clone(), Duration::from_secs(10)).await;
         (progress.map_err(|error| error.kind().clone()), start.elapsed())
     };
-    let (first, second) = tokio::join!(wait(&impatient), wait(&queue));
+    let later = Duration::from_millis(10);
+    let (first, second, third) = tokio::join!(wait(&impatient), wait(&queue), async {
+        tokio::time::sleep(later).await;
+        wait(&impatient).await
+    });
     assert_eq!(first, (Err(ErrorKind::Busy), Duration::ZERO));
+    assert_eq!(third, (Err(ErrorKind::Busy), later), "it does not wait for the patient one");
     assert_eq!(second, (Ok(Completion::Pending), Duration::from_secs(10)));
 }
 

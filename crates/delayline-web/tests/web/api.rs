@@ -9,6 +9,7 @@ use delayline_web::{Access, Dashboard, Role, Router};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, ask, call, get, let_die, orders, send, send_later, site};
+use crate::trouble::Trouble;
 
 const MESSAGES: &str = "/queues/orders/messages";
 
@@ -47,6 +48,14 @@ async fn a_message_is_sent_once_however_often() {
     assert_eq!((&problem["outcome"], &problem["accepted"]), (&json!("duplicate"), &json!(false)));
     let reused = message.replace(r#""priority""#, r#""reuse_finished_id": true, "priority""#);
     call(&site, "POST", MESSAGES, &reused).await.status(201);
+}
+
+#[tokio::test]
+async fn a_send_that_is_refused_is_not_to_be_repeated() {
+    let site = site(&Trouble::refuses_after(0, &orders().await), Role::Operator);
+    let problem = call(&site, "POST", MESSAGES, r#"{"id": "a", "payload": 7}"#).await;
+    let problem = problem.lacks("send it again").json();
+    assert_eq!((&problem["class"], &problem["id"]), (&json!("rejected"), &json!("a")));
 }
 
 #[tokio::test]

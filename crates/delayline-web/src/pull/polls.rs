@@ -62,6 +62,8 @@ struct Waiting {
     hold: Hold,
     answer: oneshot::Sender<Result<Granted, Error>>,
     is_claiming: bool,
+    /// Its time has ended: the claim under way is its last.
+    is_over: bool,
 }
 
 impl State {
@@ -164,7 +166,8 @@ impl Polls {
         };
         let (answer, answered) = oneshot::channel();
         let (claim, hold) = (Arc::clone(claim), hold.clone());
-        state.waiting.insert(key, Waiting { claim, hold, answer, is_claiming: false });
+        let poll = Waiting { claim, hold, answer, is_claiming: false, is_over: false };
+        state.waiting.insert(key, poll);
         if !std::mem::replace(&mut state.attended, true) {
             tokio::spawn(attend(Arc::clone(self), queue.clone()));
         }
@@ -215,15 +218,16 @@ impl Polls {
         })
     }
 
-    /// Answers a poll with what its claim returned, if it is an answer.
+    /// Answers a poll with what its claim returned, if that is an answer or its time has ended.
     fn conclude(&self, key: i64, result: Result<Granted, Error>, pause: Duration) {
         let mut state = self.lock();
         // Taken out before they are dropped: their contents need other locks.
         let mut ended = Vec::new();
+        let is_over = state.waiting.get(&key).is_some_and(|poll| poll.is_over);
         match result {
             Ok(granted) => {
                 state.failure = None;
-                if granted.is_answer() {
+                if is_over || granted.is_answer() {
                     ended.extend(state.waiting.remove(&key).map(|poll| (poll, Ok(granted))));
                 }
             }
@@ -232,6 +236,10 @@ impl Polls {
                 ended.extend(all.map(|poll| (poll, Err(error.clone()))));
             }
             Err(error) => {
+                if is_over {
+                    let poll = state.waiting.remove(&key);
+                    ended.extend(poll.map(|poll| (poll, Err(error.clone()))));
+                }
                 state.failure = Some(error);
                 state.look_at = Some(Instant::now() + pause);
             }
@@ -269,15 +277,20 @@ struct Poll {
 enum Left {
     /// It was not being claimed for. The last claim may have failed.
     Quiet(Option<Error>),
-    /// The task claims for it, and answers soon.
+    /// The task claims for it, and answers with what the claim returns.
     Claiming,
 }
 
 impl Poll {
     fn leave(&self) -> Left {
         let mut state = self.polls.lock();
-        if state.waiting.get(&self.key).is_none_or(|poll| poll.is_claiming) {
-            return Left::Claiming;
+        match state.waiting.get_mut(&self.key) {
+            None => return Left::Claiming,
+            Some(poll) if poll.is_claiming => {
+                poll.is_over = true;
+                return Left::Claiming;
+            }
+            Some(_) => {}
         }
         let poll = state.waiting.remove(&self.key);
         let failure = state.failure.clone();

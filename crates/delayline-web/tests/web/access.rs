@@ -5,8 +5,9 @@ use axum::http::{Request, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline_web::{Access, Credential, Dashboard, Role, Router, Visitor};
+use serde_json::json;
 
-use crate::support::{ask, call, get, let_die, orders, post, send, site};
+use crate::support::{ask, call, get, let_die, open, orders, post, send, site};
 use crate::trouble::{ADDRESS, Trouble};
 
 const VIEWED: [&str; 7] = [
@@ -244,4 +245,52 @@ async fn browsers_are_told_to_be_strict() {
         assert_eq!(answer.header("cache-control"), "no-store", "{uri}");
         assert_eq!(answer.header("set-cookie"), "");
     }
+}
+
+#[tokio::test]
+async fn workers_see_no_lists_and_limited_tokens_one_queue() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let (orders, texts) = (open(&connection, "orders").await, open(&connection, "texts").await);
+    send(&orders, "a", "hunter2").await;
+    send(&texts, "b", "hunter2").await;
+    let access = Access::credentials([
+        Credential::bearer("worker", "t1", Role::Worker),
+        Credential::bearer("limited", "t2", Role::Worker).only_queues(["texts"]),
+        Credential::bearer("shop", "t3", Role::Operator).only_queues(["texts"]),
+    ]);
+    let dashboard = Dashboard::new(access).queue(orders.clone()).queue(texts);
+    let site = dashboard.router().unwrap();
+    let by = async |token: &str, method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("authorization", format!("Bearer {token}"));
+        let request = request.header("content-type", "application/json");
+        let is_claim = path.ends_with("claim");
+        let body = if is_claim { r#"{"wait": "0s"}"# } else { r#"{"payload": 1}"# };
+        ask(&site, request.body(Body::from(body)).unwrap()).await
+    };
+    let messages = "/api/v1/queues/texts/messages";
+    for path in ["/queues", "/queue?queue=orders", "/metrics", "/live", "/api/v1/queues", messages]
+    {
+        by("t1", "GET", path).await.status(403).lacks("hunter2");
+    }
+    by("t1", "GET", messages).await.status(403).has("needs the role viewer");
+    by("t1", "POST", messages).await.status(403).has("needs the role operator");
+    let searches = "/api/v1/queues/texts/searches";
+    by("t1", "POST", searches).await.status(403).has("needs the role operator");
+    let open = Dashboard::new(Access::everyone(Role::Worker)).queue(orders.clone());
+    let open = open.contents_for(Role::Viewer).router().unwrap();
+    let refused = call(&open, "POST", "/queues/orders/searches", "{}").await.status(403);
+    refused.has("needs the role viewer");
+    by("t3", "POST", "/api/v1/queues/texts/claim").await.status(403).has("needs the role worker");
+    let claim = async |token: &str, queue: &str| {
+        by(token, "POST", &format!("/api/v1/queues/{queue}/claim")).await.status.as_u16()
+    };
+    assert_eq!((claim("t2", "orders").await, claim("t2", "texts").await), (404, 200));
+    assert_eq!(by("t3", "GET", "/api/v1/queues").await.json()["queues"], json!(["texts"]));
+    by("t3", "GET", "/queues").await.status(200).lacks("queue=orders");
+    by("t3", "GET", "/queue?queue=orders").await.status(404);
+    by("t3", "GET", "/metrics").await.status(200).lacks("orders");
+    by("t3", "POST", "/api/v1/queues/orders/messages").await.status(404);
+    by("t3", "POST", messages).await.status(201);
+    assert_eq!(orders.stats().await.unwrap().totals.delivered(), 0);
 }

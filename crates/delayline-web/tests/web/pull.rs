@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::support::{Answer, Raws, ask, call, get, open, orders, send, send_later};
+use crate::support::{Answer, Raws, ask, call, get, orders, send, send_later};
 use crate::trouble::Trouble;
 
 pub fn site(queue: &Raws, rights: impl Into<Rights>) -> Router {
@@ -261,54 +261,6 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
     assert_eq!(settle(&site, &[ack]).await[0]["state"], "acked");
 }
 
-#[tokio::test]
-async fn workers_see_no_lists_and_limited_tokens_one_queue() {
-    let connection = delayline::connect("memory:").await.unwrap();
-    let (orders, texts) = (open(&connection, "orders").await, open(&connection, "texts").await);
-    send(&orders, "a", "hunter2").await;
-    send(&texts, "b", "hunter2").await;
-    let access = Access::credentials([
-        Credential::bearer("worker", "t1", Role::Worker),
-        Credential::bearer("limited", "t2", Role::Worker).only_queues(["texts"]),
-        Credential::bearer("shop", "t3", Role::Operator).only_queues(["texts"]),
-    ]);
-    let dashboard = Dashboard::new(access).queue(orders.clone()).queue(texts);
-    let site = dashboard.router().unwrap();
-    let by = async |token: &str, method: &str, path: &str| {
-        let request = Request::builder().method(method).uri(path);
-        let request = request.header("authorization", format!("Bearer {token}"));
-        let request = request.header("content-type", "application/json");
-        let is_claim = path.ends_with("claim");
-        let body = if is_claim { r#"{"wait": "0s"}"# } else { r#"{"payload": 1}"# };
-        ask(&site, request.body(Body::from(body)).unwrap()).await
-    };
-    let messages = "/api/v1/queues/texts/messages";
-    for path in ["/queues", "/queue?queue=orders", "/metrics", "/live", "/api/v1/queues", messages]
-    {
-        by("t1", "GET", path).await.status(403).lacks("hunter2");
-    }
-    by("t1", "GET", messages).await.status(403).has("needs the role viewer");
-    by("t1", "POST", messages).await.status(403).has("needs the role operator");
-    let searches = "/api/v1/queues/texts/searches";
-    by("t1", "POST", searches).await.status(403).has("needs the role operator");
-    let open = Dashboard::new(Access::everyone(Role::Worker)).queue(orders.clone());
-    let open = open.contents_for(Role::Viewer).router().unwrap();
-    let refused = call(&open, "POST", "/queues/orders/searches", "{}").await.status(403);
-    refused.has("needs the role viewer");
-    by("t3", "POST", "/api/v1/queues/texts/claim").await.status(403).has("needs the role worker");
-    let claim = async |token: &str, queue: &str| {
-        by(token, "POST", &format!("/api/v1/queues/{queue}/claim")).await.status.as_u16()
-    };
-    assert_eq!((claim("t2", "orders").await, claim("t2", "texts").await), (404, 200));
-    assert_eq!(by("t3", "GET", "/api/v1/queues").await.json()["queues"], json!(["texts"]));
-    by("t3", "GET", "/queues").await.status(200).lacks("queue=orders");
-    by("t3", "GET", "/queue?queue=orders").await.status(404);
-    by("t3", "GET", "/metrics").await.status(200).lacks("orders");
-    by("t3", "POST", "/api/v1/queues/orders/messages").await.status(404);
-    by("t3", "POST", messages).await.status(201);
-    assert_eq!(orders.stats().await.unwrap().totals.delivered(), 0);
-}
-
 /// Counts operations and waits, and fails all of them or ends a wait early on request.
 #[derive(Debug)]
 struct Counted {
@@ -430,6 +382,26 @@ async fn a_poll_gets_what_falls_due_and_ends_with_its_time() {
     let empty = claim(&site, json!({"wait": "7s"})).await;
     assert_eq!((&empty["deliveries"], &empty["more"]), (&json!([]), &json!(false)));
     assert_eq!(begin.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_whose_time_ends_during_a_claim_ends_with_it() {
+    for (is_away, status) in [(false, 200), (true, 503)] {
+        let (trouble, slow) = Trouble::holds_replies(&orders().await);
+        let (counted, slow) = Counted::on(&slow);
+        let site = site(&slow, Role::Worker);
+        let poll = tokio::spawn(async move { post(&site, "claim", &json!({"wait": "7s"})).await });
+        trouble.executed().await;
+        trouble.release();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // The next claim, after five seconds, fails for longer than the poll waits, or its reply
+        // comes after that.
+        counted.away.store(usize::from(is_away), Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        trouble.release();
+        let answer = tokio::time::timeout(Duration::from_secs(60), poll).await;
+        answer.expect("the poll goes on").unwrap().status(status);
+    }
 }
 
 #[tokio::test(start_paused = true)]

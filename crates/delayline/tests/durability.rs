@@ -161,10 +161,7 @@ async fn sends_of_different_durability_do_not_wait_for_each_other() {
     let durable = plain.durability(ONE);
     let sends = (0..10).map(|n| {
         let (plain, durable) = (plain.clone(), durable.clone());
-        async move {
-            plain.send(&n).await?;
-            durable.clone().send(&n).await
-        }
+        async move { tokio::try_join!(plain.send(&n), durable.send(&n)) }
     });
     for sent in futures_util::future::join_all(sends).await {
         sent.unwrap();

@@ -31,9 +31,12 @@ impl OwnedSchedules {
     ///
     /// # Errors
     ///
-    /// The reason, with the name of the schedule that is malformed.
+    /// The reason, with the name of the schedule that is malformed, or that the owner has no name.
     pub fn from_json(text: &[u8]) -> Result<Self, String> {
         let form: Form = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        if form.owner.is_empty() {
+            return Err("the owner must have a name".to_owned());
+        }
         let schedules = form.schedules.members()?.into_iter().map(|(name, value)| {
             let about = |reason| format!("schedule {}: {reason}", harmless_line(&name));
             let Value::Object(fields) = value else {

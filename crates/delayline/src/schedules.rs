@@ -173,25 +173,30 @@ impl Schedules {
     /// # Errors
     ///
     /// The first error of a schedule, like [`put`](Self::put). The other schedules have been tried,
-    /// but none is removed. If two schedules have the same name, [`ErrorKind::Invalid`], and
-    /// nothing changes.
+    /// but none is removed. If a name is empty or two schedules have the same name,
+    /// [`ErrorKind::Invalid`], and nothing changes.
     pub async fn declare<N: AsRef<str>>(
         &self,
         owner: &str,
         schedules: impl IntoIterator<Item = (N, Spec)>,
     ) -> Result<Declared, Error> {
+        let malformed = |what, value, reason: &str| {
+            Error::from(Violation::Malformed { what, value, reason: reason.to_owned() })
+        };
         if owner.is_empty() || owner.contains('/') {
-            let reason = "an owner's name is not empty and contains no `/`".to_owned();
-            let (what, value) = ("the owner", owner.to_owned());
-            return Err(Violation::Malformed { what, value, reason }.into());
+            let reason = "an owner's name is not empty and contains no `/`";
+            return Err(malformed("the owner", owner.to_owned(), reason));
         }
         let mut named = Vec::new();
         let mut kept = HashSet::new();
         for (name, spec) in schedules {
-            let name = format!("{owner}/{}", name.as_ref());
+            let (is_empty, name) = (name.as_ref().is_empty(), format!("{owner}/{}", name.as_ref()));
+            if is_empty {
+                return Err(malformed("the name", name, "a schedule's name is not empty"));
+            }
             if !kept.insert(name.clone()) {
-                let reason = "it is declared twice; give each schedule its own name".to_owned();
-                return Err(Violation::Malformed { what: "the name", value: name, reason }.into());
+                let reason = "it is declared twice; give each schedule its own name";
+                return Err(malformed("the name", name, reason));
             }
             named.push((name, spec));
         }

@@ -292,8 +292,10 @@ async fn an_owner_declares_its_schedules_and_no_others() {
     let names: Vec<_> =
         schedules.list().await.unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["sho/p/a", "shop", "shop/b", "shop/c", "shop2/a"]);
-    let error = schedules.declare("shop", named(&["d", "d"])).await.unwrap_err();
-    assert!(error.is_invalid() && error.to_string().contains("\"shop/d\""), "{error}");
+    for (refused, named_in_error) in [(["d", "d"], "\"shop/d\""), (["d", ""], "\"shop/\"")] {
+        let error = schedules.declare("shop", named(&refused)).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(named_in_error), "{error}");
+    }
     assert_eq!(schedules.list().await.unwrap().len(), 5);
     let declared = schedules.declare("shop", named(&[])).await.unwrap();
     assert_eq!(declared.removed, 2);

@@ -226,7 +226,8 @@ async fn bad_schedules_are_refused_with_a_reason() {
         call(&site, "PUT", &format!("/schedules/{name}"), good).await.status(400);
     }
     for (body, reason) in [
-        (r#"{"owner": "", "schedules": {}}"#, ""),
+        (r#"{"owner": "", "schedules": {}}"#, "the owner must have a name"),
+        (r#"{"owner": "a", "schedules": {"": {"every": "1h", "queue": "work"}}}"#, "not empty"),
         (r#"{"owner": "a/b", "schedules": {}}"#, "owner"),
         (r#"{"owner": "a"}"#, "schedules"),
         (r#"{"owner": "a", "schedules": []}"#, "map"),

@@ -136,7 +136,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// long a call keeps trying while the backend is unreachable, busy or out of memory. The
     /// default is 10 s. After that, the call fails with
     /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted). With zero, no call is retried.
-    /// Grouped sends and waits give up separately, each after its own patience.
+    /// Grouped sends and waits give up separately, each after its own patience. An attempt in
+    /// progress is not cut short: if a server does not reply, a call can take up to 5 s longer.
     ///
     /// After a lost reply, the call is repeated up to four times within this time. If all replies
     /// are lost, it fails with [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).

@@ -29,8 +29,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `2026-12-01T09:00:00Z`, also with an offset, or with offset and time zone, which then must
-/// agree. Without any of them there is no telling which instant is meant. Nor is there with a zone
-/// alone, if clocks of the zone skip the time or show it twice on that day.
+/// agree. A time without any of them is refused, since it could mean several instants. So is a time
+/// with a zone alone that the clocks of this zone skip or show twice.
 ///
 /// # Errors
 ///

@@ -85,12 +85,13 @@ impl Error {
         Self(delayline_core::Error::new(ErrorKind::Unsupported(capability)))
     }
 
-    /// For the messages of a batch that were not sent because an earlier part failed.
-    pub(crate) fn not_sent() -> Self {
-        Self(delayline_core::Error::with_detail(
-            ErrorKind::Unreachable,
-            "not sent, because an earlier part of the batch failed",
-        ))
+    /// The error of messages that were not sent because a send before them failed with this one.
+    pub(crate) fn of_unsent(&self) -> Self {
+        if self.class() != ErrorClass::Ambiguous {
+            return self.clone();
+        }
+        let detail = "not sent, because the outcome of an earlier send is unknown";
+        Self(delayline_core::Error::with_detail(ErrorKind::Unreachable, detail))
     }
 
     /// The task that was sending a message has ended, so the outcome is unknown.

@@ -25,8 +25,9 @@ use crate::{Error, telemetry};
 /// nothing from the others. Only one group is sent at a time: a second one could overtake the first
 /// when the first has to be repeated.
 ///
-/// Each caller gives up at its own time: one that is in the group gets its error while the others
-/// are sent again, and one that still waits is sent alone.
+/// Each caller gives up at its own time, while the others of its group are sent again. One that
+/// waits for a group that fails gets the error of that group: thousands may wait, and each call of
+/// theirs would fail for the same reason.
 ///
 /// Sends of different durabilities are in different groups.
 #[derive(Clone, Debug)]
@@ -69,8 +70,6 @@ enum Verdict {
     Answered(Result<Sent, Error>),
     /// The task that was to send it has ended, and it was not sent.
     Unsent(NewMessage),
-    /// The group before it fails for longer than its caller waits, and it was not sent.
-    Overdue(NewMessage),
 }
 
 /// A caller's place in the queue of waiting sends. Dropping it withdraws the message, unless it is
@@ -117,9 +116,11 @@ impl Merger {
         let mut message = valid(message)?;
         let give_up = client.give_up();
         loop {
-            // Without a runtime no task can send groups.
             let Ok(runtime) = Handle::try_current() else {
-                return alone(client, give_up, message).await;
+                // Without a runtime no task can send groups, so it is sent alone.
+                let answered = enqueue(client, give_up, vec![((), message)]).await;
+                let only = answered.into_iter().next();
+                return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
             };
             let (place, leads) = self.enter(client, message, give_up, span)?;
             if leads {
@@ -129,7 +130,6 @@ impl Merger {
             match place.verdict().await {
                 Some(Verdict::Answered(result)) => return result,
                 Some(Verdict::Unsent(back)) => message = back,
-                Some(Verdict::Overdue(back)) => return alone(client, give_up, back).await,
                 None => return Err(Error::sender_gone()),
             }
         }
@@ -247,8 +247,8 @@ impl Lead {
                 answered = group.attempt(&sender).instrument(span.clone()) => answered,
                 () = all_gone(&mut callers) => return,
             };
-            if !group.is_over() {
-                self.release_overdue(group.next_attempt());
+            if let Some((error, next_attempt)) = group.failure() {
+                self.fail_overdue(*next_attempt, &error.of_unsent());
             }
             client = Some(sender).filter(|_| !group.is_over());
             for Answered { key: place, result } in answered {
@@ -260,16 +260,18 @@ impl Lead {
         }
     }
 
-    /// Releases the callers that would give up before the group is sent again.
-    fn release_overdue(&self, next_attempt: Instant) {
+    /// Fails the waiting sends that would give up before the group is sent again.
+    fn fail_overdue(&self, next_attempt: Instant, error: &Error) {
         let mut waiting = lock(&self.waiting);
         let is_overdue = |entry: &Entry| entry.caller.give_up <= next_attempt;
         let entries = waiting.entries.iter().filter(|(_, entry)| is_overdue(entry));
         let numbers: Vec<_> = entries.map(|(number, _)| *number).collect();
         let overdue: Vec<_> = numbers.into_iter().filter_map(|it| waiting.take(it)).collect();
+        let client = if waiting.entries.is_empty() { waiting.client.take() } else { None };
         drop(waiting);
-        for Entry { message, caller } in overdue {
-            let _ = caller.reply.send(Verdict::Overdue(message));
+        drop(client);
+        for Entry { caller, .. } in overdue {
+            let _ = caller.reply.send(Verdict::Answered(Err(error.clone())));
         }
     }
 }
@@ -312,13 +314,6 @@ async fn all_gone(callers: &mut [Option<Caller>]) {
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it is locked.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Sends a message without others.
-async fn alone(client: &Client, give_up: Instant, message: NewMessage) -> Result<Sent, Error> {
-    let answered = enqueue(client, give_up, vec![((), message)]).await;
-    let only = answered.into_iter().next();
-    only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result)
 }
 
 fn valid(message: NewMessage) -> Result<NewMessage, Error> {

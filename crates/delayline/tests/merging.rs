@@ -170,7 +170,7 @@ async fn each_caller_of_a_group_gives_up_at_its_own_time() {
     assert_eq!(backend.stats().await.totals.enqueued, 1);
 }
 
-/// It neither waits for the group before it, nor gives up for the others of its own.
+/// It neither waits for the group before it, nor makes the others of its group give up.
 #[tokio::test(start_paused = true)]
 async fn an_impatient_send_fails_alone_and_in_time() {
     let (start, millis) = (Instant::now(), Duration::from_millis);
@@ -200,6 +200,31 @@ async fn an_impatient_send_fails_alone_and_in_time() {
         assert!(sent.is_ok() && at >= millis(5_000), "{sent:?} after {at:?}");
     }
     assert_eq!(backend.stats().await.totals.enqueued, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_sends_that_give_up_behind_a_failing_group_make_no_calls() {
+    for (fault, kind) in
+        [(Fault::Busy, ErrorKind::Busy), (Fault::LostReply, ErrorKind::Unreachable)]
+    {
+        let backend = Faulty::with_faults("enqueue", &[fault; 3]);
+        let queue = Numbers::new(backend.clone());
+        let impatient = queue.patience(Duration::from_millis(1));
+        let behind = futures_util::future::join_all((0..1_000).map(|n| {
+            let impatient = &impatient;
+            async move {
+                sleep(Duration::from_millis(10)).await;
+                impatient.message(&n).send().await
+            }
+        }));
+        let (first, behind) = tokio::join!(queue.send(&0), behind);
+        assert!(first.is_ok(), "{first:?}");
+        for sent in behind {
+            let error = sent.unwrap_err();
+            assert_eq!((error.kind(), error.class()), (&kind, ErrorClass::NotExecuted), "{error}");
+        }
+        assert_eq!(groups(&backend), [1; 4], "{fault:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

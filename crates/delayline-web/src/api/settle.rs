@@ -229,7 +229,7 @@ fn item(part: &RawValue) -> Result<HandOff, String> {
     let messages = messages(&members)?;
     let settlement = Settlement::new(id, token.lease, outcome);
     let item = HandOff::new(settlement, messages).with_result(result);
-    // By itself, so that the answer says which of the items is beyond a limit.
+    // Each item alone, so that the answer says which of them is beyond a limit.
     let alone = if carries(&item) {
         Op::HandOff(vec![item.clone()])
     } else {

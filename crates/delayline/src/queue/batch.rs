@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use delayline_core::{ErrorClass, MessageId, Op, Reply};
+use delayline_core::{MessageId, Op, Reply};
 
 use super::Queue;
 use super::enqueue::{Answered, enqueue};
@@ -74,8 +74,7 @@ impl<T: ?Sized, C> Queue<T, C> {
             let answered = enqueue(self.client(), give_up, batch).await;
             for Answered { key: place, result } in answered {
                 if let Err(error) = &result {
-                    let known = error.class() != ErrorClass::Ambiguous;
-                    failed = Some(if known { error.clone() } else { Error::not_sent() });
+                    failed = Some(error.of_unsent());
                 }
                 results[place] = Some(result);
             }

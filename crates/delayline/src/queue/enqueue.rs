@@ -43,7 +43,8 @@ pub(crate) struct Group<K> {
     members: Vec<Member<K>>,
     op: Op,
     tries: Tries,
-    next_attempt: Instant,
+    /// Why the latest attempt failed, and the time of the next one.
+    failure: Option<(Error, Instant)>,
 }
 
 struct Member<K> {
@@ -58,7 +59,7 @@ impl<K> Group<K> {
         let began = Instant::now();
         let give_up = members.iter().map(|member| member.give_up).max().unwrap_or(began);
         let (op, tries) = (Op::Enqueue(messages), Tries::until(give_up));
-        Self { began, members, op, tries, next_attempt: began }
+        Self { began, members, op, tries, failure: None }
     }
 
     /// Returns `true` if all messages have their results.
@@ -66,15 +67,15 @@ impl<K> Group<K> {
         self.members.is_empty()
     }
 
-    /// The time of the next attempt.
-    pub(crate) const fn next_attempt(&self) -> Instant {
-        self.next_attempt
+    /// Why the latest attempt failed, and the time of the next one.
+    pub(crate) fn failure(&self) -> Option<&(Error, Instant)> {
+        self.failure.as_ref().filter(|_| !self.is_over())
     }
 
     /// Sends the remaining messages once. Returns the results that are known now.
     pub(crate) async fn attempt(&mut self, client: &Client) -> Vec<Answered<K>> {
-        if self.next_attempt > self.began {
-            let pause = self.next_attempt.saturating_duration_since(Instant::now());
+        if let Some((_, next)) = &self.failure {
+            let pause = next.saturating_duration_since(Instant::now());
             client.pause(&self.op, pause).await;
         }
         let error = match client.apply_once(&self.op).await {
@@ -82,18 +83,19 @@ impl<K> Group<K> {
             Err(error) => error,
         };
         let mut failed = Vec::new();
+        let failure = Error::from(error.clone());
         if error.class() == ErrorClass::Ambiguous {
             let began = self.began;
             let patience = |give_up: Instant| give_up.saturating_duration_since(began);
             let is_last = |message: &_, give_up| is_unrepeatable(message, patience(give_up));
-            self.fail(is_last, &error.clone().into(), &mut failed);
+            self.fail(is_last, &failure, &mut failed);
         }
         match self.tries.failed(error.clone()) {
             Ok(pause) => {
                 let next = Instant::now() + pause;
                 let error = self.tries.reported(error);
                 self.fail(|_, give_up| next >= give_up, &error, &mut failed);
-                self.next_attempt = next;
+                self.failure = Some((failure, next));
             }
             Err(error) => self.fail(|_, _| true, &error, &mut failed),
         }

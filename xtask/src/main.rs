@@ -214,8 +214,9 @@ cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
     Measure whole systems on private servers: cost, memory, throughput, lateness, bursts, backlog,
     idling; see --help. Saves tables, plots and figures.
 
-cargo xtask bench peers [QUEUE ...] [--messages N] [--save DIRECTORY]
-    Compare Delayline with other queues on Redis; see --help. One of them needs node and npm.
+cargo xtask bench peers [QUEUE ...] [--messages N] [--rounds N] [--minutes M] [--save DIRECTORY]
+    Compare Delayline with other queues on Redis, for ten minutes at most after the build; see
+    --help. A failed round is reported, and the others count. One queue needs node and npm.
 
 cargo xtask bench embedded [SUBJECT ...] [--messages N] [--seconds N] [--on DIRECTORY]
     Measure queues in a directory beside SQLite with the same group commit, and beside Redis.

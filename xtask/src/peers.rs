@@ -13,7 +13,8 @@ pub(crate) fn run(shell: &Shell, workspace: &str, args: &[String]) -> Result<()>
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
     let manifest = format!("benches/{workspace}/Cargo.toml");
-    let release = ["--release", "--locked", "--quiet", "--manifest-path", &manifest];
+    // Not quietly: their first build takes minutes.
+    let release = ["--release", "--locked", "--manifest-path", &manifest];
     cmd!(shell, "cargo run {release...} -- {args...}").run()?;
     Ok(())
 }

@@ -1,14 +1,21 @@
 //! The load that every peer gets: a number of messages of one size, from a number of tasks.
 
 use std::future::Future;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use delayline_benches::PAYLOAD_BYTES;
+use delayline_test_server::Server;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client};
 use tokio::task::JoinSet;
 
 /// Tasks that send, and handlers that may run, at once.
 pub(crate) const TASKS: usize = 256;
+
+/// How long a reply may take. redis-rs gives up after 500 ms, which ends a round on a machine that
+/// stands still for that long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Messages that a bulk call gets.
 pub(crate) const BULK: usize = 1_000;
@@ -21,6 +28,13 @@ pub(crate) fn payload() -> String {
 /// A payload that begins with its own number, for queues that identify messages by content.
 pub(crate) fn numbered_payload(number: usize) -> String {
     format!("{number:p<PAYLOAD_BYTES$}")
+}
+
+/// Connects to a server for calls that take at most [`PATIENCE`].
+pub(crate) async fn connect(server: &Server) -> Result<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    let client = Client::open(server.url())?;
+    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
 /// Runs `step` for each number below `messages`, [`TASKS`] at a time.

@@ -5,10 +5,12 @@ mod load;
 mod measure;
 mod page;
 mod peers;
+mod rounds;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
@@ -23,6 +25,7 @@ use self::peers::bullmq_node::Bullmq;
 use self::peers::bullmq_rust::BullmqOfficial;
 use self::peers::delayline::{ByFred, ByRedisRs};
 use self::peers::rsmq::{InBatches, Singly};
+use self::rounds::Limits;
 
 /// Measures Delayline and other queues on private servers, on this machine
 ///
@@ -40,6 +43,10 @@ struct Args {
     /// How often to measure; the medians count
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+
+    /// After how many minutes to end; figures may then be of fewer rounds
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_440))]
+    minutes: u64,
 
     /// Write a page and the figures as JSON to this directory
     #[arg(long)]
@@ -110,22 +117,16 @@ fn run(args: &Args) -> Result<()> {
             .with_context(|| format!("writing to {}", directory.display()))?;
     }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let mut page = Page::new()?;
-    println!("{}\n", page.circumstances);
+    let circumstances = page::circumstances()?;
+    println!("{circumstances}\n");
     let names = if args.what.is_empty() { Name::value_variants() } else { &args.what };
-    let mut measured = vec![Vec::new(); names.len()];
-    // Round by round, so that an hour in which the machine is slow is slow for all.
-    for round in 1..=args.rounds {
-        for (name, figures) in names.iter().zip(&mut measured) {
-            let title = facts::of(*name).title;
-            eprintln!("round {round} of {}: {title}", args.rounds);
-            figures.push(runtime.block_on(name.measure(args.messages)).context(title)?);
-        }
-    }
-    for (name, figures) in names.iter().zip(&measured) {
-        let figures = Figures::median(figures).context("there is a round")?;
-        page.rows.push((*name, figures));
-    }
+    let limits = Limits { all: Duration::from_secs(60 * args.minutes), each: LONGEST };
+    let messages = args.messages;
+    let measure = |name: Name| name.measure(messages);
+    let played = runtime.block_on(rounds::play(names, args.rounds, limits, measure));
+    // What hangs must not hold up the results.
+    runtime.shutdown_background();
+    let page = Page { circumstances, played };
     println!("{page}");
     if let Some(directory) = &args.save {
         fs::write(directory.join("peers.md"), page.to_markdown())?;
@@ -134,5 +135,13 @@ fn run(args: &Args) -> Result<()> {
             plot::draw(&table, &directory.join("peers.svg"))?;
         }
     }
+    let rows = &page.played.rows;
+    let has_none = |name: &&Name| !rows.iter().any(|(measured, _)| measured == *name);
+    let missing = names.iter().filter(has_none).map(|name| facts::of(*name).title);
+    let missing: Vec<_> = missing.collect();
+    ensure!(missing.is_empty(), "there are no figures of {}", missing.join(", "));
     Ok(())
 }
+
+/// Several times as long as the slowest queue takes for a round.
+const LONGEST: Duration = Duration::from_secs(120);

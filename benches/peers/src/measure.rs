@@ -47,6 +47,8 @@ pub(crate) struct Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     pub(crate) messages: usize,
+    /// How many rounds the figures are the medians of.
+    pub(crate) rounds: usize,
     pub(crate) send: Step,
     pub(crate) bulk: Option<Step>,
     pub(crate) work: Step,
@@ -58,6 +60,7 @@ impl Figures {
         let steps = |step: fn(&Self) -> Option<Step>| median(all.iter().filter_map(step).collect());
         Some(Self {
             messages: all.first()?.messages,
+            rounds: all.len(),
             send: steps(|figures| Some(figures.send))?,
             bulk: steps(|figures| figures.bulk),
             work: steps(|figures| Some(figures.work))?,
@@ -75,6 +78,7 @@ pub(crate) async fn measure<P: Peer>(messages: usize) -> Result<Figures> {
     let (bulk, _) = round(&mut peer, &server, messages, true).await.context("in bulk")?;
     Ok(Figures {
         messages,
+        rounds: 1,
         send: send.unwrap_or_default().of(messages),
         bulk: bulk.map(|spent| spent.of(messages)),
         work: work.of(messages),
@@ -159,4 +163,49 @@ fn median(steps: Vec<Step>) -> Option<Step> {
         most: *rates.last()?,
         cpu: *cpu.get(cpu.len() / 2)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::peers::apalis::ApalisRedis;
+    use crate::peers::baselines::{Blocking, Polled, Popped, Strings};
+    use crate::peers::bullmq_rust::BullmqOfficial;
+    use crate::peers::delayline::{ByFred, ByRedisRs};
+    use crate::peers::rsmq::Singly;
+
+    /// Longer than the 500 ms after which redis-rs gives up.
+    const STANDSTILL: Duration = Duration::from_millis(1_500);
+
+    async fn outlasts<P: Peer>() {
+        let server = Server::builder().tcp().try_start().unwrap();
+        let mut peer = P::open(&server).await.unwrap();
+        server.pause();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(STANDSTILL);
+                server.resume();
+            });
+            tokio::task::block_in_place(|| {
+                let name = std::any::type_name::<P>();
+                let sent = tokio::runtime::Handle::current().block_on(peer.send(300));
+                sent.unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            });
+        });
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_machine_that_stands_still_ends_no_round() {
+        outlasts::<ByRedisRs>().await;
+        outlasts::<ByFred>().await;
+        outlasts::<Singly>().await;
+        outlasts::<ApalisRedis>().await;
+        outlasts::<BullmqOfficial>().await;
+        outlasts::<Polled>().await;
+        outlasts::<Popped>().await;
+        outlasts::<Blocking>().await;
+        outlasts::<Strings>().await;
+    }
 }

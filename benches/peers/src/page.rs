@@ -11,31 +11,39 @@ use serde_json::{Value, json};
 use crate::Name;
 use crate::facts::{self, GUARANTEES};
 use crate::measure::{Figures, Step};
+use crate::rounds::{Rounds, not_begun};
 
 /// The figures, and the machine they were taken on.
 pub(crate) struct Page {
     pub(crate) circumstances: String,
-    pub(crate) rows: Vec<(Name, Figures)>,
+    pub(crate) played: Rounds,
 }
 
 impl Page {
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self { circumstances: circumstances()?, rows: Vec::new() })
+    fn rows(&self) -> &[(Name, Figures)] {
+        &self.played.rows
     }
 
     /// Delayline by its first driver, with which all others are compared.
     fn ours(&self) -> Option<Figures> {
-        self.rows.iter().find(|(name, _)| *name == Name::Delayline).map(|(_, figures)| *figures)
+        self.rows().iter().find(|(name, _)| *name == Name::Delayline).map(|(_, figures)| *figures)
+    }
+
+    /// Each failed round with its cause, and how many were not begun.
+    fn failures(&self) -> Vec<String> {
+        let missing = Some(self.played.not_begun).filter(|count| *count > 0).map(not_begun);
+        self.played.failures.iter().cloned().chain(missing).collect()
     }
 
     /// The cells of a row, but for the name.
-    fn cells(&self, figures: &Figures) -> [String; 8] {
+    fn cells(&self, figures: &Figures) -> [String; 9] {
         let bulk = |figure: fn(Step) -> f64| {
             figures.bulk.map_or_else(|| "-".to_owned(), |b| shown(figure(b)))
         };
         let ratio = self.ours().map(|ours| ours.work.rate / figures.work.rate);
         [
             figures.messages.to_string(),
+            figures.rounds.to_string(),
             shown(figures.send.rate),
             bulk(|step| step.rate),
             shown(figures.work.rate),
@@ -53,7 +61,7 @@ impl Page {
         let ahead = |verb: &str, unit: &str, theirs: f64, ours: f64| {
             format!("{verb}: {} {unit} against {}", shown(theirs), shown(ours))
         };
-        for (name, figures) in self.rows.iter().filter(|(name, _)| !name.is_ours()) {
+        for (name, figures) in self.rows().iter().filter(|(name, _)| !name.is_ours()) {
             let mut wins = Vec::new();
             let steps = [
                 ("sends one by one", Some(figures.send), Some(ours.send)),
@@ -84,8 +92,8 @@ impl Page {
 
     pub(crate) fn to_markdown(&self) -> String {
         let mut text = format!("{HEAD}```text\n{}\n```\n\n## Figures\n\n", self.circumstances);
-        text += &format!("| queue | {} |\n{}", HEADINGS.join(" | "), "|---".repeat(9) + "|\n");
-        for (name, figures) in &self.rows {
+        text += &format!("| queue | {} |\n{}", HEADINGS.join(" | "), "|---".repeat(10) + "|\n");
+        for (name, figures) in self.rows() {
             let cells = self.cells(figures).join(" | ");
             text += &format!("| {} | {cells} |\n", facts::of(*name).title);
         }
@@ -101,14 +109,21 @@ impl Page {
         for sentence in defeats {
             text += &format!("- {sentence}\n");
         }
+        let failures = self.failures();
+        if !failures.is_empty() {
+            text += "\n## What failed\n\n";
+        }
+        for failure in failures {
+            text += &format!("- {failure}\n");
+        }
         text += "\n## How each was used\n\n";
-        for (name, _) in &self.rows {
+        for (name, _) in self.rows() {
             let facts = facts::of(*name);
             text += &format!("- **{}**: {}\n", facts.title, facts.settings);
         }
         text += &format!("\n## What each guarantees\n\n{GUARANTEES_HEAD}");
         text += &format!("| queue | {} |\n{}", GUARANTEES.join(" | "), "|---".repeat(8) + "|\n");
-        for (name, _) in self.rows.iter().filter(|(name, _)| !name.is_variant()) {
+        for (name, _) in self.rows().iter().filter(|(name, _)| !name.is_variant()) {
             let facts = facts::of(*name);
             text += &format!("| {} | {} |\n", facts.title, facts.guarantees.join(" | "));
         }
@@ -120,19 +135,22 @@ impl Page {
         let row = |(name, figures): &(Name, Figures)| {
             json!({
                 "queue": facts::of(*name).title, "messages": figures.messages,
-                "send": step(figures.send), "bulk": figures.bulk.map(step),
+                "rounds": figures.rounds, "send": step(figures.send), "bulk": figures.bulk.map(step),
                 "work": step(figures.work),
             })
         };
-        let rows: Vec<Value> = self.rows.iter().map(row).collect();
+        let rows: Vec<Value> = self.rows().iter().map(row).collect();
         let tables: Vec<_> = self.to_plot().into_iter().collect();
-        json!({ "circumstances": self.circumstances, "queues": rows, "tables": tables })
+        json!({
+            "circumstances": self.circumstances, "queues": rows, "failures": self.failures(),
+            "tables": tables,
+        })
     }
 
     /// How fast the queues are, in the form that plots are drawn from. `None` if only bare commands
     /// were measured.
     pub(crate) fn to_plot(&self) -> Option<Value> {
-        let queues: Vec<_> = self.rows.iter().filter(|(name, _)| name.is_a_queue()).collect();
+        let queues: Vec<_> = self.rows().iter().filter(|(name, _)| name.is_a_queue()).collect();
         let steps: [(&str, StepOf); 3] = [
             ("sent one by one", |it| Some(it.send)),
             ("sent in bulk", |it| it.bulk),
@@ -168,18 +186,21 @@ impl fmt::Display for Page {
         for heading in HEADINGS {
             write!(f, " {heading:>14}")?;
         }
-        for (name, figures) in &self.rows {
+        for (name, figures) in self.rows() {
             write!(f, "\n{:32}", facts::of(*name).title)?;
             for cell in self.cells(figures) {
                 write!(f, " {cell:>14}")?;
             }
+        }
+        for failure in self.failures() {
+            write!(f, "\nfailed: {failure}")?;
         }
         Ok(())
     }
 }
 
 /// The machine, the server and the command, in a few lines.
-fn circumstances() -> Result<String> {
+pub(crate) fn circumstances() -> Result<String> {
     let server = Server::builder().tcp().try_start()?;
     let cores = std::thread::available_parallelism()?;
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -214,8 +235,17 @@ fn shown(figure: f64) -> String {
     }
 }
 
-const HEADINGS: [&str; 8] =
-    ["messages", "send/s", "bulk/s", "work/s", "us/send", "us/bulk", "us/work", "Delayline x"];
+const HEADINGS: [&str; 9] = [
+    "messages",
+    "rounds",
+    "send/s",
+    "bulk/s",
+    "work/s",
+    "us/send",
+    "us/bulk",
+    "us/work",
+    "Delayline x",
+];
 
 const HEAD: &str = "\
 # Delayline compared with other queues
@@ -237,10 +267,12 @@ const LEGEND: &str = "
 - **Delayline x**: the work rate of Delayline (redis-rs) divided by this queue's.
 
 In each round, each queue gets a fresh server and is warmed up with a tenth of the messages. Each figure is the median
-of the rounds (`--rounds`, default 3). After each step, the queue's own counters must show that all messages are stored,
-or that none is left. The number handled must equal the number sent; otherwise no page is written. Client and server
-share the machine. Both rows of rsmq_async send in the same way: the difference between them there is the random
-variation of this run.
+of the queue's **rounds** (`--rounds`, default 3; fewer if `--minutes`, default 10, are over). After each step, the
+queue's own counters must show that all messages are stored, or that none is left. The number handled must equal the
+number sent. A round that fails is listed below with its cause, and has no figures. A reply to rsmq_async, apalis-redis
+or bare commands may take 60 s instead of the 500 ms of redis-rs, which a busy machine exceeds; the other queues keep
+their defaults. Client and server share the machine. Both rows of rsmq_async send in the same way: the difference
+between them there is the random variation of this run.
 ";
 
 const GUARANTEES_HEAD: &str = "\

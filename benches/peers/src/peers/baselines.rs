@@ -6,9 +6,8 @@ mod sorted_set;
 mod strings;
 
 use anyhow::Result;
-use delayline_test_server::Server;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands, Client, FromRedisValue};
+use redis::{AsyncCommands, FromRedisValue};
 
 pub(crate) use self::blocking::Blocking;
 pub(crate) use self::sorted_set::{Polled, Popped};
@@ -16,10 +15,6 @@ pub(crate) use self::strings::Strings;
 use crate::load::{TASKS, client_millis};
 
 const QUEUE: &str = "bench";
-
-async fn connect(server: &Server) -> Result<MultiplexedConnection> {
-    Ok(Client::open(server.url())?.get_multiplexed_async_connection().await?)
-}
 
 /// Up to 256 members that are due.
 async fn due_now<T: FromRedisValue>(connection: &mut MultiplexedConnection) -> Result<Vec<T>> {

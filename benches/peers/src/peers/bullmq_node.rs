@@ -2,20 +2,21 @@
 
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 use delayline_benches::PAYLOAD_BYTES;
 use delayline_test_server::Server;
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::load::TASKS;
 use crate::measure::Peer;
 
 pub(crate) struct Bullmq {
-    child: Child,
+    _child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
@@ -25,7 +26,7 @@ const FILES: [&str; 3] = ["package.json", "package-lock.json", "bench.mjs"];
 
 impl Peer for Bullmq {
     async fn open(server: &Server) -> Result<Self> {
-        let program = install()?.join("bench.mjs");
+        let program = install().await?.join("bench.mjs");
         let [port, tasks, payload] =
             [usize::from(server.port()), TASKS, PAYLOAD_BYTES].map(|number| number.to_string());
         let mut child = Command::new("node")
@@ -33,63 +34,57 @@ impl Peer for Bullmq {
             .env("NODE_ENV", "production")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .kill_on_drop(true)
             .spawn()
             .context("starting node")?;
         let input = child.stdin.take().context("the child has an input")?;
         let output = BufReader::new(child.stdout.take().context("the child has an output")?);
-        let mut peer = Self { child, input, output };
-        peer.answer()?;
+        let mut peer = Self { _child: child, input, output };
+        peer.answer().await?;
         Ok(peer)
     }
 
     async fn send(&mut self, messages: usize) -> Result<()> {
-        let sent = self.ask(&format!("send {messages}"))?;
+        let sent = self.ask(&format!("send {messages}")).await?;
         ensure!(sent == messages, "{sent} were sent");
         Ok(())
     }
 
     async fn send_in_bulk(&mut self, messages: usize) -> Result<bool> {
-        let sent = self.ask(&format!("bulk {messages}"))?;
+        let sent = self.ask(&format!("bulk {messages}")).await?;
         ensure!(sent == messages, "{sent} were sent");
         Ok(true)
     }
 
     async fn work(&mut self, messages: usize) -> Result<usize> {
-        self.ask(&format!("work {messages}"))
+        self.ask(&format!("work {messages}")).await
     }
 
     async fn unfinished(&mut self) -> Result<usize> {
-        self.ask("waiting")
+        self.ask("waiting").await
     }
 }
 
 impl Bullmq {
-    fn ask(&mut self, line: &str) -> Result<usize> {
-        writeln!(self.input, "{line}").context("writing to node")?;
-        self.answer()
+    async fn ask(&mut self, line: &str) -> Result<usize> {
+        let line = format!("{line}\n");
+        self.input.write_all(line.as_bytes()).await.context("writing to node")?;
+        self.answer().await
     }
 
-    fn answer(&mut self) -> Result<usize> {
+    async fn answer(&mut self) -> Result<usize> {
         let mut line = String::new();
-        self.output.read_line(&mut line).context("reading from node")?;
+        self.output.read_line(&mut line).await.context("reading from node")?;
         let answer: Value = serde_json::from_str(&line).with_context(|| format!("{line:?}"))?;
         let messages = answer["messages"].as_u64().context("an answer without a number")?;
         Ok(usize::try_from(messages)?)
     }
 }
 
-impl Drop for Bullmq {
-    fn drop(&mut self) {
-        // Neither has an effect if the process has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Installs the packages of the lock file with npm, unless they are installed. Returns where.
 ///
 /// Below `target`, not next to the sources: our rules do not apply to the packages.
-fn install() -> Result<PathBuf> {
+async fn install() -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("bullmq");
     let target = env::current_exe()?;
     let target = target.parent().and_then(Path::parent).context("a program has a directory")?;
@@ -106,7 +101,9 @@ fn install() -> Result<PathBuf> {
             .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"])
             .current_dir(&folder)
             .stdout(Stdio::null())
+            .kill_on_drop(true)
             .status()
+            .await
             .context("starting npm")?;
         ensure!(ended.success(), "npm ci: {ended}");
         fs::write(installed, locked)?;

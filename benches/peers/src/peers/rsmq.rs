@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 use delayline_test_server::Server;
-use rsmq_async::{Rsmq, RsmqConnection, RsmqMessage, RsmqOptions};
+use rsmq_async::{Rsmq, RsmqConnection, RsmqMessage};
 use tokio::task::JoinSet;
 
-use crate::load::{TASKS, all, bulks, in_tasks, payload};
+use crate::load::{TASKS, all, bulks, connect, in_tasks, payload};
 use crate::measure::Peer;
 
 /// Each task receives up to `BATCH` messages at once.
@@ -24,9 +24,7 @@ const QUEUE: &str = "bench";
 
 impl<const BATCH: u32> Peer for RsmqAsync<BATCH> {
     async fn open(server: &Server) -> Result<Self> {
-        let host = "127.0.0.1".to_owned();
-        let options = RsmqOptions { host, port: server.port(), ..RsmqOptions::default() };
-        let mut queue = Rsmq::new(options).await?;
+        let mut queue = Rsmq::new_with_connection(connect(server).await?, false, None).await?;
         queue.create_queue(QUEUE, None, None, None).await?;
         Ok(Self(queue))
     }

@@ -11,8 +11,8 @@ use redis::{AsyncCommands, AsyncConnectionConfig, Client};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::{QUEUE, connect};
-use crate::load::{TASKS, bulks, in_tasks, payload};
+use super::QUEUE;
+use crate::load::{TASKS, bulks, connect, in_tasks, payload};
 use crate::measure::Peer;
 
 pub(crate) struct Blocking {

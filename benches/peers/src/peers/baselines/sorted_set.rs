@@ -8,8 +8,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Script};
 use tokio::task::JoinSet;
 
-use super::{QUEUE, connect, due_now};
-use crate::load::{TASKS, bulks, client_millis, in_tasks, numbered_payload, sum};
+use super::{QUEUE, due_now};
+use crate::load::{TASKS, bulks, client_millis, connect, in_tasks, numbered_payload, sum};
 use crate::measure::Peer;
 
 /// Polled with `ZRANGEBYSCORE ... LIMIT`, where the consumer that removes a member handles it; or

@@ -6,8 +6,8 @@ use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
-use super::{QUEUE, connect, due_now};
-use crate::load::{bulks, client_millis, in_tasks, payload, sum};
+use super::{QUEUE, due_now};
+use crate::load::{bulks, client_millis, connect, in_tasks, payload, sum};
 use crate::measure::Peer;
 
 pub(crate) struct Strings(MultiplexedConnection);

@@ -168,7 +168,7 @@ macro_rules! transport_cases {
                 a_bell_that_comes_later_is_heard_too dropped_wait_leaves_its_bell_to_others
                 a_spoilt_bell_silences_no_other wait_outlives_the_runtime_of_another
                 connection_of_a_wait_is_reused wait_survives_its_connection
-                dropped_wait_pops_nothing frozen_server_ends_a_wait wrong_type_is_told
+                dropped_wait_keeps_its_connection frozen_server_ends_a_wait wrong_type_is_told
                 unblocked_wait_is_told
             ],
             faults: [

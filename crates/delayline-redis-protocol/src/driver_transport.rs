@@ -36,8 +36,8 @@ use crate::{
 ///   connection.
 /// - All waits share a separate connection, with one blocking command for all their lists; in a
 ///   cluster, there is one for each hash slot. For a few seconds there can be two, after a list was
-///   added. When no wait uses a list any more, the connection that could still pop from it is
-///   closed.
+///   added. A wait that is dropped leaves the command where it is: if it pops a hint without a
+///   waiter, the bell is rung again.
 ///
 /// In a cluster and behind sentinels:
 ///

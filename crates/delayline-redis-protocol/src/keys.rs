@@ -75,6 +75,14 @@ impl Keys {
         Self { own: KEY_NAMES.into_iter().map(key).collect(), destination: None }
     }
 
+    /// The keys of the queue with this bell; `None` if no queue has it.
+    pub(crate) fn of_bell(bell: &[u8]) -> Option<Self> {
+        let bell = std::str::from_utf8(bell).ok()?;
+        let name = bell.strip_prefix(KEY_PREFIX)?.strip_prefix('{')?;
+        let name = name.strip_suffix(BELL)?.strip_suffix("}:")?;
+        QueueName::new(name).ok().map(|name| Self::new(&name))
+    }
+
     /// The same keys, and the destination of a relay.
     pub(crate) fn with_destination(&self, to: &Destination) -> Self {
         Self { own: self.own.clone(), destination: Some(to.clone()) }
@@ -125,5 +133,8 @@ mod tests {
         let keys = Keys::new(&QueueName::new("a:b").unwrap());
         assert_eq!(keys.all()[0], "delayline:{a:b}:control");
         assert_eq!(keys.named(BELL), "delayline:{a:b}:bell");
+        let same = Keys::of_bell(b"delayline:{a:b}:bell").unwrap();
+        assert_eq!(same.all(), keys.all());
+        assert!(Keys::of_bell(b"bell").is_none());
     }
 }

@@ -36,8 +36,9 @@ use crate::{Address, CallError, ConnectOptions, Fence, ScriptCall, ScriptName, V
 /// [`ErrorKind::Overloaded`](delayline_core::ErrorKind::Overloaded). It limits the memory that a
 /// stalled server can take up.
 pub const MAX_CALLS_IN_FLIGHT: usize = 10_000;
-/// The longest single wait; a longer one ends early.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+/// The longest single wait; a longer one ends early. The command of a dropped wait stays on the
+/// server for at most this long.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The connections to one server. [`DriverTransport`](crate::DriverTransport) documents their
 /// guarantees.

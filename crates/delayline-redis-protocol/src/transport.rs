@@ -142,8 +142,9 @@ pub trait Transport: Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, an element may be popped and lost. That does no harm: elements of
-    /// the bell are only hints.
+    /// If the future is dropped, an element may be popped later. If `bell` is that of a queue, the
+    /// element is used for another wait or pushed again. It may be lost if that fails, which does
+    /// no harm: elements of the bell are only hints.
     ///
     /// # Errors
     ///

@@ -1,12 +1,13 @@
 //! Waiting on a doorbell.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use delayline_core::{ErrorClass, ErrorKind};
 use delayline_redis_protocol::{CallError, Transport, classify};
-use delayline_test_server::Server;
+use delayline_test_server::{Reply, Server};
 use tokio::task::JoinHandle;
 
 use super::{
@@ -14,6 +15,8 @@ use super::{
 };
 
 const BELL: Bytes = Bytes::from_static(b"bell");
+/// The bell of a queue, which is rung again if no caller waits for it any more.
+const OF_QUEUE: &str = "delayline:{queue}:bell";
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(600);
 
@@ -158,14 +161,14 @@ pub async fn a_bell_that_comes_later_is_heard_too<C: Connect>() {
 pub async fn dropped_wait_leaves_its_bell_to_others<C: Connect>() {
     let server = Server::start();
     let transport = Arc::new(connected::<C>(&server.url()).await);
-    let (dropped, kept) = (ringing::<C>(&transport, "bell"), ringing::<C>(&transport, "other"));
+    let (dropped, kept) = (ringing::<C>(&transport, OF_QUEUE), ringing::<C>(&transport, "other"));
     until_blocked(&server, 1).await;
     dropped.abort();
     assert!(dropped.await.unwrap_err().is_cancelled());
     let stranger = Arc::new(connected::<C>(&server.url()).await);
-    let strange = ringing::<C>(&stranger, "bell");
+    let strange = ringing::<C>(&stranger, OF_QUEUE);
     until_blocked(&server, 2).await;
-    server.command(&["LPUSH", "bell", "x"]);
+    server.command(&["LPUSH", OF_QUEUE, "x"]);
     rung(strange).await;
     server.command(&["LPUSH", "other", "x"]);
     rung(kept).await;
@@ -250,16 +253,32 @@ pub async fn wait_survives_its_connection<C: Connect>() {
     }
 }
 
-pub async fn dropped_wait_pops_nothing<C: Connect>() {
+pub async fn dropped_wait_keeps_its_connection<C: Connect>() {
     let server = Server::start();
     let transport = Arc::new(connected::<C>(&server.url()).await);
-    let waiter = Arc::clone(&transport);
-    let wait = tokio::spawn(async move { waiter.wait(&BELL, LONG).await });
-    until_blocked(&server, 1).await;
-    wait.abort();
+    let waiting = || {
+        let Reply::BulkString(list) = server.command(&["CLIENT", "LIST"]) else { panic!() };
+        let list = String::from_utf8(list).unwrap();
+        let line = list.lines().find(|line| line.contains("cmd=blpop")).unwrap();
+        line.split(' ').next().unwrap().to_owned()
+    };
+    let mut ids = HashSet::new();
+    for _ in 0..5 {
+        let waiter = Arc::clone(&transport);
+        let wait = tokio::spawn(async move { waiter.wait(&OF_QUEUE.into(), LONG).await });
+        until_blocked(&server, 1).await;
+        ids.insert(waiting());
+        wait.abort();
+        assert!(wait.await.unwrap_err().is_cancelled());
+    }
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    server.command(&["LPUSH", OF_QUEUE, "x"]);
+    let wait = tokio::time::timeout(PATIENCE, transport.wait(&OF_QUEUE.into(), LONG)).await;
+    assert!(wait.unwrap().unwrap(), "the hint is not lost");
+    let bell = OF_QUEUE.into();
+    assert!(tokio::time::timeout(SHORT, transport.wait(&bell, LONG)).await.is_err());
+    drop(transport);
     until_blocked(&server, 0).await;
-    server.command(&["LPUSH", "bell", "x"]);
-    assert!(transport.wait(&BELL, LONG).await.unwrap());
 }
 
 pub async fn frozen_server_ends_a_wait<C: Connect>() {

@@ -1,19 +1,22 @@
 //! Waiting on doorbells: up to 64 bells of a process share one blocking command.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{iter, mem};
 
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::blocking_pool::BlockingPool;
 use super::driver::{Connection as _, Driver};
 use super::health::{no_reply, unexpected};
+use crate::keys::Keys;
 use crate::route::slot_of;
+use crate::script::Script;
 use crate::{CallError, Value};
 
 /// Listens to bells for waiting callers.
@@ -24,8 +27,9 @@ use crate::{CallError, Value};
 ///
 /// Each hint costs a new command over all bells of its group, so groups are bounded.
 ///
-/// A hint goes to the caller that has waited longest. When the last waiter for one of its bells is
-/// gone, a listener stops at once: it could pop a hint that another process waits for.
+/// A hint goes to the caller that has waited longest. A wait that is dropped leaves the command
+/// where it is, because ending it would cost its connection. If the command then pops a hint without
+/// a waiter, the bell is rung again: another process may wait for it.
 pub(crate) struct BellListeners<D: Driver> {
     pool: Arc<BlockingPool<D>>,
     groups: Mutex<Groups<D>>,
@@ -48,8 +52,6 @@ struct State {
     /// The bells with a waiter or a listener.
     bells: HashMap<Bytes, Bell>,
     listeners: BTreeMap<u64, Listener>,
-    /// Hints that one of two listeners has popped after the other had answered all waiters.
-    kept: HashSet<Bytes>,
     /// Whether waiting for several bells at once works, as far as is known.
     several: bool,
     /// Until then, each bell has its own listener. So a bell that is not permitted, or has the
@@ -74,15 +76,13 @@ struct Waiter {
 struct Listener {
     /// The bells that its command covers, or will cover in a moment.
     bells: Vec<Bytes>,
-    /// Whether the last waiter for one of them is gone.
-    deserted: Arc<Notify>,
+    task: AbortHandle,
 }
 
 /// The bells of one blocking command, and its duration.
 struct Round {
     bells: Vec<Bytes>,
     limit: Duration,
-    deserted: Arc<Notify>,
 }
 
 type Answer = Result<bool, CallError>;
@@ -93,8 +93,9 @@ impl<D: Driver> BellListeners<D> {
         Self { pool: Arc::new(pool), groups: Mutex::new(groups), is_sharded: false }
     }
 
-    pub(crate) fn sharded(self) -> Self {
-        Self { is_sharded: true, ..self }
+    pub(crate) const fn sharded(mut self) -> Self {
+        self.is_sharded = true;
+        self
     }
 
     /// Waits until `bell` rings, for about `limit`. It may return `false` earlier.
@@ -104,7 +105,7 @@ impl<D: Driver> BellListeners<D> {
     /// The connection or the server failed.
     pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Answer {
         let group = self.group_of(bell);
-        let Some((number, answer)) = group.enter(bell, limit) else { return Ok(true) };
+        let (number, answer) = group.enter(bell, limit);
         let _leaves = Leaves { group: &group, bell, number };
         // The listener answers sooner, unless it waits for others of this bell with longer limits.
         match timeout(limit + LATEST_ANSWER, answer).await {
@@ -133,6 +134,16 @@ impl<D: Driver> BellListeners<D> {
     }
 }
 
+/// Ends the commands with their connections.
+impl<D: Driver> Drop for BellListeners<D> {
+    fn drop(&mut self) {
+        let groups = self.groups.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for group in groups.of_bell.values() {
+            group.lock().listeners.values().for_each(|listener| listener.task.abort());
+        }
+    }
+}
+
 /// Removes a wait that has ended or was dropped from the list.
 struct Leaves<'a, D: Driver> {
     group: &'a Group<D>,
@@ -148,31 +159,24 @@ impl<D: Driver> Drop for Leaves<'_, D> {
 
 impl<D: Driver> Group<D> {
     fn new(pool: &Arc<BlockingPool<D>>) -> Arc<Self> {
+        pool.add_spare();
         Arc::new(Self { pool: Arc::clone(pool), state: Mutex::new(State::new()) })
     }
 
-    /// Adds a wait to the list, and makes sure that a listener runs. Returns `None` if its time has
-    /// already passed.
-    fn enter(
-        self: &Arc<Self>,
-        bell: &Bytes,
-        limit: Duration,
-    ) -> Option<(u64, oneshot::Receiver<Answer>)> {
+    /// Adds a wait to the list, and makes sure that a listener runs.
+    fn enter(self: &Arc<Self>, bell: &Bytes, limit: Duration) -> (u64, oneshot::Receiver<Answer>) {
         let mut state = self.lock();
-        if state.kept.remove(bell) {
-            return None;
-        }
         let (answer, receiver) = oneshot::channel();
         let (number, listener) = (state.number(), state.number());
         let known = state.bells.entry(bell.clone()).or_default();
         known.waiters.insert(number, Waiter { until: Instant::now() + limit, answer });
         if known.heard_by.is_empty() {
             known.heard_by.push(listener);
-            let (bells, deserted) = (vec![bell.clone()], Arc::default());
-            state.listeners.insert(listener, Listener { bells, deserted });
-            tokio::spawn(Arc::clone(self).listen(listener));
+            // It cannot begin before the lock is released.
+            let task = tokio::spawn(Arc::clone(self).listen(listener)).abort_handle();
+            state.listeners.insert(listener, Listener { bells: vec![bell.clone()], task });
         }
-        Some((number, receiver))
+        (number, receiver)
     }
 
     async fn listen(self: Arc<Self>, number: u64) {
@@ -183,36 +187,38 @@ impl<D: Driver> Group<D> {
                 // Callers that were answered together wait again together.
                 sleep(GATHERING).await;
             }
-            let Some(Round { bells, limit, deserted }) = self.lock().next_round(number) else {
-                break;
-            };
-            tokio::select! {
-                heard = self.hear(bells, limit) => self.lock().heard(number, heard),
-                // The command is given up with its connection.
-                () = deserted.notified() => {}
+            let Some(Round { bells, limit }) = self.lock().next_round(number) else { break };
+            let heard = self.hear(bells, limit).await;
+            let unwanted = self.lock().heard(number, heard);
+            if let Some(bell) = unwanted {
+                self.ring_again(&bell).await;
             }
         }
         if !self.lock().listeners.is_empty() {
             // They have their own connections.
-            self.pool.close_idle();
+            self.pool.close_surplus();
+        }
+    }
+
+    /// Gives a hint back that no caller of this process waits for. A failure costs one hint.
+    async fn ring_again(&self, bell: &Bytes) {
+        // Only tests wait for a list that is no queue's bell.
+        let Some(keys) = Keys::of_bell(bell) else { return };
+        let script = Script::of_ring();
+        let named = keys.of(&script.keys);
+        let mut args = vec![script.source.clone().into(), named.len().to_string().into()];
+        args.extend(named);
+        args.push(Bytes::new());
+        if let Err(error) = self.request("EVAL", args, WAIT_GRACE).await {
+            tracing::debug!(error = %error.into_error(), "a hint could not be given back");
         }
     }
 
     /// One blocking command. Answers which bell rang, if one did.
     async fn hear(&self, bells: Vec<Bytes>, limit: Duration) -> Result<Option<Bytes>, CallError> {
-        let connection = self.pool.take().await?;
         let mut args = bells;
         args.push(seconds(limit).into());
-        let bound = limit + WAIT_GRACE;
-        let reply = match timeout(bound, connection.request("BLPOP", args)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(no_reply(bound).into()),
-        };
-        match &reply {
-            Ok(_) => self.pool.give_back(connection),
-            Err(error) => self.pool.noted(connection, error),
-        }
-        match reply? {
+        match self.request("BLPOP", args, limit + WAIT_GRACE).await? {
             Value::Nil => Ok(None),
             Value::Array(items) => match items.into_iter().next() {
                 Some(Value::Bytes(bell)) => Ok(Some(bell)),
@@ -220,6 +226,25 @@ impl<D: Driver> Group<D> {
             },
             Value::Int(_) | Value::Bytes(_) => Err(unexpected("BLPOP").into()),
         }
+    }
+
+    /// One command over a connection of the pool.
+    async fn request(
+        &self,
+        command: &'static str,
+        args: Vec<Bytes>,
+        bound: Duration,
+    ) -> Result<Value, CallError> {
+        let connection = self.pool.take().await?;
+        let reply = match timeout(bound, connection.request(command, args)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(no_reply(bound).into()),
+        };
+        match &reply {
+            Ok(_) => self.pool.give_back(connection),
+            Err(error) => self.pool.noted(connection, error),
+        }
+        reply
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -244,7 +269,6 @@ impl State {
         Self {
             bells: HashMap::new(),
             listeners: BTreeMap::new(),
-            kept: HashSet::new(),
             several: true,
             apart_until: None,
             next_number: 0,
@@ -258,18 +282,14 @@ impl State {
 
     /// A wait has ended, or was dropped.
     fn leave(&mut self, bell: &Bytes, number: u64) {
-        let Some(known) = self.bells.get_mut(bell) else { return };
-        if known.waiters.remove(&number).is_some() && known.waiters.is_empty() {
-            let hear_it = known.heard_by.iter().filter_map(|number| self.listeners.get(number));
-            hear_it.for_each(|listener| listener.deserted.notify_one());
-        }
+        self.bells.get_mut(bell).map(|known| known.waiters.remove(&number));
     }
 
     /// Returns the next command of a listener. Without one, the listener is removed from the list.
     fn next_round(&mut self, number: u64) -> Option<Round> {
         let now = Instant::now();
         let apart = self.apart_until.is_some_and(|until| now < until);
-        let own = self.listeners.remove(&number).map_or_else(Vec::new, |own| own.bells);
+        let Listener { bells: own, task } = self.listeners.remove(&number)?;
         // Only bells with a waiter are listened to.
         let mut wanted: Vec<(u64, Bytes, Instant)> = Vec::new();
         let mut are_covered = true;
@@ -302,21 +322,18 @@ impl State {
         }
         self.several = bells.len() > 1;
         let limit = until.saturating_duration_since(now);
-        let deserted = Arc::new(Notify::new());
-        let listener = Listener { bells: bells.clone(), deserted: Arc::clone(&deserted) };
-        self.listeners.insert(number, listener);
-        Some(Round { bells, limit, deserted })
+        self.listeners.insert(number, Listener { bells: bells.clone(), task });
+        Some(Round { bells, limit })
     }
 
-    /// A listener's command has ended.
-    fn heard(&mut self, number: u64, heard: Result<Option<Bytes>, CallError>) {
+    /// A listener's command has ended. Returns a bell whose hint has no waiter.
+    fn heard(&mut self, number: u64, heard: Result<Option<Bytes>, CallError>) -> Option<Bytes> {
         let answer = match heard {
             Ok(Some(bell)) => return self.rang(bell),
             Ok(None) => Ok(false),
             Err(error) => Err(error),
         };
-        let Some(Listener { bells, .. }) = self.listeners.get(&number) else { return };
-        let bells: Vec<_> = bells.clone();
+        let bells = self.listeners.get(&number)?.bells.clone();
         match answer {
             Err(CallError::Reply(line)) if bells.len() > 1 && is_of_one_bell(&line) => {
                 self.apart_until = Some(Instant::now() + APART);
@@ -324,16 +341,16 @@ impl State {
             }
             answer => self.answer(number, &bells, &answer),
         }
+        None
     }
 
-    /// Passes a hint to the caller that has waited longest.
-    fn rang(&mut self, bell: Bytes) {
+    /// Passes a hint to the caller that has waited longest. Returns the bell if there is none.
+    fn rang(&mut self, bell: Bytes) -> Option<Bytes> {
         let waiters = self.bells.get_mut(&bell).map(|bell| &mut bell.waiters);
         let mut waiters = waiters.into_iter().flat_map(|all| iter::from_fn(|| all.pop_first()));
         // A waiter that has just been dropped does not take it.
-        if !waiters.any(|(_, waiter)| waiter.answer.send(Ok(true)).is_ok()) {
-            self.kept.insert(bell);
-        }
+        let is_taken = waiters.any(|(_, waiter)| waiter.answer.send(Ok(true)).is_ok());
+        (!is_taken).then_some(bell)
     }
 
     /// Answers the waiters of bells that no other listener covers.
@@ -429,8 +446,8 @@ mod tests {
     fn listener_for(state: &mut State, bell: &Bytes) -> u64 {
         let number = state.number();
         state.bells.get_mut(bell).unwrap().heard_by.push(number);
-        let (bells, deserted) = (vec![bell.clone()], Arc::default());
-        state.listeners.insert(number, Listener { bells, deserted });
+        let task = tokio::spawn(async {}).abort_handle();
+        state.listeners.insert(number, Listener { bells: vec![bell.clone()], task });
         number
     }
 }

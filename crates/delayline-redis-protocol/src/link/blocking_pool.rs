@@ -19,12 +19,14 @@ pub(crate) struct BlockingPool<D: Driver> {
 
 struct State<C> {
     idle: Vec<C>,
+    /// How many idle connections are kept while others wait.
+    spares: usize,
     backoff: ReconnectBackoff,
 }
 
 impl<D: Driver> BlockingPool<D> {
     pub(crate) fn new(dial: Arc<Dial<D>>) -> Self {
-        let state = State { idle: Vec::new(), backoff: ReconnectBackoff::default() };
+        let state = State { idle: Vec::new(), spares: 0, backoff: ReconnectBackoff::default() };
         Self { dial, state: Mutex::new(state) }
     }
 
@@ -64,10 +66,18 @@ impl<D: Driver> BlockingPool<D> {
         }
     }
 
-    /// Closes idle connections.
-    pub(crate) fn close_idle(&self) {
-        let idle = std::mem::take(&mut self.lock().idle);
-        drop(idle);
+    /// Keeps one more idle connection: each group of bells may soon need a second one again.
+    pub(crate) fn add_spare(&self) {
+        self.lock().spares += 1;
+    }
+
+    /// Closes idle connections that are not needed soon.
+    pub(crate) fn close_surplus(&self) {
+        let mut state = self.lock();
+        let from = state.spares.min(state.idle.len());
+        let surplus = state.idle.split_off(from);
+        drop(state);
+        drop(surplus);
     }
 
     fn lock(&self) -> MutexGuard<'_, State<D::Connection>> {

@@ -279,6 +279,17 @@ impl Position {
 }
 
 impl Op {
+    /// Returns `true` if it ends leases, and the caller claims next:
+    /// [`Settlement::claims_next`] of each.
+    #[must_use]
+    pub fn claims_next(&self) -> bool {
+        match self {
+            Self::Settle(items) => items.iter().all(|item| item.claims_next),
+            Self::HandOff(items) => items.iter().all(|item| item.settlement.claims_next),
+            _ => false,
+        }
+    }
+
     /// Checks all limits that can be checked without the queue. Backends call this before they send
     /// anything.
     ///

@@ -150,6 +150,10 @@ pub struct Claimed {
     /// The earliest instant at which there will be something to claim, unless a new message comes:
     /// a due time or the end of a lease. `None` if there is none, or while paused.
     pub next: Option<Timestamp>,
+    /// Whether as many messages are leased as the queue allows, so that the end of a lease may let
+    /// the next one be claimed. `false` while paused.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub capped: bool,
     /// The messages that this claim made dead letters, in order of death. A repeated claim does not
     /// report them again (G16).
     pub deaths: Vec<Death>,

@@ -22,19 +22,30 @@ pub struct Settlement {
     /// such as "429, retry after 30 s" (G34). If holds overlap, the latest end counts.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub hold: Option<Schedule>,
+    /// Whether the caller claims from the queue next, or rings. If all settlements of an operation
+    /// say so, it sends no hint for messages that this claim can lease. `false` by default.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
+    pub claims_next: bool,
 }
 
 impl Settlement {
     /// The end of `lease` on the message `id`.
     #[must_use]
     pub const fn new(id: MessageId, lease: Lease, outcome: Outcome) -> Self {
-        Self { id, lease, outcome, hold: None }
+        Self { id, lease, outcome, hold: None, claims_next: false }
     }
 
     /// Holds the queue until then, if this ends the lease; `None` for no hold.
     #[must_use]
     pub fn hold(mut self, until: impl Into<Option<Schedule>>) -> Self {
         self.hold = until.into();
+        self
+    }
+
+    /// Sets whether the caller claims from the queue next: see [`claims_next`](Self::claims_next).
+    #[must_use]
+    pub const fn claims_next(mut self, claims_next: bool) -> Self {
+        self.claims_next = claims_next;
         self
     }
 

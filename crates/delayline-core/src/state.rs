@@ -187,7 +187,11 @@ impl State {
                 // A relay that is held back retries anyway.
                 !relayed.held_back && after.is_some_and(|after| is_full || after <= now)
             }
-            _ => after.is_some_and(|after| before.is_none_or(|before| after < before)),
+            _ => after.is_some_and(|after| {
+                // The caller's next claim leases it, or sends the hint.
+                let is_expected = after <= now && op.claims_next();
+                before.is_none_or(|before| after < before) && !is_expected
+            }),
         };
         (applied, hint)
     }
@@ -241,7 +245,8 @@ impl State {
             }
         };
         let next = self.next_claimable();
-        Claimed { deliveries, more: next.is_some_and(|next| next <= now), next, deaths }
+        let capped = !self.paused && self.limiter.is_capped(self.leased.len());
+        Claimed { deliveries, more: next.is_some_and(|next| next <= now), next, capped, deaths }
     }
 
     /// Returns the leases of a repeated claim that are still held (G16).

@@ -339,6 +339,10 @@ impl Machine {
                     if let Some(soon) = soon {
                         lane.claims.hurry(now.after(soon));
                     }
+                    // A claim that is open was sent behind the settlements.
+                    if lane.claims.is_capped() && !lane.claims.is_open() {
+                        lane.claims.hurry(now);
+                    }
                 });
                 let late = late.into_iter().map(|(id, lease, perhaps_done)| Action::SettledLate {
                     queue,
@@ -389,8 +393,9 @@ impl Machine {
 
     fn settle_and_extend(&mut self, now: Moment) {
         for queue in self.lanes.due(Need::Upkeep, now) {
-            let Self { lanes, todo, rng, .. } = self;
-            let ops = lanes.change(queue, |lane| lane.send(now, rng, todo));
+            let Self { lanes, todo, rng, stage, .. } = self;
+            let is_working = stage.is_working();
+            let ops = lanes.change(queue, |lane| lane.send(now, is_working, rng, todo));
             let ops = ops.into_iter().flatten().flatten();
             todo.extend(ops.map(|op| Action::Send { queue, op }));
         }

@@ -1,5 +1,6 @@
 -- State::claim. ARGV: now, consumer, claim id, max, lease in ms.
--- Results: the microseconds of the clock past `now`, more (0 or 1), next instant or -1; then for
+-- Results: the microseconds of the clock past `now`, 1 if there are more, plus 2 if as many are
+-- leased as may be, next instant or -1; then for
 -- each delivery its id, its record, and its due instant, if this call leases it for the first time,
 -- else the deadline in 6 bytes and its details; then for each message that this call buried the
 -- reason, a number, and its id.
@@ -80,7 +81,8 @@ local leaving = #new_places / 2 + #removed
 local next, hands_on, is_news
 next_claimable()
 local more = next and next <= now
-results[5], results[6] = more and 1 or 0, next or -1
+local capped = limiter and limiter.leased > 0 and leased >= limiter.leased
+results[5], results[6] = (more and 1 or 0) + (capped and 2 or 0), next or -1
 for i = 1, #deaths do
   results[#results + 1] = deaths[i]
 end

@@ -107,7 +107,7 @@ end
 -- READ
 --@reads details
 local settlements, runs, carried_by = tonumber(ARGV[#ARGV]), ARGV[#ARGV - 1], ARGV[#ARGV - 2]
-local holds, freed = ARGV[#ARGV - 3], 0
+local holds, freed, claims_next = ARGV[#ARGV - 3], 0, false
 local carriers = {}
 for i = 1, settlements do
   if struct.unpack(INSTANT, carried_by, (i - 1) * HAND_OFF_BYTES + HAND_OFF_RETENTION_FROM) > 0 then
@@ -145,7 +145,7 @@ end
 if #sent_contents > 0 then
   control.uses = bit.bor(control.uses, USES_CONTENTS)
 end
-local ring = first_due < NEVER and rings(first_due, freed)
+local ring = first_due < NEVER and not (claims_next and first_due <= now) and rings(first_due, freed)
 
 -- WRITE. Unlike a settlement, it is refused as a whole by a server that is full: its first command
 -- takes memory, though it changes nothing. The new messages are written before the settlements, so

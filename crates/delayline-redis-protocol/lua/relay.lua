@@ -191,7 +191,7 @@ end
 
 -- A relay that is held back looks at the destination now and then, and no bell tells it anything.
 local sleeps = not more and delivered < tonumber(ARGV[2])
-local hands_on, is_news = false, false
+local hands_on, is_news, capped = false, false, false
 if not held_back then
   tell_sleepers()
 end

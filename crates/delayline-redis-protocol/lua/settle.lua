@@ -25,12 +25,13 @@ local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
 --@reads details
 local count, stored, known = math.floor((#ARGV - 1) / 2), nil, nil
 local holds, freed = #ARGV % 2 == 0 and ARGV[#ARGV] or '', 0
+local claims_next = false
 read_leases()
 
 -- DECIDE
 settle_all()
 look_at_limits()
-ring = first_due < NEVER and rings(first_due, freed)
+ring = first_due < NEVER and not (claims_next and first_due <= now) and rings(first_due, freed)
 
 -- WRITE
 if #gone > 0 or #new_places > 0 then

@@ -152,7 +152,11 @@ impl Reader {
 
     fn claimed(&mut self, claim: &Claim, at: Timestamp) -> Result<Claimed, Error> {
         let mut claimed = Claimed::default();
-        claimed.more = self.flag()?;
+        let flags = self.count()?;
+        (claimed.more, claimed.capped) = match flags {
+            0..=3 => (flags % 2 == 1, flags >= 2),
+            _ => return Err(unreadable("whether there are more")),
+        };
         claimed.next = self.optional_instant()?;
         claimed.deliveries.reserve(self.0.len() / 3);
         while self.0.len() > 0 {

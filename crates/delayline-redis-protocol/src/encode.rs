@@ -45,8 +45,8 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
         Op::Settle(settlements) => {
             settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
             args.each(settlements, encode_settlement)?;
-            if settlements.iter().any(|item| item.hold.is_some()) {
-                args.packed(|bytes| put_holds(bytes, settlements));
+            if op.claims_next() || settlements.iter().any(|item| item.hold.is_some()) {
+                args.packed(|bytes| put_holds(bytes, op.claims_next(), settlements));
             }
         }
         Op::HandOff(items) => {
@@ -58,7 +58,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             messages().for_each(|message| args.bytes(message.id.as_bytes()));
             args.each(messages(), encode_new_message)?;
             results().for_each(|result| args.bytes(&result.bytes));
-            args.packed(|bytes| put_holds(bytes, settlements()));
+            args.packed(|bytes| put_holds(bytes, op.claims_next(), settlements()));
             args.packed(|bytes| items.iter().for_each(|item| put_carried(bytes, item)));
             args.packed(|bytes| put_runs(bytes, &messages().collect::<Vec<_>>()));
             args.count(items.len());
@@ -207,7 +207,15 @@ fn encode_settlement(item: &Settlement) -> Result<Bytes, Error> {
     Ok(bytes.into())
 }
 
-fn put_holds<'a>(bytes: &mut Vec<u8>, settlements: impl IntoIterator<Item = &'a Settlement>) {
+fn put_holds<'a>(
+    bytes: &mut Vec<u8>,
+    claims_next: bool,
+    settlements: impl IntoIterator<Item = &'a Settlement>,
+) {
+    if claims_next {
+        hold::SETTLEMENT.put(bytes, 0);
+        put_schedule(bytes, Schedule::NOW);
+    }
     for (number, item) in (1..).zip(settlements) {
         if let Some(until) = item.hold {
             hold::SETTLEMENT.put(bytes, number);

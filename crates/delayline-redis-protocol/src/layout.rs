@@ -424,7 +424,7 @@ structure! {
 structure! {
     /// A hold of the queue that a settlement sets, as an argument.
     hold in "an argument" {
-        SETTLEMENT: U16, "number of the settlement, from 1";
+        SETTLEMENT: U16, "number of the settlement, from 1; 0 is no hold: the caller claims next, and needs no hint";
         UNTIL: Bytes(super::schedule::BYTES), "when deliveries continue";
     }
     groups {}

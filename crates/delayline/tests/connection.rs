@@ -40,8 +40,10 @@ mod on_a_server {
     use std::mem;
     use std::time::Duration;
 
+    use delayline::admin::SetLimits;
     use delayline::{Connect, ErrorKind, Job, Queue, RedisClient, Worker};
     use delayline_test_server::Server;
+    use tokio::task::JoinSet;
 
     const DRIVERS: &[RedisClient] = &[
         #[cfg(feature = "redis")]
@@ -118,6 +120,48 @@ mod on_a_server {
             let absent = Connect::new("unix:/nowhere/redis.sock").unwrap();
             let error = absent.client(driver).connect().await.unwrap_err();
             assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error:?}");
+        }
+    }
+
+    /// How many connections and waits the workers of two queues with 200 messages each need: one for
+    /// each queue and driver, where at most `leased` messages of a queue are leased at once.
+    async fn needed(leased: Option<u32>, concurrency: usize) -> (u64, u64) {
+        let server = Server::start();
+        let before = accepted(&server);
+        let mut workers = JoinSet::new();
+        for &driver in DRIVERS {
+            let connection = Connect::new(&server.url()).unwrap().client(driver);
+            let connection = connection.connect().await.unwrap();
+            for name in ["orders", "texts"] {
+                let queue: Queue<u64> = connection.queue(name).await.unwrap();
+                queue.set_limits(SetLimits::new().leased(leased)).await.unwrap();
+                if driver == DRIVERS[0] {
+                    let drafts = (0..200).map(|n| queue.message(&n));
+                    assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
+                }
+                let worker = Worker::builder(queue).concurrency(concurrency).until_empty(true);
+                workers.spawn(worker.build().unwrap().run(async |_: Job<u64>| {
+                    tokio::time::sleep(Duration::from_millis(3)).await;
+                    Ok::<(), &str>(())
+                }));
+            }
+        }
+        let acked: u64 = workers.join_all().await.iter().map(|summary| summary.acked).sum();
+        assert_eq!(acked, 400);
+        let calls = server.info("commandstats", "cmdstat_blpop");
+        let calls = calls.split(['=', ',']).nth(1).map_or(0, |calls| calls.parse().unwrap());
+        (accepted(&server) - before, calls)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn limits_of_leases_cost_neither_connections_nor_waits() {
+        for (concurrency, leased) in [(1, 1), (10, 1), (10, 4)] {
+            let (without, _) = needed(None, concurrency).await;
+            let (connections, waits) = needed(Some(leased), concurrency).await;
+            // A second one for waits may be opened at any time, and is then kept.
+            let most = without + DRIVERS.len() as u64;
+            assert!(connections <= most, "{leased}: {connections} connections, or {without}");
+            assert!(waits <= 400 / 10, "{leased}: {waits} waits");
         }
     }
 }

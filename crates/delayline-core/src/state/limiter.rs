@@ -89,6 +89,11 @@ impl Limiter {
         }
     }
 
+    /// Whether as many messages are leased as may be.
+    pub(super) fn is_capped(&self, leased: usize) -> bool {
+        self.slots(Some(leased)) == 0
+    }
+
     /// How many more messages may be leased.
     fn slots(&self, leased: Option<usize>) -> usize {
         let most = self.leased.and_then(|most| usize::try_from(most).ok());

@@ -31,6 +31,8 @@ pub(super) struct Claims {
     /// for then, so other workers are not woken for it.
     pub(super) promised: bool,
     failing: bool,
+    /// Whether the latest reply found as many messages leased as the queue allows.
+    capped: bool,
     /// Whether other queues may use the slots of the open claim.
     lent: bool,
     /// How long replies have taken recently, at most [`LONGEST_USUAL`].
@@ -72,6 +74,7 @@ impl Claims {
             now_there: Timestamp::MIN,
             promised: false,
             failing: false,
+            capped: false,
             lent: false,
             usual: Duration::ZERO,
             backoff: FAILURES,
@@ -94,6 +97,11 @@ impl Claims {
     /// Whether the latest attempt failed.
     pub(super) const fn is_failing(&self) -> bool {
         self.failing
+    }
+
+    /// Whether the end of a lease may let the next message be claimed, as far as is known.
+    pub(super) const fn is_capped(&self) -> bool {
+        self.capped
     }
 
     /// The number of slots to keep free for the open claim.
@@ -205,6 +213,7 @@ impl Claims {
         };
         self.answered = now;
         self.now_there = at;
+        self.capped = claimed.capped;
         // One quick reply does not make a distant server near.
         self.usual = now.since(self.sent).min(LONGEST_USUAL).max(self.usual / 2);
         let run_out = !claimed.deliveries.is_empty() && now >= first_sent.after(self.lease.into());

@@ -7,7 +7,7 @@ use super::bell::Bell;
 use super::claims::Claims;
 use super::leases::{Held, Leases};
 use super::rng::Rng;
-use super::settles::Settles;
+use super::settles::{Settles, Settling};
 use super::summary::count;
 use super::{Action, Moment, QueuePlan};
 use crate::{Backoff, Claim, HandOff, Op, Outcome, Settlement, Timestamp};
@@ -143,13 +143,15 @@ impl Lane {
     }
 
     /// Returns the settlements, the hand-offs and the extension to send, if it is time for them.
+    /// `is_working`: the worker has not been stopped.
     pub(super) fn send(
         &mut self,
         now: Moment,
+        is_working: bool,
         rng: &mut Rng,
         todo: &mut VecDeque<Action>,
     ) -> [Option<Op>; 3] {
-        let (settle, hand_off) = (self.settles.send(now), self.hand_offs.send(now));
+        let (mut settle, mut hand_off) = (self.settles.send(now), self.hand_offs.send(now));
         let settled = settle.iter().flatten();
         let handed_off = hand_off.iter().flatten().map(|item| &item.settlement);
         let mut outcomes = settled.chain(handed_off).map(|item| &item.outcome).peekable();
@@ -160,6 +162,13 @@ impl Lane {
                 self.claims.hold(now.after(self.give_backs.next(rng.chance())));
             } else {
                 self.give_backs.reset();
+                if is_working && self.claims.is_capped() {
+                    // This worker takes the place of its leases itself: as after a hint.
+                    settle.iter_mut().flatten().for_each(claim_next);
+                    hand_off.iter_mut().flatten().for_each(claim_next);
+                    self.bell.hint = true;
+                    self.claims.hurry(now);
+                }
             }
         }
         let extend = self.leases.beat_at(now, todo);
@@ -201,6 +210,10 @@ impl Lane {
         let served = self.served.max(least);
         self.served = served.saturating_add(n.saturating_mul(SHARE) / self.weight);
     }
+}
+
+fn claim_next(item: &mut impl Settling) {
+    item.settlement_mut().claims_next = true;
 }
 
 /// Whether a message is due again at once, on a server whose clock shows at least `now`.

@@ -36,6 +36,8 @@ pub(super) trait Settling {
     fn messages(&self) -> &[NewMessage];
     fn result_bytes(&self) -> usize;
 
+    fn settlement_mut(&mut self) -> &mut Settlement;
+
     /// The size of the messages and of the result.
     fn bytes(&self) -> usize {
         let messages = self.messages().iter().map(NewMessage::content_bytes);
@@ -45,6 +47,10 @@ pub(super) trait Settling {
 
 impl Settling for Settlement {
     fn settlement(&self) -> &Settlement {
+        self
+    }
+
+    fn settlement_mut(&mut self) -> &mut Settlement {
         self
     }
 
@@ -60,6 +66,10 @@ impl Settling for Settlement {
 impl Settling for HandOff {
     fn settlement(&self) -> &Settlement {
         &self.settlement
+    }
+
+    fn settlement_mut(&mut self) -> &mut Settlement {
+        &mut self.settlement
     }
 
     fn messages(&self) -> &[NewMessage] {

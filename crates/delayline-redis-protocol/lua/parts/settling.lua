@@ -149,13 +149,16 @@ local function spare_newer()
 end
 
 -- What the ends of leases do to the limits of the queue: they hold it, as `holds` says (`hold`,
--- layout.rs), and each frees a slot. Reads count and results; sets freed, and first_due to the
--- first message that a slot was free for.
+-- layout.rs), and each frees a slot. Reads count and results; sets claims_next, freed, and first_due
+-- to the first message that a slot was free for.
 --@inline
 local function look_at_limits()
   local limiter, held_until = nil, 0
   for position = 1, #holds, HOLD_BYTES do
-    if results[3 + struct.unpack(U16, holds, position)] > 0 then
+    local number = struct.unpack(U16, holds, position)
+    if number == 0 then
+      claims_next = true
+    elseif results[3 + number] > 0 then
       held_until = math.max(held_until, instant(holds, position + HOLD_UNTIL_FROM - 1))
     end
   end
@@ -174,7 +177,7 @@ local function look_at_limits()
     for i = 1, count do
       freed = freed + (results[3 + i] > 0 and 1 or 0)
     end
-    if freed > 0 and leased >= limiter.leased then
+    if freed > 0 and leased >= limiter.leased and not claims_next then
       for level = 0, LAST_LEVEL do
         local first = redis.call('ZRANGEBYSCORE', key.index, format('%d', level * BAND),
           format('%d', level * BAND + MAX_TIMESTAMP), 'WITHSCORES', 'LIMIT', '0', '1')[2]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::super::*;
 use super::sim::{Fault, Sim, at, ms, plan, queue_plan};
 use super::{retry, starts};
-use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis, Schedule};
+use crate::{Claim, ClaimId, ConsumerName, MessageId, Millis, Schedule, SetLimits};
 
 #[test]
 fn a_settlement_and_the_next_claim_are_sent_together() {
@@ -19,6 +19,26 @@ fn a_settlement_and_the_next_claim_are_sent_together() {
     assert_eq!(settlements.len(), 20);
     // Nothing more is known to be due after the last one.
     assert!(settlements[..19].iter().all(|(when, _)| claims.contains(when)), "{claims:?}");
+}
+
+/// Where the queue allows no more leases, the end of one makes room, and its worker knows first.
+#[test]
+fn a_worker_of_a_capped_queue_claims_as_it_settles() {
+    for (slots, leased) in [(1, 1), (4, 1), (4, 3)] {
+        let mut sim = Sim::new(plan(slots));
+        sim.apply(0, &Op::SetLimits(SetLimits::new().leased(leased)));
+        sim.send_many(0, 60);
+        sim.run_to(at(1_000));
+        assert_eq!(sim.machine.summary().acked, 60);
+        let claims: Vec<_> = sim.sent("claim").into_iter().map(|(when, _)| when).collect();
+        let settlements = sim.sent("settle");
+        for (when, op) in &settlements {
+            assert!(claims.contains(when) && op.claims_next(), "{op:?} at {when:?}");
+        }
+        assert!(claims.len() <= settlements.len() + 4, "{} claims", claims.len());
+        let other = |action: &Action| matches!(action, Action::Wait { .. } | Action::Ring { .. });
+        assert!(sim.times(other).len() <= 2, "{:?}", sim.times(other));
+    }
 }
 
 #[test]

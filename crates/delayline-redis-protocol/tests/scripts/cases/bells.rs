@@ -239,6 +239,23 @@ pub(crate) async fn what_limits_hold_back_rings_when_it_may_be_delivered<C: Conn
         assert!(!queue.sending_rings(1, 1).await, "no slot is free");
         assert!(queue.rings(2, end).await, "one is, and a message waits");
     }
+    // The worker that ends the lease claims next: it needs no hint, and others know of its lease.
+    queue.empty();
+    queue.rings(0, set(SetLimits::new().leased(1))).await;
+    for due in [0, 1, 2] {
+        queue.sending_rings(0, due).await;
+    }
+    for (ms, name, rings) in [(3, "0, 0", true), (6, "0, 1", false)] {
+        assert_eq!(queue.claiming_rings(ms, 1, 40_000).await, rings, "sleepers know of {name}");
+        assert!(!queue.claiming_rings(ms + 1, 1, 40_000).await, "an idle worker will know");
+        let token = u8::try_from(ms).unwrap() + 1;
+        let end = Settlement::new(id(name), lease(token), Outcome::Ack).claims_next(true);
+        assert!(!queue.rings(ms + 2, Op::Settle(vec![end])).await);
+    }
+    assert!(!queue.claiming_rings(9, 1, 40_000).await);
+    let retry = Outcome::Retry { schedule: Schedule::In(millis(10_000)), error: String::new() };
+    let end = Settlement::new(id("0, 2"), lease(10), retry).claims_next(true);
+    assert!(queue.rings(10, Op::Settle(vec![end])).await, "no sleeper knows when it is due");
     queue.empty();
     queue.rings(0, set(SetLimits::new().leased(2))).await;
     queue.sending_rings(0, 0).await;

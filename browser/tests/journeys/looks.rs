@@ -12,6 +12,7 @@ use delayline_browser::{Page, Settings, Site, samples, with_browser};
 use delayline_core::{At, Claim, ClaimId, Op};
 use delayline_test_server::Server;
 use delayline_web::{Access, Dashboard, Role};
+use serde_json::json;
 
 use crate::support::{HOUR, let_die, send};
 
@@ -85,18 +86,29 @@ const PAGES: [&str; 30] = [
     "server?queue=orders",
 ];
 
-/// Fails if the page scrolls sideways on any screen.
+/// Fails if the page scrolls sideways on any screen, or breaks a name within a word on a wide one.
 pub(crate) async fn assert_fits(page: &Page) -> anyhow::Result<()> {
     // Half of the width of a phone is what a magnification of 200 % leaves of it.
-    for width in [180, 360, 768, 1_280, 3_840] {
+    for width in [180, 360, 768, 1_000, 1_440, 3_840] {
         page.resize(width).await?;
         // Anything that is cut off would make the page wider.
         let widest = page.run("return document.documentElement.scrollWidth").await?;
         let address = page.address().await?;
         assert!(widest.as_u64().unwrap() <= u64::from(width), "{address}: {widest}/{width}");
+        let broken = page.run(BROKEN_WORDS).await?;
+        assert!(width < 1_000 || broken == json!([]), "{address}: {width}: {broken}");
     }
     Ok(())
 }
+
+const BROKEN_WORDS: &str = "
+    const lines = (word) => {
+        const range = document.createRange();
+        range.selectNodeContents(word);
+        return range.getClientRects().length;
+    };
+    const words = [...document.querySelectorAll('.name')].flatMap((it) => [...it.childNodes]);
+    return words.filter((it) => lines(it) > 1).map((it) => it.textContent);";
 
 /// Returns what axe finds on the page, light and dark, wide and narrow.
 pub(crate) async fn violations(page: &Page) -> anyhow::Result<Vec<String>> {

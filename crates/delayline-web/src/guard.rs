@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::HeaderValue;
 use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use tower_http::csrf::{CsrfLayer, ProtectionError};
 
 use crate::access::Admission;
@@ -30,12 +29,7 @@ pub(crate) fn admit(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router
 
 /// Refuses forged requests, and sets the headers that restrict browsers.
 pub(crate) fn protect(router: Router<Arc<Shared>>) -> Router<Arc<Shared>> {
-    // The response has no path, but `strict` knows it.
-    let forged = |_: ProtectionError| -> Response<Body> {
-        let mut response = Response::default();
-        response.extensions_mut().insert(Forged);
-        response
-    };
+    let forged = |_: ProtectionError| Failure::Forged.into_response();
     router.layer(CsrfLayer::new().with_rejection_response(forged)).layer(from_fn(strict))
 }
 
@@ -45,7 +39,7 @@ async fn only_visitors(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let api = is_api(&parts.uri);
+    let place = Place::of(&parts);
     let visitor = match shared.access.visitor(&parts, &shared.brake).await {
         Admission::Visitor(visitor) => visitor,
         refused => return unknown(&shared, &parts, &refused),
@@ -61,7 +55,7 @@ async fn only_visitors(
     if matches!(*failure, Failure::Forbidden { .. }) {
         asked.refused(&name, &failure.detail());
     }
-    let mut said = in_zone_of(&headers, async { refusal(&failure, api, rights) }).await;
+    let mut said = in_zone_of(&headers, async { refusal(&failure, &place, rights) }).await;
     if let Some(methods) = response.headers_mut().remove(ALLOW) {
         said.headers_mut().insert(ALLOW, methods);
     }
@@ -70,7 +64,7 @@ async fn only_visitors(
 
 /// The answer to a request that has no visitor.
 fn unknown(shared: &Shared, parts: &Parts, admission: &Admission) -> Response {
-    let api = is_api(&parts.uri);
+    let place = Place::of(parts);
     let address = parts.extensions.get::<ClientAddress>().map(|it| it.0.to_string());
     match admission {
         Admission::Wrong { user } => {
@@ -90,12 +84,12 @@ fn unknown(shared: &Shared, parts: &Parts, admission: &Admission) -> Response {
                 target: "delayline_web::audit", action = "login", address, outcome = "slowed",
                 "refused"
             );
-            return refusal(&Failure::Slowed, api, Rights::NONE);
+            return refusal(&Failure::Slowed, &place, Rights::NONE);
         }
         _ => {}
     }
     let asks = shared.access.asks();
-    let mut response = refusal(&Failure::Unauthenticated { asks }, api, Rights::NONE);
+    let mut response = refusal(&Failure::Unauthenticated { asks }, &place, Rights::NONE);
     if asks {
         let basic = HeaderValue::from_static(r#"Basic realm="delayline", charset="UTF-8""#);
         let headers = response.headers_mut();
@@ -129,13 +123,16 @@ impl Asked {
 }
 
 async fn strict(request: Request, next: Next) -> Response {
-    let api = is_api(request.uri());
     let (parts, body) = request.into_parts();
+    let place = Place::of(&parts);
     let asked = Asked::of(&parts);
     let mut response = next.run(Request::from_parts(parts, body)).await;
-    if response.extensions().get::<Forged>().is_some() {
-        asked.refused("unknown", &Failure::Forged.detail());
-        response = refusal(&Failure::Forged, api, Rights::NONE);
+    // It was refused before a visitor was admitted, or needs none.
+    if let Some(Unsaid(failure)) = response.extensions_mut().remove() {
+        if matches!(*failure, Failure::Forged) {
+            asked.refused("unknown", &failure.detail());
+        }
+        response = refusal(&failure, &place, Rights::NONE);
     }
     let headers = response.headers_mut();
     for (name, value) in STRICT {
@@ -145,17 +142,40 @@ async fn strict(request: Request, next: Next) -> Response {
     response
 }
 
-/// Marks the answer to a forged request.
-#[derive(Clone, Copy)]
-struct Forged;
-
-fn is_api(uri: &Uri) -> bool {
-    uri.path().starts_with("/api/")
+/// Where a request goes, which says how a refusal is written.
+enum Place {
+    Api,
+    /// How a relative address leads from here to the pages.
+    Page {
+        root: String,
+    },
 }
 
-fn refusal(failure: &Failure, api: bool, rights: Rights) -> Response {
-    if api { problem::of(failure, rights) } else { failed::page(failure, rights) }
+impl Place {
+    fn of(parts: &Parts) -> Self {
+        let path = parts.uri.path();
+        if path.starts_with("/api/") {
+            return Self::Api;
+        }
+        let original = parts.extensions.get::<OriginalUri>().map_or(path, |it| it.0.path());
+        let root = match original.rsplit('/').next().unwrap_or_default() {
+            // The mount point of the router, without a slash at the end.
+            last if path == "/" && !last.is_empty() => format!("{last}/"),
+            _ => "../".repeat(path.matches('/').count().saturating_sub(1).min(MOST_LEVELS)),
+        };
+        Self::Page { root }
+    }
 }
+
+fn refusal(failure: &Failure, place: &Place, rights: Rights) -> Response {
+    match place {
+        Place::Api => problem::of(failure, rights),
+        Place::Page { root } => failed::page(failure, rights, root),
+    }
+}
+
+/// Levels of a path from which a page leads to the others.
+const MOST_LEVELS: usize = 64;
 
 /// Characters of a path and a query in a line of the log.
 const MOST_LOGGED: usize = 300;

@@ -8,8 +8,8 @@ use super::layout;
 use crate::Rights;
 use crate::failure::Failure;
 
-/// A page that shows why a request failed.
-pub(crate) fn page(failure: &Failure, rights: Rights) -> Response {
+/// A page that shows why a request failed. `root` leads from its address to the other pages.
+pub(crate) fn page(failure: &Failure, rights: Rights, root: &str) -> Response {
     let status = failure.status();
     let title = match (failure, status) {
         (Failure::Queue(_), StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
@@ -22,7 +22,7 @@ pub(crate) fn page(failure: &Failure, rights: Rights) -> Response {
         h1 { (title) }
         p.alert role="alert" { (delayline_json::harmless_line(&failure.detail_for(rights))) "." }
         @if !failure.advice().is_empty() { p { (failure.advice()) } }
-        p { a href="queues" { "All queues" } }
+        p { a href={ (root) "queues" } { "All queues" } }
     };
-    (status, layout::bare(title, &body)).into_response()
+    (status, layout::bare(title, &body, root)).into_response()
 }

@@ -81,17 +81,17 @@ impl Frame<'_> {
             }
             (content)
         };
-        Html(document(title, &header, &main).into_string()).into_response()
+        Html(document(title, &header, &main, "").into_string()).into_response()
     }
 }
 
-/// A page for visitors who may not be logged in.
-pub(crate) fn bare(title: &str, content: &Markup) -> Html<String> {
+/// A page for visitors who may not be logged in, at any address: `root` leads to the other pages.
+pub(crate) fn bare(title: &str, content: &Markup, root: &str) -> Html<String> {
     let header = html! { header.top { span.brand { "Delayline" } } };
-    Html(document(title, &header, content).into_string())
+    Html(document(title, &header, content, root).into_string())
 }
 
-fn document(title: &str, header: &Markup, main: &Markup) -> Markup {
+fn document(title: &str, header: &Markup, main: &Markup, root: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -100,9 +100,9 @@ fn document(title: &str, header: &Markup, main: &Markup) -> Markup {
                 title { (title) " - Delayline" }
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                link rel="icon" type="image/svg+xml" href=(ICON.name);
-                link rel="stylesheet" href=(STYLE.name);
-                script src=(SCRIPT.name) defer {}
+                link rel="icon" type="image/svg+xml" href={ (root) (ICON.name) };
+                link rel="stylesheet" href={ (root) (STYLE.name) };
+                script src={ (root) (SCRIPT.name) } defer {}
             }
             body {
                 a.skip href="#main" { "Skip to the content" }
@@ -110,7 +110,7 @@ fn document(title: &str, header: &Markup, main: &Markup) -> Markup {
                 main id="main" tabindex="-1" { (main) }
                 footer {
                     "Times are by the clock of the queue's server, in " (zone().name()) ". "
-                    a href="zone" { "Time zone" }
+                    a href={ (root) "zone" } { "Time zone" }
                 }
             }
         }

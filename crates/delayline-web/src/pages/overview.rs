@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::charts;
 use super::layout::Frame;
-use super::parts::{bar, number, overdue};
+use super::parts::{self, bar, number, overdue};
 use crate::Rights;
 use crate::context::Context;
 use crate::directory::{MOST_KEYS, MOST_QUEUES, Search};
@@ -44,7 +44,7 @@ pub(super) async fn page(context: Context) -> Response {
         h1 { "Queues" }
         div data-part="queues" {
         @if counts.is_empty() { p { "There are no queues here." } } @else {
-            table.stack {
+            table.stack.queues {
                 thead { tr {
                     th scope="col" { "Queue" }
                     th scope="col" { "Messages" }
@@ -61,20 +61,20 @@ pub(super) async fn page(context: Context) -> Response {
                         @let of = encoded(name.as_bytes());
                         tr {
                             th scope="row" {
-                                a href=(format!("queue?queue={of}")) { (name) }
+                                a href=(format!("queue?queue={of}")) { (parts::name(name)) }
                                 @if let Ok((stats, _)) = counts { (badges(&of, stats)) }
                             }
                             @match counts {
                                 Ok((stats, now)) => {
                                     td data-label="Messages" { (bar(stats)) }
                                     @for (label, link, count) in [
-                                        ("Scheduled", "messages?state=scheduled", stats.scheduled),
-                                        ("Ready", "messages?state=ready", stats.ready),
-                                        ("With workers", "messages?state=leased", stats.leased),
+                                        ("Scheduled", "messages?state=scheduled&", stats.scheduled),
+                                        ("Ready", "messages?state=ready&", stats.ready),
+                                        ("With workers", "messages?state=leased&", stats.leased),
                                         ("Dead", "dead?", stats.dead),
                                     ] {
                                         td.number data-label=(label) {
-                                            a href=(format!("{link}&queue={of}")) { (number(count)) }
+                                            a href=(format!("{link}queue={of}")) { (number(count)) }
                                         }
                                     }
                                     td data-label="Oldest" { (overdue(stats, *now)) }

@@ -33,6 +33,31 @@ pub(super) fn capitalised(name: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
+/// The name of a queue or a schedule. In a narrow column it breaks after a separator, or after
+/// many characters without one, rather than in the middle of a word.
+pub(super) fn name(text: &str) -> Markup {
+    let mut parts = vec![String::new()];
+    for character in text.chars() {
+        if let Some(part) = parts.last_mut() {
+            part.push(character);
+            if "-_./:".contains(character) || part.chars().count() >= MOST_UNBROKEN {
+                parts.push(String::new());
+            }
+        }
+    }
+    html! {
+        span.name {
+            @for (number, part) in parts.iter().filter(|part| !part.is_empty()).enumerate() {
+                @if number > 0 { wbr; }
+                (part)
+            }
+        }
+    }
+}
+
+/// Characters of a name that stay on one line.
+const MOST_UNBROKEN: usize = 20;
+
 /// The messages by state as one bar.
 pub(super) fn bar(stats: &Stats) -> Markup {
     let parts = [
@@ -133,6 +158,20 @@ mod tests {
             [(0, "0"), (999, "999"), (1_000, "1,000"), (u64::MAX, "18,446,744,073,709,551,615")]
         {
             assert_eq!(number(value), shown);
+        }
+    }
+
+    #[test]
+    fn names_break_between_words() {
+        for (text, parts) in [
+            ("orders", "orders"),
+            ("payment-retries", "payment-|retries"),
+            ("a/b:7_x.", "a/|b:|7_|x."),
+            ("<b>-", "&lt;b&gt;-"),
+            (&"x".repeat(45), &format!("{0}|{0}|xxxxx", "x".repeat(20))),
+        ] {
+            let expected = format!("<span class=\"name\">{}</span>", parts.replace('|', "<wbr>"));
+            assert_eq!(name(text).into_string(), expected);
         }
     }
 

@@ -34,13 +34,13 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             (bar(&stats))
             ul.tiles {
                 @for (class, label, link, count) in [
-                    ("scheduled", "Scheduled", "messages?state=scheduled", stats.scheduled),
-                    ("ready", "Ready", "messages?state=ready", stats.ready),
-                    ("leased", "With workers", "messages?state=leased", stats.leased),
+                    ("scheduled", "Scheduled", "messages?state=scheduled&", stats.scheduled),
+                    ("ready", "Ready", "messages?state=ready&", stats.ready),
+                    ("leased", "With workers", "messages?state=leased&", stats.leased),
                     ("dead", "Dead letters", "dead?", stats.dead),
                 ] {
                     li class=(class) {
-                        a href=(format!("{link}&queue={of}")) {
+                        a href=(format!("{link}queue={of}")) {
                             span { (label) } strong { (number(count)) }
                         }
                     }

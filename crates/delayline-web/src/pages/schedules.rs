@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::buttons::see;
 use super::layout::Frame;
-use super::parts::message_link;
+use super::parts::{message_link, name};
 use crate::Role;
 use crate::context::{Context, form};
 use crate::failure::Failure;
@@ -73,13 +73,13 @@ fn row(context: &Context, now: Timestamp, entry: &Entry, last: Option<&LastTick>
     html! {
         tr {
             th scope="row" {
-                (harmless_line(&entry.name))
+                (name(&harmless_line(&entry.name)))
                 @if entry.is_paused { " " span.badge.warn { "paused" } }
             }
             td data-label="When" { (harmless_line(&schedule_times(entry))) }
             td data-label="Queue" {
                 @if let Some(target) = target {
-                    a href=(format!("queue?queue={}", encoded(target.as_bytes()))) { (target) }
+                    a href=(format!("queue?queue={}", encoded(target.as_bytes()))) { (name(target)) }
                 }
             }
             td data-label="Next" { (upcoming(now, entry)) }

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use super::directory;
 use super::findings::{MOST_ROWS, cut, findings, short};
 use super::layout::Frame;
-use super::parts::capitalised;
+use super::parts::{self, capitalised};
 use crate::Role;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -144,7 +144,9 @@ fn queues(context: &Context, found: Option<&Examination>) -> Markup {
                         @for name in context.known.queues.keys() {
                             @let of = encoded(name.as_bytes());
                             tr {
-                                th scope="row" { a href=(format!("queue?queue={of}")) { (name) } }
+                                th scope="row" {
+                                    a href=(format!("queue?queue={of}")) { (parts::name(name)) }
+                                }
                                 td data-label="Is on" {
                                     @match holder(name) {
                                         Some(address) => code { (short(&address)) },
@@ -152,9 +154,9 @@ fn queues(context: &Context, found: Option<&Examination>) -> Markup {
                                     }
                                 }
                                 td data-label="Look at" {
-                                    a href=(format!("server?queue={of}")) { "Access to " (name) }
+                                    a href=(format!("server?queue={of}")) { "Access to " (parts::name(name)) }
                                     " "
-                                    a href=(format!("check?queue={of}")) { "Data of " (name) }
+                                    a href=(format!("check?queue={of}")) { "Data of " (parts::name(name)) }
                                 }
                             }
                         }

@@ -9,7 +9,7 @@ use delayline_json::harmless_line;
 use maud::{Markup, html};
 
 use super::layout::Frame;
-use super::parts::message_link;
+use super::parts::{self, message_link};
 use crate::Role;
 use crate::context::Context;
 use crate::failure::told;
@@ -142,7 +142,9 @@ fn queues(process: &WorkerProcess) -> Markup {
     html! {
         @for (number, (queue, handlers)) in process.queues.iter().enumerate() {
             @if number > 0 { ", " }
-            a href=(format!("queue?queue={}", encoded(queue.as_str().as_bytes()))) { (queue) }
+            a href=(format!("queue?queue={}", encoded(queue.as_str().as_bytes()))) {
+                (parts::name(queue.as_str()))
+            }
             " (" (handlers) ")"
         }
         @if process.more_queues > 0 { " and " (process.more_queues) " more" }
@@ -155,7 +157,7 @@ fn held(now: Timestamp, held: &[(String, MessageInfo)]) -> Markup {
         html! {
             li.id {
                 a href=(message_link(queue, &info.id)) { (info.id) }
-                " " span.far { (queue)
+                " " span.far { (parts::name(queue))
                     @if let MessageState::Leased { deadline, .. } = info.state {
                         ", lease ends " (relative(now, deadline))
                     }

@@ -8,7 +8,7 @@ use delayline::{Bytes, Job, Outcome, Worker};
 use delayline_web::{Access, BuildError, Dashboard, Role};
 
 use crate::api::permits;
-use crate::support::{get, let_die, open, orders, send, send_later, site};
+use crate::support::{get, let_die, open, orders, post, send, send_later, site};
 
 #[tokio::test]
 async fn the_overview_counts_every_queue() {
@@ -43,7 +43,7 @@ async fn a_queue_leads_to_its_messages() {
     send_later(&orders, "order-1", 90).await;
     let site = site(&orders, Role::Viewer);
     let page = get(&site, "/queue?queue=orders").await.status(200);
-    page.has("messages?state=scheduled&amp;queue=orders").has("dead?&amp;queue=orders");
+    page.has("messages?state=scheduled&amp;queue=orders").has("\"dead?queue=orders\"");
     let page = get(&site, "/messages?state=scheduled&queue=orders").await.status(200);
     page.has("message?queue=orders&amp;id=order-1").has("in 1 min").has(" UTC</time>");
     get(&site, "/messages?state=ready&queue=orders").await.status(200).has("There are none.");
@@ -220,11 +220,19 @@ async fn the_router_can_be_mounted_anywhere() {
         }
         let (_, rest) = page.text().split_once(r#"rel="stylesheet" href=""#).unwrap();
         let style = rest.split('"').next().unwrap();
-        let style = get(&mount, &format!("/admin/q/{style}")).await.status(200);
-        assert!(style.header("cache-control").contains("immutable"));
+        let sheet = get(&mount, &format!("/admin/q/{style}")).await.status(200);
+        assert!(sheet.header("cache-control").contains("immutable"));
         get(&mount, "/admin/q/queue?queue=orders").await.status(200);
         get(&mount, "/admin/q/api/v1/queues/orders").await.status(200);
         get(&mount, "/admin/q/nowhere").await.status(404);
+    }
+    let mount = Router::new().nest("/admin/q", dashboard());
+    post(&mount, "/admin/q", "").await.status(405).has("href=\"q/queues\"").has("href=\"q/style-");
+    for (below, up) in [("nowhere", ""), ("no/where/", "../../"), ("queue/x", "../")] {
+        for site in [&mount, &Router::new().nest_service("/admin/q", dashboard())] {
+            let page = get(site, &format!("/admin/q/{below}")).await.status(404);
+            page.has(&format!("href=\"{up}queues\"")).has(&format!("href=\"{up}style-"));
+        }
     }
     let service = Router::new().nest_service("/admin/q", dashboard());
     assert_eq!(get(&service, "/admin/q/").await.status(307).header("location"), "queues");

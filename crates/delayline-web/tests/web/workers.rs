@@ -83,7 +83,7 @@ async fn each_role_sees_who_works_and_only_operators_where() {
         get(&site, "/queues").await.has("href=\"workers\"");
         let page = get(&site, "/workers").await.status(200);
         inert(&page);
-        let page = page.has(&process.id.to_string()).has("orders</a> (7)").has("version ");
+        let page = page.has(&process.id.to_string()).has("orders</span></a> (7)").has("version ");
         let page = page.has("message?queue=orders&amp;id=a-1").has("2 more").has("lease ends in");
         let json = call(&site, "GET", "/workers", "").await.status(200).json();
         let seen = &json["processes"][0];
@@ -120,7 +120,7 @@ async fn a_visitor_of_some_queues_sees_nothing_of_others() {
     page.has("No process has workers").lacks("secrets").lacks("s-1");
     let json = call(&limited("orders"), "GET", "/workers", "").await.json();
     assert_eq!(json["processes"], serde_json::json!([]));
-    get(&limited("secrets"), "/workers").await.status(200).has("s-1").has("secrets</a> (7)");
+    get(&limited("secrets"), "/workers").await.status(200).has("s-1").has("secrets</span></a> (7)");
 }
 
 #[tokio::test]
@@ -158,7 +158,10 @@ async fn a_server_lists_the_processes_of_other_connections() {
     let site = dashboard(&connection, &orders, Access::everyone(Role::Operator));
     let page = until(async || get(&site, "/workers").await, "process ").await;
     inert(&page);
-    page.has("a-1").has("orders</a> (7)").lacks("script&gt;").lacks("has not introduced itself");
+    page.has("a-1")
+        .has("orders</span></a> (7)")
+        .lacks("script&gt;")
+        .lacks("has not introduced itself");
 }
 
 #[tokio::test(flavor = "multi_thread")]

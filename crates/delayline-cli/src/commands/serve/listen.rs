@@ -24,7 +24,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use super::patient::Patient;
+use super::patient::{Patient, Unread};
 use super::slots::{Client, Reserve, Slots};
 
 /// How many connections there may be, and how long they may take.
@@ -113,14 +113,15 @@ pub(super) async fn serve<T>(
         };
         let Ok((stream, address)) = accepted else { continue };
         let client = Client::of(address.ip());
+        let unread = Unread::default();
         let from = |service: &TowerToHyperService<Router>| {
-            let service = service.clone();
+            let (service, unread) = (service.clone(), unread.clone());
             service_fn(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(ClientAddress(address.ip()));
-                service.call(request)
+                service.call(unread.follow(request))
             })
         };
-        let io = TokioIo::new(Patient::new(stream, limits.stall));
+        let io = TokioIo::new(Patient::new(stream, limits.stall, unread.clone()));
         if let Some(slot) = slots.take(client) {
             let connection = graceful.watch(http.serve_connection(io, from(&all)));
             tokio::spawn(async move {
@@ -249,6 +250,19 @@ mod tests {
         }
         assert_eq!(status("127.0.0.3", to, "/").await, "HTTP/1.1 404 Not Found");
         assert_eq!(status("127.0.0.2", to, "/").await, "HTTP/1.1 503 Service Unavailable");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_client_that_writes_everything_before_it_reads_gets_an_early_answer() {
+        let (to, _end) = serving(LIMITS).await;
+        let mut stream = connect("127.0.0.2", to).await;
+        let body = vec![b'x'; 32 * 1_024 * 1_024];
+        let head = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 404 "), "{}", String::from_utf8_lossy(&answer));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -1,27 +1,39 @@
-//! Connections whose other end must read.
+//! Connections whose other end must read, and can.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Request;
+use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// Fails writes that wait for longer than `patience` because the other end does not read.
 ///
 /// Each byte that the other end reads extends the deadline, at [`SLOWEST`] bytes a second, up to
 /// `patience` from now.
+///
+/// When it is shut down, it reads the rest of a request that was answered early, for up to
+/// `patience`. Otherwise the kernel would reset a connection with unread data, and a client that
+/// writes everything before it reads would lose its answer.
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
     /// Until when the data that has to be written may wait, once it waits.
     deadline: Option<Pin<Box<Sleep>>>,
+    unread: Unread,
+    /// Until when the rest of a request is read, once the answer has been written.
+    rest: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patient<S> {
-    pub(super) const fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, deadline: None }
+    pub(super) const fn new(stream: S, patience: Duration, unread: Unread) -> Self {
+        Self { stream, patience, deadline: None, unread, rest: None }
     }
 
     /// Fails a write that has waited for too long, and extends the deadline after a successful one.
@@ -61,7 +73,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -94,7 +106,70 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let Self { stream, patience, unread, rest, .. } = &mut *self;
+        if rest.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
+        }
+        let rest = rest.get_or_insert_with(|| Box::pin(sleep(*patience)));
+        let mut buffer = [0; 8 * 1_024];
+        while rest.as_mut().poll(context).is_pending() {
+            let mut buffer = ReadBuf::new(&mut buffer);
+            match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => unread.set(true),
+                Poll::Pending if unread.get() => return Poll::Pending,
+                _ => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Whether a part of the latest request of a connection may be unread.
+#[derive(Clone, Default)]
+pub(super) struct Unread(Arc<AtomicBool>);
+
+impl Unread {
+    /// Follows the body of a request as it is read.
+    pub(super) fn follow(&self, request: Request<Incoming>) -> Request<Body> {
+        self.set(!request.body().is_end_stream());
+        let unread = self.clone();
+        request.map(|body| Body::new(Followed { body, unread }))
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, unread: bool) {
+        self.0.store(unread, Ordering::Relaxed);
+    }
+}
+
+/// A body that says when it has been read.
+struct Followed {
+    body: Incoming,
+    unread: Unread,
+}
+
+impl HttpBody for Followed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        self.unread.set(frame.is_some() && !self.body.is_end_stream());
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -109,13 +184,39 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
+    /// How long a connection takes to close whose client sends this many bytes meanwhile.
+    async fn closed(is_unread: bool, sent: usize, client_closes: bool) -> Duration {
+        let (mut client, server) = duplex(1_000);
+        let unread = Unread::default();
+        unread.set(is_unread);
+        let mut server = Patient::new(server, PATIENCE, unread);
+        let begin = Instant::now();
+        let sending = async {
+            client.write_all(&vec![0; sent]).await.unwrap();
+            if client_closes {
+                client.shutdown().await.unwrap();
+            }
+        };
+        tokio::join!(async { server.shutdown().await.unwrap() }, sending);
+        begin.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rest_of_a_request_is_read_before_a_connection_is_closed() {
+        // The client of an idle connection need not notice that it ends.
+        assert_eq!(closed(false, 0, false).await, Duration::ZERO);
+        assert_eq!(closed(true, 1 << 20, true).await, Duration::ZERO);
+        let last = closed(true, 1 << 20, false).await;
+        assert!((PATIENCE..PATIENCE * 2).contains(&last), "{last:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_write_to_a_client_that_does_not_read_fails() {
         let (mut client, server) = duplex(1_000);
-        let mut server = Patient::new(server, PATIENCE);
+        let mut server = Patient::new(server, PATIENCE, Unread::default());
         // What fits is written, at any distance.
         server.write_all(&[0; 1_000]).await.unwrap();
-        tokio::time::sleep(PATIENCE * 5).await;
+        sleep(PATIENCE * 5).await;
         let begin = Instant::now();
         let error = server.write_all(&[0; 1]).await.unwrap_err();
         assert_eq!((error.kind(), begin.elapsed()), (io::ErrorKind::TimedOut, PATIENCE));
@@ -126,11 +227,11 @@ mod tests {
     async fn a_client_that_reads_slowly_has_time_and_one_that_trickles_has_not() {
         for (bytes, pause, passes) in [(16_384, 3, true), (1, 1, false)] {
             let (mut client, server) = duplex(1_000);
-            let mut server = Patient::new(server, PATIENCE);
+            let mut server = Patient::new(server, PATIENCE, Unread::default());
             let reads = tokio::spawn(async move {
                 let mut buffer = vec![0; bytes];
                 while client.read_exact(&mut buffer).await.is_ok() {
-                    tokio::time::sleep(Duration::from_secs(pause)).await;
+                    sleep(Duration::from_secs(pause)).await;
                 }
             });
             let written = server.write_all(&[0; 1_000_000]).await;
@@ -143,10 +244,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_answer_has_all_the_time() {
         let (mut client, server) = duplex(10);
-        let mut server = Patient::new(server, PATIENCE);
+        let mut server = Patient::new(server, PATIENCE, Unread::default());
         for _ in 0..5 {
             let reads = async {
-                tokio::time::sleep(PATIENCE - Duration::from_secs(1)).await;
+                sleep(PATIENCE - Duration::from_secs(1)).await;
                 client.read_exact(&mut [0; 20]).await.unwrap();
             };
             let (written, ()) = tokio::join!(server.write_all(&[0; 20]), reads);

@@ -3,7 +3,8 @@
 //!
 //! - [`Fields`] reads a message that is to be sent from a JSON object. Its errors never repeat the
 //!   payload.
-//! - [`Object`] is any JSON object, and refuses a name that stands twice.
+//! - [`Object`] is any JSON object, and refuses a name that stands twice. [`distinct`] does so at
+//!   every depth.
 //! - [`message`], [`info`] and [`stateless`] write what is known of a message. Bytes that are not
 //!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
@@ -40,7 +41,7 @@ pub use self::message::{
     stateless, text_or_base64, without_content,
 };
 pub use self::moment::{Zone, moment};
-pub use self::object::Object;
+pub use self::object::{Object, distinct};
 pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times};
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,

@@ -1,9 +1,11 @@
 //! JSON objects in which each name stands once.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 use crate::text::quoted;
 
@@ -45,5 +47,77 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Object<V> {
             }
         }
         deserializer.deserialize_map(Members(PhantomData))
+    }
+}
+
+/// Reads JSON in which each object, however deep, has each name once. [`Value`] alone would keep
+/// the last of several members, and drop the others.
+///
+/// # Errors
+///
+/// The reason and its place, in words: it is not JSON, or a name that appears more than once. No
+/// value is repeated.
+pub fn distinct(json: &[u8]) -> Result<Value, String> {
+    let Distinct = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    serde_json::from_slice(json).map_err(|error| error.to_string())
+}
+
+/// Any JSON without a name that stands twice in its object. Its values are read apart from it:
+/// numbers of arbitrary precision would look like objects here.
+struct Distinct;
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Distinct {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if names.contains(&name) {
+                let twice = format!("the field {} appears more than once", quoted(&name));
+                return Err(A::Error::custom(twice));
+            }
+            map.next_value::<Self>()?;
+            names.insert(name);
+        }
+        Ok(self)
     }
 }

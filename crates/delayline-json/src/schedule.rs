@@ -5,7 +5,7 @@ use delayline::schedules::{Entry, Spec};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::object::Object;
+use crate::object::{Object, distinct};
 use crate::text::quoted;
 use crate::{duration, harmless_line};
 
@@ -33,6 +33,7 @@ impl OwnedSchedules {
     ///
     /// The reason, with the name of the schedule that is malformed, or that the owner has no name.
     pub fn from_json(text: &[u8]) -> Result<Self, String> {
+        distinct(text)?;
         let form: Form = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         if form.owner.is_empty() {
             return Err("the owner must have a name".to_owned());
@@ -175,9 +176,17 @@ mod tests {
             assert!(error.starts_with("schedule s: "), "{schedule}: {error}");
             assert!(error.contains(reason), "{schedule}: {error}");
         }
-        let twice = br#"{"owner": "o", "schedules": {"s": 1, "s": 2}}"#;
-        let error = OwnedSchedules::from_json(twice).err().unwrap_or_default();
-        assert_eq!(error, "the field \"s\" appears more than once");
+        for twice in [
+            r#"{"owner": "o", "schedules": {"s": 1, "s": 2}}"#,
+            r#"{"owner": "o", "schedules": {"a": {"every": "1m", "s": 1, "s": 1}}}"#,
+            r#"{"owner": "o", "schedules": {"a": {"payload": [{"s": [], "\u0073": {}}]}}}"#,
+        ] {
+            let error = OwnedSchedules::from_json(twice.as_bytes()).err().unwrap_or_default();
+            assert!(
+                error.starts_with("the field \"s\" appears more than once at line 1"),
+                "{error}"
+            );
+        }
         assert!(
             OwnedSchedules::from_json(b"{").is_err()
                 && OwnedSchedules::from_json(br#"{"owner": "o"}"#).is_err()

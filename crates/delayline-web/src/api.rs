@@ -2,12 +2,12 @@
 
 mod bulk;
 mod change;
+mod described;
 mod input;
 mod look;
 mod place;
 pub(crate) mod problem;
 mod pull;
-mod query;
 mod schedules;
 mod searches;
 mod send;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 
 use self::problem::Problem;
 use crate::failure::Failure;
 use crate::shared::Shared;
+use crate::takes::only;
 
 /// Where it is below the dashboard.
 pub(crate) const BASE: &str = "/api/v1";
@@ -33,8 +33,7 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
     routes()
         .into_iter()
         .fold(Router::new(), |router, (path, methods)| {
-            let check = from_fn(move |request, next| query::check(path, request, next));
-            router.route(path, methods.route_layer(check))
+            router.route(path, only(methods, move |method| described::takes(path, method)))
         })
         .fallback(async || Problem(Failure::Unknown("no such path".to_owned())))
         .method_not_allowed_fallback(async || Problem(Failure::Method))
@@ -78,7 +77,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Arc<Shared>>)> {
 }
 
 async fn description() -> Response {
-    ([(CONTENT_TYPE, "application/json")], query::OPENAPI).into_response()
+    ([(CONTENT_TYPE, "application/json")], described::OPENAPI).into_response()
 }
 
 #[cfg(test)]
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_description_has_every_path_and_no_other() {
-        let description: Value = serde_json::from_str(query::OPENAPI).unwrap();
+        let description: Value = serde_json::from_str(described::OPENAPI).unwrap();
         let described: BTreeSet<&str> =
             description["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         let routed: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();

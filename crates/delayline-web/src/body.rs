@@ -1,10 +1,13 @@
-//! Bodies of requests, and how much memory they may take together.
+//! Bodies of requests: of which type they are, and how much memory they may take together.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -15,8 +18,18 @@ use crate::failure::Failure;
 #[derive(Clone)]
 pub(crate) struct Bodies(Arc<Semaphore>);
 
+/// Types of bodies, the usual one first.
+pub(crate) type Types = &'static [&'static str];
+
+pub(crate) const FORM: Types = &["application/x-www-form-urlencoded"];
+pub(crate) const JSON: Types = &["application/json"];
+pub(crate) const JSON_OR_LINES: Types =
+    &["application/json", "application/x-ndjson", "application/jsonl"];
+
 /// A whole body. It counts until this is dropped.
 pub(crate) struct Whole {
+    /// One of the types that were asked for.
+    pub(crate) media_type: &'static str,
     bytes: Vec<u8>,
     _share: Option<OwnedSemaphorePermit>,
 }
@@ -34,15 +47,40 @@ impl Bodies {
         Self(Arc::new(Semaphore::new(MOST_BYTES / UNIT)))
     }
 
-    /// Reads a body of up to `most` bytes, within a limit of time.
-    pub(crate) async fn read(&self, body: Body, most: usize) -> Result<Whole, Failure> {
-        timeout(READ, self.collect(body, most)).await.map_err(|_| Failure::Slow)?
+    /// Reads a body of one of these types and of up to `most` bytes, within a limit of time,
+    /// without its byte order mark. An empty body needs no type.
+    pub(crate) async fn read(
+        &self,
+        request: Request,
+        types: Types,
+        most: usize,
+    ) -> Result<Whole, Failure> {
+        let (parts, body) = request.into_parts();
+        let media_type = match media_type(&parts.headers, types) {
+            None if !body.is_end_stream() => return Err(Failure::MediaType(types)),
+            known => known.or_else(|| types.first().copied()).unwrap_or_default(),
+        };
+        let read = timeout(READ, self.collect(body, media_type, most)).await;
+        let mut whole = read.map_err(|_| Failure::Slow)??;
+        if types != FORM && whole.starts_with(BYTE_ORDER_MARK) {
+            whole.bytes.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(whole)
     }
 
-    async fn collect(&self, mut body: Body, most: usize) -> Result<Whole, Failure> {
+    async fn collect(
+        &self,
+        mut body: Body,
+        media_type: &'static str,
+        most: usize,
+    ) -> Result<Whole, Failure> {
         let declared = body.size_hint().exact().and_then(|it| usize::try_from(it).ok());
-        let expected = declared.map_or(most, |declared| declared.min(most));
-        let mut whole = Whole { bytes: Vec::new(), _share: None };
+        if declared.is_some_and(|declared| declared > most) {
+            // A client that asked whether to continue need not send it.
+            return Err(Failure::TooLarge(most));
+        }
+        let expected = declared.unwrap_or(most);
+        let mut whole = Whole { media_type, bytes: Vec::new(), _share: None };
         while let Some(frame) = body.frame().await {
             let early = |_| Failure::Wrong("the body ended early".to_owned());
             let Ok(data) = frame.map_err(early)?.into_data() else { continue };
@@ -67,6 +105,35 @@ impl Bodies {
         share.ok().and_then(Result::ok).ok_or(Failure::Crowded)
     }
 }
+
+/// Refuses a body of a request that takes none.
+pub(crate) async fn absent(mut body: Body) -> Result<(), Failure> {
+    let given = async {
+        while let Some(frame) = body.frame().await {
+            if frame.ok().and_then(|it| it.into_data().ok()).is_none_or(|data| !data.is_empty()) {
+                return Err(Failure::Wrong("this request takes no body".to_owned()));
+            }
+        }
+        Ok(())
+    };
+    timeout(READ, given).await.map_err(|_| Failure::Slow)?
+}
+
+/// Which of the types a body has. Text in another encoding than UTF-8 has none of them.
+fn media_type(headers: &HeaderMap, types: Types) -> Option<&'static str> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let (value, None) = (values.next()?.to_str().ok()?, values.next()) else { return None };
+    let mut parts = value.split(';').map(str::trim);
+    let name = parts.next()?;
+    let is_utf_8 = parts.filter_map(|part| part.split_once('=')).all(|(name, value)| {
+        !name.eq_ignore_ascii_case("charset")
+            || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+    });
+    types.iter().copied().find(|known| is_utf_8 && known.eq_ignore_ascii_case(name))
+}
+
+/// Some editors write it at the start of a file.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Bodies up to this length do not count: as many as there are connections.
 const SMALL: usize = 64 * 1024;

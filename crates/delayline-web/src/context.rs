@@ -9,6 +9,7 @@ use delayline::message::MessageInfo;
 use delayline::schedules::Schedules;
 use delayline::{Bytes, Connection, Found, MessageId, Queue};
 
+use crate::body::FORM;
 use crate::directory::Known;
 use crate::failure::Failure;
 use crate::ids;
@@ -183,10 +184,14 @@ impl Context {
     }
 }
 
-/// The fields of a form.
-pub(crate) async fn form(context: &Context, request: Request) -> Result<Params, Failure> {
-    let body = context.shared.bodies.read(request.into_body(), MOST_FORM_BYTES).await?;
-    Ok(Params::read(&body))
+/// The fields of a form, which may have these names, each once unless it ends with `*`.
+pub(crate) async fn form(
+    context: &Context,
+    request: Request,
+    names: &[&'static str],
+) -> Result<Params, Failure> {
+    let body = context.shared.bodies.read(request, FORM, MOST_FORM_BYTES).await?;
+    Params::read(&body).only("the form", "field", names.iter().copied())
 }
 
 /// The id that stands percent-encoded in a field of a form.

@@ -21,6 +21,7 @@ use crate::pull::token::ClaimIds;
 use crate::searches::Searches;
 use crate::served::{PATIENCE, Served};
 use crate::shared::{Redact, Shared};
+use crate::takes::{Takes, only};
 use crate::workers::Workers;
 use crate::{Access, Role, api, assets, guard, live, metrics, pages};
 
@@ -259,14 +260,18 @@ impl Dashboard {
         });
         let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
         let assets = assets.into_iter().fold(Router::new(), |router, asset| {
-            router.route(&format!("/{}", asset.name), get(|| async { asset.response() }))
+            let methods = get(|| async { asset.response() });
+            router.route(&format!("/{}", asset.name), only(methods, |_| Takes::default()))
         });
+        let names: &[&str] = &["queue", "job", "since"];
+        let live = only(get(live::events), move |_| Takes { names, ..Takes::default() });
         let router = pages::routes()
             .merge(assets)
             .nest(api::BASE, api::router())
-            .route("/live", get(live::events))
-            .route("/metrics", get(metrics::metrics));
-        let router = guard::admit(router, &shared).route("/health", get(metrics::health));
+            .route("/live", live)
+            .route("/metrics", only(get(metrics::metrics), |_| Takes::default()));
+        let health = only(get(metrics::health), |_| Takes::default());
+        let router = guard::admit(router, &shared).route("/health", health);
         Ok(guard::protect(router).with_state(shared))
     }
 }

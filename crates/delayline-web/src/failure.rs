@@ -41,7 +41,9 @@ pub(crate) enum Failure {
     /// The bodies under way leave no memory for this one.
     Crowded,
     /// The body is of another type than these.
-    MediaType(&'static str),
+    MediaType(&'static [&'static str]),
+    /// The body is compressed, or encoded in another way.
+    Encoded,
 }
 
 impl Failure {
@@ -62,7 +64,7 @@ impl Failure {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             Self::Crowded => StatusCode::SERVICE_UNAVAILABLE,
-            Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::MediaType(_) | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         }
     }
 
@@ -100,7 +102,12 @@ impl Failure {
                 "there are too many large requests now; nothing was done; try again later"
                     .to_owned()
             }
-            Self::MediaType(expected) => format!("the body must be {expected}"),
+            Self::MediaType(types) => {
+                format!("the header content-type must be {} in UTF-8", types.join(" or "))
+            }
+            Self::Encoded => {
+                "the header content-encoding must be absent: bodies are read as they are".to_owned()
+            }
         }
     }
 
@@ -130,6 +137,22 @@ fn status_of(error: &Error) -> StatusCode {
         },
     }
 }
+
+/// Says that `owner` has the `kind` of this name, but may only have those in `known`.
+pub(crate) fn unknown<'a>(
+    owner: &str,
+    kind: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let name: String = name.chars().take(MOST_NAMED).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let may = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    format!("{owner} has the unknown {kind} {name:?}; it may have {may}")
+}
+
+/// Characters of an unknown name that an answer repeats.
+const MOST_NAMED: usize = 40;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {

@@ -8,7 +8,9 @@ use std::time::SystemTime;
 use delayline::admin::QueueName;
 use delayline::schedules::{Put, Schedules, Spec};
 use delayline::{Connect, Enqueued, Error, Timestamp};
-use delayline_json::{OwnedSchedules, harmless_line, schedule, schedule_spec, schedule_times};
+use delayline_json::{
+    OwnedSchedules, distinct, harmless_line, schedule, schedule_spec, schedule_times,
+};
 use serde_json::{Map, Value, json};
 
 use crate::args::{
@@ -64,8 +66,8 @@ impl Place<'_> {
         let mut fields = fields(&args.when);
         fields.insert("queue".to_owned(), self.target.queue()?.into());
         if let Some(payload) = &args.payload {
-            let payload: Value = serde_json::from_str(payload)
-                .map_err(|error| Failure::usage(format!("the payload is not JSON: {error}")))?;
+            let payload = distinct(payload.as_bytes())
+                .map_err(|why| Failure::usage(format!("the payload is not JSON: {why}")))?;
             fields.insert("payload".to_owned(), payload);
         }
         let overlap = args.overlap.map(|overlap| match overlap {

@@ -3,34 +3,16 @@
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::backend::{Millis, Op, Rate, Schedule, SetLimits};
 use delayline::{MessageId, Timestamp};
-use delayline_json::Object;
+use delayline_json::distinct;
 use serde_json::{Map, Value};
 
-use crate::body::Whole;
+use crate::body::JSON;
 use crate::context::Context;
-use crate::failure::Failure;
-
-/// The type of a body, without its parameters.
-pub(super) fn media_type(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next()?.trim().to_ascii_lowercase())
-}
-
-/// A whole body and its type.
-pub(super) async fn whole(
-    context: &Context,
-    request: Request,
-    most: usize,
-) -> Result<(Option<String>, Whole), Failure> {
-    let kind = media_type(request.headers());
-    Ok((kind, context.shared.bodies.read(request.into_body(), most).await?))
-}
+use crate::failure::{Failure, unknown};
 
 /// A JSON object whose members have these names only.
 pub(super) async fn object(
@@ -38,25 +20,31 @@ pub(super) async fn object(
     request: Request,
     names: &[&str],
 ) -> Result<Map<String, Value>, Failure> {
-    let (kind, body) = whole(context, request, MOST_OBJECT_BYTES).await?;
-    members(kind, &body, names)
+    let body = context.shared.bodies.read(request, JSON, MOST_OBJECT_BYTES).await?;
+    members(&body, names)
 }
 
 /// Returns the members of a body that is a JSON object, if all have these names.
-pub(super) fn members(
-    kind: Option<String>,
-    body: &[u8],
-    names: &[&str],
-) -> Result<Map<String, Value>, Failure> {
-    if kind.as_deref() != Some("application/json") {
-        return Err(Failure::MediaType("application/json"));
+pub(super) fn members(body: &[u8], names: &[&str]) -> Result<Map<String, Value>, Failure> {
+    let wrong = |why: String| Failure::Wrong(format!("the body must be a JSON object{why}"));
+    match distinct(body).map_err(|why| wrong(format!(": {why}")))? {
+        Value::Object(members) => {
+            known("the body", &members, names).map_err(Failure::Wrong)?;
+            Ok(members)
+        }
+        _ => Err(wrong(String::new())),
     }
-    let wrong = || Failure::Wrong("the body must be a JSON object".to_owned());
-    let object: Object<Value> = serde_json::from_slice(body).map_err(|_| wrong())?;
-    let members: Map<_, _> = object.members().map_err(Failure::Wrong)?.into_iter().collect();
+}
+
+/// Refuses members of other names.
+pub(super) fn known(
+    owner: &str,
+    members: &Map<String, Value>,
+    names: &[&str],
+) -> Result<(), String> {
     match members.keys().find(|name| !names.contains(&name.as_str())) {
-        None => Ok(members),
-        Some(_) => Err(Failure::Wrong(format!("the body may only have the members {names:?}"))),
+        None => Ok(()),
+        Some(name) => Err(unknown(owner, "member", name, names.iter().copied())),
     }
 }
 
@@ -87,7 +75,8 @@ pub(super) fn set_limits(members: &Map<String, Value>) -> Result<SetLimits, Fail
 fn rate_of(value: &Value) -> Result<Rate, Failure> {
     const MEMBERS: [&str; 3] = ["count", "per_ms", "burst"];
     let wrong = || Failure::Wrong(format!("rate must be null or have the members {MEMBERS:?}"));
-    let object = value.as_object().filter(|it| it.len() == MEMBERS.len()).ok_or_else(wrong)?;
+    let object = value.as_object().ok_or_else(wrong)?;
+    known("rate", object, &MEMBERS).map_err(Failure::Wrong)?;
     let member = |name| number(name, object.get(name).ok_or_else(wrong)?);
     let per = Duration::from_millis(member("per_ms")?.into());
     Ok(Rate::new(member("count")?, per, member("burst")?))

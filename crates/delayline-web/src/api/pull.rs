@@ -20,10 +20,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::input::{MOST_OBJECT_BYTES, members, object, whole};
+use super::input::{MOST_OBJECT_BYTES, known, members, object};
 use super::place::Place;
 use super::problem::{Problem, answer};
 use crate::audited::to_the_end;
+use crate::body::JSON;
 use crate::context::{Context, ForWorkers};
 use crate::failure::Failure;
 use crate::pull::hold::Hold;
@@ -38,9 +39,9 @@ pub(super) async fn claim(
     request: Request,
 ) -> Result<Response, Problem> {
     let served = consumed(&context, &place.queue).await?;
-    let (kind, body) = whole(&context, request, MOST_OBJECT_BYTES).await?;
+    let body = context.shared.bodies.read(request, JSON, MOST_OBJECT_BYTES).await?;
     let names = ["max", "lease", "wait", "consumer", "claim_id"];
-    let asked = if body.is_empty() { Map::new() } else { members(kind, &body, &names)? };
+    let asked = if body.is_empty() { Map::new() } else { members(&body, &names)? };
     drop(body);
     let Asked { claim, claim_id, wait } = Asked::read(&context, &place.queue, &asked)?;
     let (polls, queue, stop) = (&served.polls, &served.queue, &context.shared.stop);
@@ -248,10 +249,7 @@ fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
 /// The id and the lease of an item of an extension.
 fn held(item: &Value) -> Result<(MessageId, Lease), String> {
     let Value::Object(members) = item else { return Err("it must be an object".to_owned()) };
-    let known = ["id", "id_base64", "token"];
-    if members.keys().any(|name| !known.contains(&name.as_str())) {
-        return Err(format!("it may only have the members {known:?}"));
-    }
+    known("it", members, &["id", "id_base64", "token"])?;
     let text = |name: &str| members.get(name).map(|value| value.as_str().unwrap_or_default());
     let id = message_id(text("id"), text("id_base64"))?;
     Ok((id, token(text("token"))?.lease))

@@ -9,9 +9,10 @@ use delayline::{Enqueued, Timestamp};
 use delayline_json::{self as json, OwnedSchedules};
 use serde_json::{Map, Value, json};
 
-use super::input::{MOST_BODY_BYTES, object, whole};
+use super::input::{MOST_BODY_BYTES, object};
 use super::problem::{Problem, answer, problem};
 use crate::Role;
+use crate::body::JSON;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids;
@@ -85,10 +86,7 @@ pub(super) async fn put(
 /// Makes the schedules of an owner those of the body.
 pub(super) async fn declare(context: Context, request: Request) -> Result<Response, Problem> {
     context.require(Role::Operator)?;
-    let (kind, body) = whole(&context, request, MOST_BODY_BYTES).await?;
-    if kind.as_deref() != Some("application/json") {
-        return Err(Failure::MediaType("application/json").into());
-    }
+    let body = context.shared.bodies.read(request, JSON, MOST_BODY_BYTES).await?;
     let OwnedSchedules { owner, schedules } =
         OwnedSchedules::from_json(&body).map_err(Failure::Wrong)?;
     if schedules.len() > MOST_LISTED {

@@ -15,11 +15,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::input::{MOST_BODY_BYTES, whole};
+use super::input::MOST_BODY_BYTES;
 use super::place::Place;
 use super::problem::{Problem, answer, problem};
 use crate::Role;
 use crate::audited::to_the_end;
+use crate::body::JSON_OR_LINES;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
@@ -41,15 +42,13 @@ pub(super) async fn send(
             None => return Err(context.unknown_queue().into()),
         },
     };
-    let (kind, body) = whole(&context, request, MOST_BODY_BYTES).await?;
-    let single = body.trim_ascii_start().starts_with(b"{");
-    let batch = match kind.as_deref() {
-        Some("application/json") if single => {
+    let body = context.shared.bodies.read(request, JSON_OR_LINES, MOST_BODY_BYTES).await?;
+    let batch = match (body.media_type, body.trim_ascii_start().first()) {
+        ("application/json", Some(b'{')) => {
             Batch::One(Box::new(message(&body).map_err(Failure::Wrong)?))
         }
-        Some("application/json") => Batch::Many(valid(&items(&body)?)?),
-        Some("application/x-ndjson" | "application/jsonl") => Batch::Many(valid(&lines(&body))?),
-        _ => return Err(Failure::MediaType("application/json or application/x-ndjson").into()),
+        ("application/json", _) => Batch::Many(valid(&items(&body)?)?),
+        _ => Batch::Many(valid(&lines(&body))?),
     };
     let visitor = json::harmless_line(&context.visitor.name);
     let (name, shared) = (place.queue, Arc::clone(&context.shared));

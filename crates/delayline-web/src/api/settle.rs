@@ -18,13 +18,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::input::{MOST_BODY_BYTES, whole};
+use super::input::MOST_BODY_BYTES;
 use super::place::Place;
 use super::problem::{Problem, answer, problem};
 use super::pull::{consumed, message_id, token};
 use crate::audited::to_the_end;
+use crate::body::JSON;
 use crate::context::ForWorkers;
-use crate::failure::Failure;
+use crate::failure::{Failure, unknown};
 use crate::pull::token::Token;
 
 /// Ends many leases. Each is answered, in order.
@@ -34,10 +35,7 @@ pub(super) async fn settle(
     request: Request,
 ) -> Result<Response, Problem> {
     let served = consumed(&context, &place.queue).await?;
-    let (kind, body) = whole(&context, request, MOST_BODY_BYTES).await?;
-    if kind.as_deref() != Some("application/json") {
-        return Err(Failure::MediaType("application/json").into());
-    }
+    let body = context.shared.bodies.read(request, JSON, MOST_BODY_BYTES).await?;
     let items = items(&body)?;
     let plain = Op::Settle(pick(&items, false).map(|item| item.settlement.clone()).collect());
     let carrying = Op::HandOff(pick(&items, true).cloned().collect());
@@ -193,8 +191,7 @@ fn item(part: &RawValue) -> Result<HandOff, String> {
         serde_json::from_str(part.get()).map_err(|_| "it must be an object".to_owned())?;
     let members: Members<'_> = object.members()?.into_iter().collect();
     if let Some(name) = members.keys().find(|name| !NAMES.contains(&name.as_str())) {
-        let name: String = name.chars().take(40).collect();
-        return Err(format!("unknown member {name:?}"));
+        return Err(unknown("it", "member", name, NAMES));
     }
     let text = |name: &str| -> Result<Option<String>, String> {
         let Some(value) = members.get(name) else { return Ok(None) };

@@ -130,8 +130,11 @@ fn hidden(asked: &Asked) -> Markup {
 /// Starts what a form says, and shows it.
 pub(super) async fn start(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &FIELDS).await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
+    if fields.text("queue").is_some_and(|other| other != name) {
+        return Err(Failure::Wrong("the form and the URL name two queues".to_owned()));
+    }
     let schedule = when(&context, &fields).await?.unwrap_or(Schedule::NOW);
     let action = BulkAction::named(fields.text("action").unwrap_or_default(), schedule)?;
     context.require(action.needs())?;
@@ -304,3 +307,18 @@ pub(super) async fn stop(context: Context) -> Result<Response, Failure> {
 
 /// What a redrive or a purge is offered with.
 const USUAL_RATE: u32 = 50;
+
+/// Of the form that filters letters, and of the question that follows.
+const FIELDS: [&str; 11] = [
+    "queue",
+    "action",
+    "reason*",
+    "error",
+    "error_like",
+    "died_after",
+    "died_before",
+    "rate",
+    "limit",
+    "when",
+    "sure",
+];

@@ -39,20 +39,20 @@ async fn switch(context: &Context, pause: bool) -> Result<Response, Failure> {
 
 pub(super) async fn cancel(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Action::Cancel.needs())?;
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &["sure"]).await?;
     one(&context, &fields, Action::Cancel, Some("Cancel")).await
 }
 
 pub(super) async fn reschedule(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Action::Reschedule(Schedule::NOW).needs())?;
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &["when*"]).await?;
     let schedule = when(&context, &fields).await?.ok_or_else(no_time)?;
     one(&context, &fields, Action::Reschedule(schedule), None).await
 }
 
 pub(super) async fn redrive(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Action::Redrive(Schedule::NOW).needs())?;
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &["scope", "id*", "page*"]).await?;
     let action = Action::Redrive(Schedule::NOW);
     match context.params.bytes("id") {
         Some(_) => one(&context, &fields, action, None).await,
@@ -62,7 +62,7 @@ pub(super) async fn redrive(context: Context, request: Request) -> Result<Respon
 
 pub(super) async fn purge(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Action::Purge.needs())?;
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &["scope", "id*", "page*", "sure"]).await?;
     let sure = Some("Delete");
     match context.params.bytes("id") {
         Some(_) => one(&context, &fields, Action::Purge, sure).await,
@@ -165,8 +165,7 @@ fn ask(
 /// The first field `when` that is not empty: a delay, or a time in the visitor's zone by the clock
 /// of the queue of the query. `None` if all are empty.
 pub(super) async fn when(context: &Context, fields: &Params) -> Result<Option<Schedule>, Failure> {
-    let texts = fields.all("when").map(|it| String::from_utf8_lossy(it).trim().to_owned());
-    let Some(text) = texts.into_iter().find(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = fields.typed_or_picked("when")? else { return Ok(None) };
     // A delay begins when the server gets it.
     if let Ok(delay) = duration(&text)
         && !text.contains(':')

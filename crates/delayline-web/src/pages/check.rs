@@ -32,7 +32,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
 pub(super) async fn repair(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Admin)?;
     let (name, queue) = context.queue()?;
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &["sure"]).await?;
     if fields.text("sure").is_none() {
         let content = html! {
             h1 { "Repair " (name) "?" }

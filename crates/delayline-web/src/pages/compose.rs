@@ -53,7 +53,8 @@ pub(super) async fn send_page(context: Context) -> Result<Response, Failure> {
 pub(super) async fn send(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
     let (name, _) = context.queue()?;
-    let fields = form(&context, request).await?;
+    let fields =
+        form(&context, request, &["id", "payload", "headers", "priority", "when*"]).await?;
     let id = MessageId::new(fields.bytes("id").unwrap_or_default().trim_ascii().to_vec())?;
     let mut message = NewMessage::new(id.clone(), payload(&fields));
     message.headers = headers(&fields)?;
@@ -104,7 +105,7 @@ pub(super) async fn edit(context: Context, request: Request) -> Result<Response,
     context.require(Role::Operator)?;
     context.require(context.shared.contents_for)?;
     let (name, _) = context.queue()?;
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &["of", "payload", "headers", "when*"]).await?;
     let letter = letter(&context, name).await?;
     let of = fields.text("of").unwrap_or_default();
     if of != version(&letter) {

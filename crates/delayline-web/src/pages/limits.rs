@@ -67,7 +67,9 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
 /// Sets or clears the limit that a form names.
 pub(super) async fn change(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
-    let fields = form(&context, request).await?;
+    let fields =
+        form(&context, request, &["limit", "change", "leased", "count", "per", "burst", "when*"])
+            .await?;
     let (name, _) = context.queue()?;
     let set = changed(&context, &fields).await?;
     Op::SetLimits(set).validate()?;

@@ -155,7 +155,7 @@ fn buttons(entry: &Entry) -> Markup {
 /// Does what a button says with the schedule of the query.
 pub(super) async fn change(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &["act", "sure"]).await?;
     let missing = || Failure::Wrong("the query names no schedule".to_owned());
     let name = context.params.text("name").ok_or_else(missing)?;
     let (what, note) = match fields.text("act") {

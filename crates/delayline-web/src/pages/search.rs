@@ -52,7 +52,9 @@ pub(super) async fn start(
     ForReaders(context): ForReaders,
     request: Request,
 ) -> Result<Response, Failure> {
-    let fields = form(&context, request).await?;
+    let fields =
+        form(&context, request, &["stop", "replaces", "state", "kind", "header", "content"])
+            .await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
     let id = match fields.text("stop") {
         Some(id) => {

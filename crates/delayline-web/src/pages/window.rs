@@ -37,11 +37,8 @@ impl Window {
         now: Timestamp,
         status: Listed,
     ) -> Result<Option<Self>, Failure> {
-        let read = |name: &str| {
-            let texts = params.all(name).map(|it| String::from_utf8_lossy(it).trim().to_owned());
-            let text = texts.into_iter().find(|text| !text.is_empty());
-            text.map(|text| moment(now, &text)).transpose()
-        };
+        let read =
+            |name: &str| params.typed_or_picked(name)?.map(|text| moment(now, &text)).transpose();
         let (from, until) = (read("from")?, read("until")?);
         if from.is_none() && until.is_none() {
             return Ok(None);

@@ -38,7 +38,7 @@ pub(super) async fn choose(
     ForViewers(context): ForViewers,
     request: Request,
 ) -> Result<Response, Failure> {
-    let fields = form(&context, request).await?;
+    let fields = form(&context, request, &["back", "zone"]).await?;
     let back = back(fields.text("back").unwrap_or_default());
     let zone = Zone::named(fields.text("zone").unwrap_or_default()).map_err(Failure::Wrong)?;
     let name = encoded(zone.name().as_bytes());

@@ -75,9 +75,7 @@ async fn letters_are_filtered() {
     }
     let long = "x".repeat(1_025);
     for wrong in ["reason=bad", "died_after=soon", "died_before=%ff1", &format!("error={long}")] {
-        let answer = get(&site, &format!("/dead?queue=orders&{wrong}")).await;
-        let unread = wrong.contains("%ff");
-        assert_eq!(answer.status, if unread { 200 } else { 400 }, "{wrong}");
+        get(&site, &format!("/dead?queue=orders&{wrong}")).await.status(400);
     }
 }
 

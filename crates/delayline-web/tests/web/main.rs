@@ -19,6 +19,7 @@ mod groups;
 mod hostile;
 mod jobs;
 mod limits;
+mod links;
 mod live;
 mod metrics;
 mod pages;

@@ -205,7 +205,7 @@ async fn bad_schedules_are_refused_with_a_reason() {
         (r#"{"every_ms": -5, "queue": "work"}"#, "-5"),
         (r#"{"every": "1h", "queue": "a b"}"#, "queue"),
         (r#"{"every": "1h"}"#, "queue"),
-        (r#"{"every": "1h", "queue": "work", "leed": "1m"}"#, "members"),
+        (r#"{"every": "1h", "queue": "work", "leed": "1m"}"#, "unknown member"),
         (r#"{"every": "1h", "queue": "work", "lead": "2h"}"#, "lead"),
         (r#"{"every": "1h", "queue": "work", "grace": "40d"}"#, "grace"),
         (r#"{"every": "1h", "queue": "work", "overlap": "queue"}"#, "allow"),

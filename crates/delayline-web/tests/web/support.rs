@@ -6,7 +6,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Job, Outcome, Queue, Worker};
-use delayline_web::{Access, Dashboard, Role, Router};
+use delayline_web::{Access, Dashboard, Rights, Router};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -22,9 +22,9 @@ pub async fn open(connection: &Connection, name: &str) -> Raws {
     connection.queue(name).await.unwrap().codec(Raw)
 }
 
-/// A dashboard of one queue for visitors of this role.
-pub fn site(queue: &Raws, role: Role) -> Router {
-    Dashboard::new(Access::everyone(role)).queue(queue.clone()).router().unwrap()
+/// A dashboard of one queue for visitors with these rights.
+pub fn site(queue: &Raws, rights: impl Into<Rights>) -> Router {
+    Dashboard::new(Access::everyone(rights)).queue(queue.clone()).router().unwrap()
 }
 
 pub async fn send(queue: &Raws, id: &str, payload: impl Into<Bytes>) {

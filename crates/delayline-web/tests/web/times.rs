@@ -85,6 +85,7 @@ async fn a_message_is_due_at_a_time_of_day() {
     let request = |text: &str| {
         let request = Request::post(uri).header("host", "queues.example").header("cookie", BERLIN);
         let request = request.header("origin", "http://queues.example");
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
         request.body(Body::from(format!("when={text}"))).unwrap()
     };
     ask(&site, request("2030-01-31 09:00")).await.leads_to();

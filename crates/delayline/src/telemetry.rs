@@ -54,6 +54,10 @@
 //! | `delayline_messages` | gauge | `queue`, `state` | `scheduled`, `ready`, `leased`, `dead` |
 //! | `delayline_oldest_due_age_seconds` | gauge | `queue` | how long the oldest unclaimed message has been due; 0 if there is none |
 //! | `delayline_paused` | gauge | `queue` | 1 while the queue is paused |
+//! | `delayline_held` | gauge | `queue` | 1 while a hold stops deliveries |
+//! | `delayline_limit_leased` | gauge | `queue` | maximum number of messages leased at once; `+Inf` if there is none |
+//! | `delayline_limit_rate_per_second` | gauge | `queue` | maximum deliveries per second; `+Inf` if there is no rate |
+//! | `delayline_limit_burst` | gauge | `queue` | maximum deliveries at once within the rate; `+Inf` if there is no rate |
 //!
 //! The gauges are updated by [`Queue::report_depths`](crate::Queue::report_depths).
 //!

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use delayline::admin::QueueName;
+use delayline::admin::{QueueName, Rate, SetLimits};
 use delayline::backend::{At, Backend, Op, QueueBackend, Wakeup};
 use delayline::backend::{Lease, Millis, NewMessage};
 use delayline::worker::{Undecodable, WorkerBuilder};
@@ -313,6 +313,10 @@ async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
         ("delayline_messages queue=numbers state=leased", 2.0),
         ("delayline_messages queue=numbers state=dead", 1.0),
         ("delayline_paused queue=numbers", 1.0),
+        ("delayline_held queue=numbers", 0.0),
+        ("delayline_limit_leased queue=numbers", f64::INFINITY),
+        ("delayline_limit_rate_per_second queue=numbers", f64::INFINITY),
+        ("delayline_limit_burst queue=numbers", f64::INFINITY),
     ]);
     let age = measured.value("delayline_oldest_due_age_seconds queue=numbers");
     let DebugValue::Gauge(age) = age else { panic!("{age:?}") };
@@ -322,11 +326,17 @@ async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
     let measured = Measured::during(async || {
         let queue = numbers(Faulty::new());
         queue.send_in(&9, ms(60_000)).await.unwrap();
+        let limits = SetLimits::new().leased(7).rate(Rate::per_minute(90, 3)).hold_for(ms(1_000));
+        queue.set_limits(limits).await.unwrap();
         queue.report_depths().await.unwrap();
     });
     let none = [
         ("delayline_oldest_due_age_seconds queue=numbers", 0.0),
         ("delayline_paused queue=numbers", 0.0),
+        ("delayline_held queue=numbers", 1.0),
+        ("delayline_limit_leased queue=numbers", 7.0),
+        ("delayline_limit_rate_per_second queue=numbers", 1.5),
+        ("delayline_limit_burst queue=numbers", 3.0),
     ];
     measured.await.gauges(&none);
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use delayline_core::{DeathReason, Enqueued, Outcome, Stats, Timestamp};
+use delayline_core::{DeathReason, Enqueued, Limits, Outcome, Stats, Timestamp};
 use tokio::time::Instant;
 
 /// Registers the meaning and the unit of each metric with the installed exporter. Call it once,
@@ -43,6 +43,10 @@ pub fn describe() {
     describe_gauge!(MESSAGES, Unit::Count, "Messages of the queue by state");
     describe_gauge!(OLDEST, Unit::Seconds, "How long the oldest unclaimed message has been due");
     describe_gauge!(PAUSED, Unit::Count, "1 while claims are stopped");
+    describe_gauge!(HELD, Unit::Count, "1 while a hold stops deliveries");
+    describe_gauge!(LEASED_LIMIT, Unit::Count, "Maximum number of messages leased at once");
+    describe_gauge!(RATE_LIMIT, Unit::CountPerSecond, "Maximum deliveries per second");
+    describe_gauge!(BURST_LIMIT, Unit::Count, "Maximum deliveries at once within the rate limit");
 }
 
 /// Defines functions that have a body only with the feature `metrics`.
@@ -163,6 +167,17 @@ meters! {
         let age = stats.earliest_due.map(|due| at.since(due)).unwrap_or_default();
         metrics::gauge!(OLDEST, [queue.label()].iter()).set(age.as_secs_f64());
         metrics::gauge!(PAUSED, [queue.label()].iter()).set(f64::from(u8::from(stats.paused)));
+        let Limits { leased, rate, held_until, .. } = stats.limits;
+        let is_held = f64::from(u8::from(held_until.is_some()));
+        metrics::gauge!(HELD, [queue.label()].iter()).set(is_held);
+        // A gauge cannot be withdrawn when a limit is removed.
+        let leased = leased.map_or(f64::INFINITY, f64::from);
+        metrics::gauge!(LEASED_LIMIT, [queue.label()].iter()).set(leased);
+        let (per_second, burst) = rate.map_or((f64::INFINITY, f64::INFINITY), |rate| {
+            (f64::from(rate.count) / rate.per().as_secs_f64(), rate.burst.into())
+        });
+        metrics::gauge!(RATE_LIMIT, [queue.label()].iter()).set(per_second);
+        metrics::gauge!(BURST_LIMIT, [queue.label()].iter()).set(burst);
     }
 }
 
@@ -219,6 +234,10 @@ mod names {
     pub(super) const MESSAGES: &str = "delayline_messages";
     pub(super) const OLDEST: &str = "delayline_oldest_due_age_seconds";
     pub(super) const PAUSED: &str = "delayline_paused";
+    pub(super) const HELD: &str = "delayline_held";
+    pub(super) const LEASED_LIMIT: &str = "delayline_limit_leased";
+    pub(super) const RATE_LIMIT: &str = "delayline_limit_rate_per_second";
+    pub(super) const BURST_LIMIT: &str = "delayline_limit_burst";
 }
 
 #[cfg(feature = "metrics")]

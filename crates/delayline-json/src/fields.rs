@@ -131,7 +131,7 @@ impl Fields {
             (Some(delay), None) => within(&delay).map_err(|why| format!("delay: {why}"))?,
             (None, Some(at)) => {
                 let at = instant(&at).map_err(|why| format!("at: {why}"))?;
-                Schedule::At(Timestamp::try_from(at).map_err(text)?)
+                Schedule::At(Timestamp::try_from(at).map_err(|why| format!("at: {why}"))?)
             }
             (Some(_), Some(_)) => return Err("it has both delay and at".to_owned()),
         };
@@ -148,7 +148,8 @@ impl Fields {
         }
         if let Some(retention) = self.keep_result {
             let retention = duration(&retention).map_err(|why| format!("keep_result: {why}"))?;
-            headers.set_result_retention(retention).map_err(text)?;
+            let set = headers.set_result_retention(retention);
+            set.map_err(|why| format!("keep_result: {why}"))?;
         }
         message.headers = headers;
         message.priority = self.priority.unwrap_or_default();
@@ -158,7 +159,8 @@ impl Fields {
         message.known = update.map_or(Known::Refuse, Known::Update);
         if let Some(window) = self.throttle {
             let window = duration(&window).map_err(|why| format!("throttle: {why}"))?;
-            message.throttle = Some(Millis::try_from(window).map_err(text)?);
+            let window = Millis::try_from(window).map_err(|why| format!("throttle: {why}"))?;
+            message.throttle = Some(window);
         }
         if self.reuse_finished_id || update.is_some() || message.throttle.is_some() {
             message.finished_ids = delayline::message::FinishedIds::Reuse;

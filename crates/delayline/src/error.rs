@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use delayline_core::limits::MAX_DELAY_MS;
-use delayline_core::{ErrorClass, ErrorKind, MessageId, Millis, Violation};
+use delayline_core::{ErrorClass, ErrorKind, MessageId, Millis, Timestamp, Violation};
 
 use crate::codec::CodecError;
 
@@ -174,6 +174,19 @@ pub(crate) fn millis(
     let (actual, least, most) = (whole_ms(duration), *range.start(), *range.end());
     let within = range.contains(&actual).then(|| Millis::new(actual).ok()).flatten();
     within.ok_or(Violation::OutOfRange { what, actual, least, most })
+}
+
+/// The name of the instant at which messages become due.
+pub(crate) const DUE: &str = "due: the instant in ms since 1970";
+
+/// Converts an instant that a caller passed, rounded up to the millisecond.
+pub(crate) fn timestamp(what: &'static str, instant: SystemTime) -> Result<Timestamp, Violation> {
+    Timestamp::try_from(instant).map_err(|violation| match violation {
+        Violation::OutOfRange { actual, least, most, .. } => {
+            Violation::OutOfRange { what, actual, least, most }
+        }
+        other => other,
+    })
 }
 
 /// Converts the delay that a caller passed.

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
     Cancelled, Durability, MessageId, NewMessage, Op, QueueBackend, Reply, Reschedule, Rescheduled,
-    Schedule, Timestamp,
+    Schedule,
 };
 use uuid::Uuid;
 
@@ -46,7 +46,7 @@ use crate::Error;
 use crate::cancels::Cancels;
 use crate::client::Client;
 use crate::codec::{CodecError, Decode, Encode, Json};
-use crate::error::{message_id, valid_delay};
+use crate::error::{DUE, message_id, timestamp, valid_delay};
 use crate::events::Events;
 use crate::merge::Merger;
 use crate::registry::WorkerRegistry;
@@ -393,7 +393,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.reschedule(ids, Schedule::At(Timestamp::try_from(due)?)).await
+        self.reschedule(ids, Schedule::At(timestamp(DUE, due)?)).await
     }
 
     /// Stops deliveries until [`resume`](Self::resume); everything else continues

@@ -355,6 +355,14 @@ async fn delays_beyond_the_limits_are_refused_not_wrapped() {
         let expected = "delay: the duration in ms is 18446744073709551615; it must be from 0 to 3";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
+    let far = SystemTime::UNIX_EPOCH + Duration::from_secs(400_000_000_000);
+    for error in [
+        queue.reschedule_many_at(["a"], far).await.unwrap_err(),
+        queue.redrive_many_at(["a"], far).await.unwrap_err(),
+    ] {
+        let expected = "due: the instant in ms since 1970 is 400000000000000;";
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
     assert_eq!(queue.stats().await.unwrap().totals.enqueued, 0);
     let big: Queue<Vec<u8>, Raw> = Queue::new(Faulty::new()).codec(Raw);
     let payload = vec![0; limits::MAX_PAYLOAD_BYTES + 1];
@@ -371,12 +379,12 @@ async fn the_first_value_beyond_a_limit_is_what_a_send_fails_with() {
         (queue.message(&1).id("").due_in(beyond), "the message id is empty"),
         (queue.message(&1).id("a").id("x".repeat(129)), "the message id"),
         (queue.message(&1).due_in(beyond).id("").id("fine"), "due_in: the duration in ms"),
-        (queue.message(&1).due_at(far), "the instant"),
+        (queue.message(&1).due_at(far), "due_at: the instant"),
         (queue.message(&1).expires_in(beyond), "expires_in: the duration in ms"),
-        (queue.message(&1).expires_at(far), "the instant"),
+        (queue.message(&1).expires_at(far), "expires_at: the instant"),
         (queue.message(&1).header("", "x"), "the header name is empty"),
         (queue.message(&1).throttle(beyond), "throttle in ms"),
-        (queue.message(&1).keep_result(beyond), "the result's retention in ms is 6324"),
+        (queue.message(&1).keep_result(beyond), "keep_result: the duration in ms is 6324"),
         (queue.message(&1).debounce(beyond), "at_most: the duration in ms"),
         (queue.message(&1).max_failures(0), "max_failures"),
         (queue.message(&1).max_crashes(65_536), "max_crashes"),

@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{MessageId, Op, Purged, Redrive, Redriven, Reply, Schedule, Timestamp};
+use delayline_core::{MessageId, Op, Purged, Redrive, Redriven, Reply, Schedule};
 
 use super::{Audit, Listed, Listing, Queue, listing, only};
 use crate::Error;
-use crate::error::valid_delay;
+use crate::error::{DUE, timestamp, valid_delay};
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Makes a dead letter due at once; its failures and crashes are counted from 0 again
@@ -125,7 +125,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     where
         I: TryInto<MessageId, Error: Into<Error>>,
     {
-        self.redrive_all_of(ids, Schedule::At(Timestamp::try_from(due)?)).await
+        self.redrive_all_of(ids, Schedule::At(timestamp(DUE, due)?)).await
     }
 
     async fn redrive_all_of<I>(

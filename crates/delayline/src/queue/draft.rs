@@ -3,17 +3,19 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use delayline_core::limits::{MAX_DELAY_MS, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
+use delayline_core::limits::{
+    MAX_DELAY_MS, MAX_PAYLOAD_BYTES, MAX_RESULT_RETENTION_MS, MAX_THROTTLE_MS,
+};
 use delayline_core::{
-    FinishedIds, Known, MessageId, NewMessage, Priority, Schedule, Timestamp, Update,
-    UpdateContent, UpdateToken, Violation,
+    FinishedIds, Known, MessageId, NewMessage, Priority, Schedule, Update, UpdateContent,
+    UpdateToken, Violation,
 };
 
 use super::sent::Sent;
 use super::update::UpdateDue;
 use crate::Error;
 use crate::client::Client;
-use crate::error::{message_id, millis};
+use crate::error::{message_id, millis, timestamp};
 use crate::merge::Merger;
 use crate::telemetry::TraceContext;
 
@@ -121,7 +123,8 @@ impl Draft {
 
     /// Debounces: each send with this id postpones the message, and the latest content wins. The
     /// message is due [`due_in`](Self::due_in) after the latest send, but at most `at_most` after
-    /// the first, so that it is not postponed forever.
+    /// the first (up to 100 years), so that it is not postponed forever. With zero, it is never
+    /// postponed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -292,7 +295,8 @@ impl Draft {
     /// rounded up ([G4](crate::guarantees#g4)). A past instant means now.
     pub fn due_at(self, due: SystemTime) -> Self {
         self.try_with(|message| {
-            message.schedule = Schedule::At(Timestamp::try_from(due)?);
+            message.schedule =
+                Schedule::At(timestamp("due_at: the instant in ms since 1970", due)?);
             Ok(())
         })
     }
@@ -321,7 +325,10 @@ impl Draft {
     /// [`Headers::RESULT_RETENTION_MS`](crate::message::Headers::RESULT_RETENTION_MS), and is thus
     /// part of the content.
     pub fn keep_result(self, retention: Duration) -> Self {
-        self.try_with(|message| Ok(message.headers.set_result_retention(retention)?))
+        self.try_with(|message| {
+            millis("keep_result: the duration in ms", retention, 1..=MAX_RESULT_RETENTION_MS)?;
+            Ok(message.headers.set_result_retention(retention)?)
+        })
     }
 
     /// Sets the trace that the message belongs to, in the headers `traceparent` and `tracestate`.
@@ -333,7 +340,7 @@ impl Draft {
     }
 
     /// Makes the message expire `after` from now, up to 100 years: if it has not been delivered by
-    /// then, it becomes a dead letter instead.
+    /// then, it becomes a dead letter instead. With zero, it is never delivered.
     pub fn expires_in(self, after: Duration) -> Self {
         self.try_with(|message| {
             let after = millis("expires_in: the duration in ms", after, 0..=MAX_DELAY_MS)?;
@@ -345,7 +352,8 @@ impl Draft {
     /// Makes the message expire at an instant, up to the end of the year 9999.
     pub fn expires_at(self, instant: SystemTime) -> Self {
         self.try_with(|message| {
-            message.expires = Some(Schedule::At(Timestamp::try_from(instant)?));
+            let what = "expires_at: the instant in ms since 1970";
+            message.expires = Some(Schedule::At(timestamp(what, instant)?));
             Ok(())
         })
     }

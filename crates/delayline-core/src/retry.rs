@@ -10,7 +10,8 @@ use crate::Millis;
 /// The default is [`exponential`](Self::exponential) from 1 s: up to 1 s after the first failure, 2
 /// s after the second, 4 s after the third, and so on up to one hour.
 ///
-/// Durations are rounded up to the millisecond and limited to 100 years.
+/// Durations are rounded up to the millisecond and limited to 100 years. Without a delay, failed
+/// messages are retried at once.
 ///
 /// ```
 /// use std::time::Duration;

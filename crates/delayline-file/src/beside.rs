@@ -11,6 +11,7 @@ use delayline_core::{
     Applied, At, Backend, Durability, Error, ErrorKind, Held, Op, QueueName, Wakeup,
 };
 use tokio::net::UnixStream;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use crate::DirectoryStatus;
@@ -111,6 +112,9 @@ impl Beside {
     }
 
     async fn call(&self, ask: &Ask) -> Result<Answer, Error> {
+        if Handle::try_current().is_err() {
+            return Err(Error::new(ErrorKind::Unsupported("a call outside of a tokio runtime")));
+        }
         let mut kept = self.0.stream.lock().await;
         // Not put back if this future is dropped: the next reply would be that of another call.
         let mut stream = match kept.take() {

@@ -14,6 +14,7 @@ use crate::link::connection_name::ConnectionName;
 use crate::link::driver::Driver;
 use crate::options::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT};
 use crate::route::{Router, scan, survey, wrong_mode};
+use crate::runtime::runtime;
 use crate::workers::Listed;
 use crate::{
     CallError, ConnectOptions, QueueList, ScriptCall, Survey, Topology, Transport, Value,
@@ -58,7 +59,8 @@ use crate::{
 /// carry calls have its name. A server that refuses the name is used without it.
 ///
 /// Nothing is ever sent twice. Everything runs on the tokio runtime of the callers, which needs I/O
-/// and time enabled.
+/// and time enabled. A call outside of a runtime fails with
+/// [`Unsupported`](delayline_core::ErrorKind::Unsupported), and nothing is sent.
 pub struct DriverTransport<D: Driver> {
     servers: Servers<D>,
     /// The name of the connections of calls.
@@ -85,12 +87,16 @@ impl<D: Driver> DriverTransport<D> {
     ///
     /// # Errors
     ///
+    /// [`Invalid`](delayline_core::ErrorKind::Invalid) if a time limit is outside its bounds.
     /// [`Unreachable`](delayline_core::ErrorKind::Unreachable) if there is no such host or no
     /// server. `Tls` if the TLS session cannot be set up. `Authentication` if the server refuses
     /// the user name or password. `Unsupported` if the server has no database with that number or
-    /// no RESP3, or is not part of a cluster. Also if a sentinel does not know the service, or if
-    /// this build has no TLS. `Busy` and `Overloaded` if it cannot serve now.
+    /// no RESP3, or is not part of a cluster. Also if a sentinel does not know the service, if this
+    /// build has no TLS, or outside of a tokio runtime. `Busy` and `Overloaded` if it cannot serve
+    /// now.
     pub async fn connect(options: &ConnectOptions) -> Result<Self, Error> {
+        runtime()?;
+        options.validate()?;
         let name = ConnectionName::default();
         let servers = match &options.topology {
             Topology::Single(address) => {
@@ -118,6 +124,7 @@ impl<D: Driver> DriverTransport<D> {
     ///
     /// Like [`connect`](Self::connect).
     pub async fn over(driver: D) -> Result<Self, Error> {
+        runtime()?;
         let name = ConnectionName::default();
         let link = Link::new(driver, CONNECT_TIMEOUT, RESPONSE_TIMEOUT, &name, None);
         link.connect().await?;
@@ -145,6 +152,8 @@ impl<D: Driver> DriverTransport<D> {
     /// Like [`connect`](Self::connect), if none of the addresses that name the servers can be
     /// reached.
     pub async fn survey(options: &ConnectOptions) -> Result<Survey, Error> {
+        runtime()?;
+        options.validate()?;
         survey::<D>(options).await
     }
 }
@@ -152,6 +161,7 @@ impl<D: Driver> DriverTransport<D> {
 #[async_trait]
 impl<D: Driver> Transport for DriverTransport<D> {
     async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
+        runtime()?;
         match &self.servers {
             Servers::Single(link) => link.call(call).await,
             Servers::Routed(router) => router.call(call).await,
@@ -159,6 +169,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
     }
 
     async fn wait(&self, bell: &Bytes, timeout: Duration) -> Result<bool, CallError> {
+        runtime()?;
         match &self.servers {
             Servers::Single(link) => link.wait(bell, timeout).await,
             Servers::Routed(router) => router.wait(bell, timeout).await,
@@ -166,6 +177,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
     }
 
     async fn info(&self, key: &Bytes) -> Result<String, CallError> {
+        runtime()?;
         match &self.servers {
             Servers::Single(link) => {
                 let info = link.info().await?;
@@ -176,6 +188,9 @@ impl<D: Driver> Transport for DriverTransport<D> {
     }
 
     async fn introduce(&self, process: Option<&WorkerProcess>) {
+        if runtime().is_err() {
+            return;
+        }
         // Workers that start together are introduced together, by the first of them.
         if !self.name.set(process.map(|process| process.name(self.number))) {
             return;
@@ -187,6 +202,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
     }
 
     async fn workers(&self) -> Result<WorkerList, Error> {
+        runtime()?;
         match &self.servers {
             Servers::Single(link) => {
                 let mut listed = Listed::default();
@@ -198,6 +214,7 @@ impl<D: Driver> Transport for DriverTransport<D> {
     }
 
     async fn queues(&self, most_keys: u64) -> Result<QueueList, Error> {
+        runtime()?;
         match &self.servers {
             Servers::Single(link) => {
                 // If the user may not run `INFO`, the calls below report what else is missing.

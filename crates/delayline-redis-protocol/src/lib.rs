@@ -26,6 +26,7 @@ mod permissions;
 mod preflight;
 mod record;
 mod route;
+mod runtime;
 mod script;
 mod stream;
 #[cfg(feature = "tls")]
@@ -49,6 +50,7 @@ pub use link::MAX_CALLS_IN_FLIGHT;
 pub use link::driver::{Connection, Driver, DriverTask, TCP_UPKEEP, TcpUpkeep};
 pub use options::{Address, ConnectOptions, Resp, Topology};
 pub use route::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
+pub use runtime::runtime;
 pub use script::{Script, all_scripts};
 pub use stream::{Dialer, Stream};
 pub use transport::{CallError, Fence, QueueList, ScriptCall, ScriptName, Transport, Value};

@@ -171,13 +171,32 @@ pub struct ConnectOptions {
     pub resp: Resp,
     /// Certificate authorities to trust instead of the system's, in PEM format. Only with TLS.
     pub ca_pem: Option<Vec<u8>>,
-    /// The time limit for opening a connection: 2 s by default.
+    /// The time limit for opening a connection: 1 ms to one day, 2 s by default.
     pub connect_timeout: Duration,
-    /// The time limit for a reply: 5 s by default. After that the outcome is unknown.
+    /// The time limit for a reply: 1 ms to one day, 5 s by default. After that the outcome is
+    /// unknown.
     pub response_timeout: Duration,
 }
 
 impl ConnectOptions {
+    /// Refuses time limits that no connection or reply can meet, and endless ones.
+    pub(crate) fn validate(&self) -> Result<(), Violation> {
+        let limits = [
+            ("connect_timeout in ms", self.connect_timeout),
+            ("response_timeout in ms", self.response_timeout),
+        ];
+        limits.into_iter().try_for_each(|(what, limit)| {
+            let actual = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            let (least, most) = (1, 86_400_000);
+            let is_within = (least..=most).contains(&actual);
+            if is_within {
+                Ok(())
+            } else {
+                Err(Violation::OutOfRange { what, actual, least, most })
+            }
+        })
+    }
+
     /// The default options for a server at `address`.
     #[must_use]
     pub fn new(address: Address) -> Self {

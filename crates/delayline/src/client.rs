@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{Applied, At, Backoff, Durability, ErrorClass, Op, QueueBackend, QueueName};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -227,8 +228,11 @@ impl Tries {
             self.unknowns += 1;
             self.unknown = Some(error.clone());
         }
-        let over =
-            class == ErrorClass::Rejected || self.unknowns >= MAX_UNKNOWN || next >= self.give_up;
+        // Without a runtime, there is no timer for the pause.
+        let over = class == ErrorClass::Rejected
+            || self.unknowns >= MAX_UNKNOWN
+            || next >= self.give_up
+            || Handle::try_current().is_err();
         if over { Err(self.reported(error)) } else { Ok(()) }
     }
 

@@ -285,7 +285,8 @@ impl Connect {
     ///
     /// If an option does not fit the URL, the server cannot be reached, or it refuses the login or
     /// the TLS session. [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the driver is
-    /// not part of this build.
+    /// not part of this build, or outside of a Tokio runtime. Later calls outside of a runtime fail
+    /// in the same way; only `memory:` needs none.
     ///
     /// For a directory: [`ErrorKind::InUse`](crate::ErrorKind::InUse), which names the process that
     /// has opened it; [`ErrorKind::DiskFull`](crate::ErrorKind::DiskFull); or

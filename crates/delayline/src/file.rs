@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use delayline_core::{Held, QueueBackend, QueueName};
 use delayline_file::{Directory, OpenError, Options};
-use delayline_redis_protocol::Removal;
 #[cfg(unix)]
 use delayline_redis_protocol::WorkerProcess;
+use delayline_redis_protocol::{Removal, runtime};
 
 use crate::Error;
 use crate::directory_status::{DirectoryStatus, SyncTimes};
@@ -20,7 +20,7 @@ use crate::store::{FoundQueues, Opening, Store};
 /// Opens the directory in a thread that may block, as it reads everything that is stored.
 pub(crate) async fn open(path: PathBuf, how: Opening) -> Result<Arc<dyn Store>, Error> {
     let options = Options::default().accept_clock(how.accept_clock);
-    let opening = tokio::task::spawn_blocking(move || Directory::open(path, options));
+    let opening = runtime()?.spawn_blocking(move || Directory::open(path, options));
     match opening.await {
         Ok(Ok(directory)) => {
             #[cfg(unix)]
@@ -110,7 +110,7 @@ impl Store for Files {
 
     async fn close(&self) -> Result<(), Error> {
         let directory = self.0.clone();
-        match tokio::task::spawn_blocking(move || directory.close()).await {
+        match runtime()?.spawn_blocking(move || directory.close()).await {
             Ok(closed) => Ok(closed?),
             // It panicked, or the runtime has ended.
             Err(_) => Err(Error::sender_gone()),

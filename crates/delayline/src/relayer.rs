@@ -9,6 +9,7 @@ use delayline_core::{
     Applied, Backoff, Destination, ErrorClass, ErrorKind, Op, Relay, Relayed, Reply, Stats,
     Timestamp, Wakeup, limits,
 };
+use delayline_redis_protocol::runtime;
 use tokio::time::Instant;
 
 use crate::client::Client;
@@ -157,11 +158,13 @@ impl Relayer {
     /// # Errors
     ///
     /// The relay ends when the backend refuses to relay: the errors of [`once`](Self::once) whose
-    /// class is [`ErrorClass::Rejected`](crate::ErrorClass::Rejected).
+    /// class is [`ErrorClass::Rejected`](crate::ErrorClass::Rejected). Outside of a Tokio runtime,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
     pub async fn run_until(
         self,
         shutdown: impl Future<Output = ()>,
     ) -> Result<RelaySummary, Error> {
+        runtime()?;
         let op = self.op();
         let mut stop = self.stop.clone();
         let mut shutdown = pin!(async move {

@@ -20,6 +20,10 @@ use tokio::time::{self, Instant};
 /// For programs that wait for the next due message of a claim themselves. It is cancel safe: if the
 /// future is dropped, the wait ends.
 ///
+/// # Panics
+///
+/// Outside of a Tokio runtime, or in one without timers, unless `instant` has passed.
+///
 /// If the thread could not be started, the runtime's timer ends the wait. It also does in tests
 /// with paused time, where time does not pass on its own.
 pub async fn sleep_until(instant: Instant) {
@@ -48,6 +52,10 @@ pub async fn sleep_until(instant: Instant) {
 /// [`wait`](Wakeup::wait) that ended early. If hints are unavailable, it returns at `instant`.
 ///
 /// If the future is dropped, at most one hint is lost.
+///
+/// # Panics
+///
+/// Outside of a Tokio runtime, or in one without timers.
 pub async fn hint_until<W: Wakeup + ?Sized>(bell: &W, instant: Instant) -> bool {
     let hint = async {
         loop {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{Backoff, Completion, ErrorKind, MessageId, Op, Reply};
+use delayline_redis_protocol::runtime;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -62,13 +63,15 @@ impl Waiters {
     ///
     /// # Errors
     ///
-    /// The error of a query, or that the server has not replied for too long.
+    /// The error of a query, or that the server has not replied for too long, or that there is no
+    /// runtime.
     pub(crate) async fn wait(
         &self,
         client: &Client,
         id: MessageId,
         limit: Duration,
     ) -> Result<Completion, Error> {
+        let runtime = runtime()?;
         let since = Instant::now();
         let until = since + limit.min(LONGEST_WAIT);
         let end = (until + LAST_REPLY).max(since + FIRST_REPLY);
@@ -78,7 +81,7 @@ impl Waiters {
             let waiter = Waiter { id, since, until, patience, tries: None, answer };
             if self.0.lock().enter(Instant::now(), waiter) {
                 let look = Look::of(&self.0);
-                tokio::spawn(look.for_all(client.clone()));
+                runtime.spawn(look.for_all(client.clone()));
             }
             self.0.arrived.notify_one();
             let is_answer = |seen: &Seen| matches!(seen, Seen::Answer(_));

@@ -38,10 +38,13 @@ async fn in_memory_a_name_is_a_queue() {
 #[cfg(any(feature = "redis", feature = "fred"))]
 mod on_a_server {
     use std::mem;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
     use delayline::admin::SetLimits;
-    use delayline::{Connect, ErrorKind, Job, Queue, RedisClient, Worker};
+    use delayline::relay::{Destination, DestinationKey};
+    use delayline::{Connect, Error, ErrorKind, Job, Queue, RedisClient, Worker};
     use delayline_test_server::Server;
     use tokio::task::JoinSet;
 
@@ -155,13 +158,55 @@ mod on_a_server {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn limits_of_leases_cost_neither_connections_nor_waits() {
+        let (without, _) = needed(None, 1).await;
         for (concurrency, leased) in [(1, 1), (10, 1), (10, 4)] {
-            let (without, _) = needed(None, concurrency).await;
             let (connections, waits) = needed(Some(leased), concurrency).await;
             // A second one for waits may be opened at any time, and is then kept.
             let most = without + DRIVERS.len() as u64;
             assert!(connections <= most, "{leased}: {connections} connections, or {without}");
             assert!(waits <= 400 / 10, "{leased}: {waits} waits");
         }
+    }
+
+    /// What a future has returned after its first poll.
+    fn polled_once<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    fn needs_a_runtime<T>(result: Result<T, Error>) {
+        let error = result.map(drop).unwrap_err();
+        let kind = ErrorKind::Unsupported("a call outside of a tokio runtime");
+        assert_eq!(error.kind(), &kind, "{error}");
+    }
+
+    #[test]
+    fn a_call_outside_of_a_runtime_is_refused() {
+        for &driver in DRIVERS {
+            let server = Server::start();
+            let connect = || Connect::new(&server.url()).unwrap().client(driver);
+            needs_a_runtime(polled_once(connect().connect()));
+            needs_a_runtime(polled_once(connect().survey()));
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let connection = runtime.block_on(connect().connect()).unwrap();
+            let queue: Queue<u64> = runtime.block_on(connection.queue("orders")).unwrap();
+            needs_a_runtime(polled_once(connection.queue::<u64>("texts")));
+            needs_a_runtime(polled_once(connection.queues()));
+            needs_a_runtime(polled_once(queue.send(&1)));
+            needs_a_runtime(polled_once(queue.stats()));
+            needs_a_runtime(polled_once(queue.wait_for("a", Duration::ZERO)));
+            let list =
+                Destination::List { key: DestinationKey::try_from("due").unwrap(), max_len: None };
+            needs_a_runtime(polled_once(queue.relay(list).run()));
+            runtime.block_on(queue.send(&1)).unwrap();
+        }
+        // Queues in this process need no runtime.
+        let connection = polled_once(delayline::connect("memory:")).unwrap();
+        let queue: Queue<u64> = polled_once(connection.queue("orders")).unwrap();
+        polled_once(queue.send(&1)).unwrap();
+        needs_a_runtime(polled_once(queue.wait_for("a", Duration::ZERO)));
+        needs_a_runtime(polled_once(delayline::connect("file:/nowhere/here")));
     }
 }

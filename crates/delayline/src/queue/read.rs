@@ -89,8 +89,8 @@ impl<T, C: Decode<T>> Queue<T, C> {
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Waits until a message is acked, cancelled, purged, relayed or a dead letter, or until
-    /// `limit` has passed. Returns its progress ([G32](crate::guarantees#g32)). For an unknown id,
-    /// returns [`Completion::Unknown`] at once.
+    /// `limit` has passed; with zero, it queries once. Returns the progress of the message
+    /// ([G32](crate::guarantees#g32)). For an unknown id, returns [`Completion::Unknown`] at once.
     ///
     /// The interval between queries is an eighth of the time waited so far, between 10 ms and 1 s.
     /// All waits for messages of one queue in a process share one task, whose calls query up to
@@ -129,7 +129,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// Like [`cancel`](Self::cancel). If the server does not reply, the wait ends at the latest 100
+    /// Like [`cancel`](Self::cancel), or [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+    /// outside of a Tokio runtime. If the server does not reply, the wait ends at the latest 100
     /// ms after `limit`, or after one second if `limit` is shorter. The error is
     /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), or that of the last call. If the message
     /// was pending in the last two seconds, the wait returns [`Completion::Pending`] instead.
@@ -324,7 +325,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Panics
     ///
-    /// If `interval` is zero.
+    /// If `interval` is zero, or outside of a Tokio runtime.
     pub async fn report_depths_every(&self, interval: Duration) {
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

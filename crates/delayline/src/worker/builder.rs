@@ -160,7 +160,8 @@ impl<T, C> WorkerBuilder<T, C> {
     }
 
     /// Sets how long handlers may continue after `shutdown` of [`Worker::run_until`] completes: 20
-    /// s by default. [`WorkerHandle::stop`](super::WorkerHandle::stop) describes what happens then.
+    /// s by default; with zero, their tokens fire at once.
+    /// [`WorkerHandle::stop`](super::WorkerHandle::stop) describes what happens then.
     pub const fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;
         self

@@ -111,6 +111,10 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     /// Dropping the future drops all running handlers. Their messages are redelivered when their
     /// leases expire, which counts as a crash. Use a [`WorkerHandle`] or
     /// [`run_until`](Self::run_until) to stop without that, for example on `SIGTERM`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, or in one without timers.
     pub async fn run<H, F, O, E, K>(self, handler: H) -> Summary
     where
         H: Fn(Job<T>) -> F + Send + Sync + 'static,
@@ -127,6 +131,10 @@ impl<T: Send + 'static, C: Decode<T>> Worker<T, C> {
     /// # Cancel safety
     ///
     /// Like [`run`](Self::run).
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, or in one without timers.
     pub async fn run_until<S, H, F, O, E, K>(self, shutdown: S, handler: H) -> Summary
     where
         S: Future<Output = ()>,

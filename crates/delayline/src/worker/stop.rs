@@ -15,8 +15,9 @@ pub struct WorkerHandle {
 impl WorkerHandle {
     /// Asks the worker to stop, and returns at once; `run` returns when it has stopped.
     ///
-    /// The worker claims no more messages. Running handlers may continue for `grace`; then their
-    /// tokens fire ([`CancelReason::Stopping`](super::CancelReason::Stopping)), and those still
+    /// The worker claims no more messages. Running handlers may continue for `grace`, or with zero
+    /// not at all; then their tokens fire
+    /// ([`CancelReason::Stopping`](super::CancelReason::Stopping)), and those still
     /// running 5 s later are dropped. A message is released, and nothing is counted, if its handler
     /// was dropped, never started, or returned an error after its token had fired
     /// ([G10](crate::guarantees#g10)). The last settlements take at most 5 s, so the worker has

@@ -118,6 +118,10 @@ impl Workers {
     /// # Cancel safety
     ///
     /// Like [`Worker::run`](super::Worker::run).
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, or in one without timers.
     pub async fn run(self) -> Summary {
         self.run_until(pending()).await
     }
@@ -128,6 +132,10 @@ impl Workers {
     /// # Cancel safety
     ///
     /// Like [`Worker::run`](super::Worker::run).
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime, or in one without timers.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Summary {
         if self.lanes.is_empty() {
             return Summary::default();

@@ -126,8 +126,8 @@ mod on_a_server {
         }
     }
 
-    /// How many connections and waits the workers of two queues with 200 messages each need: one for
-    /// each queue and driver, where at most `leased` messages of a queue are leased at once.
+    /// How many connections and waits the workers of two queues with 200 messages each need: one
+    /// for each queue and driver, where at most `leased` messages of a queue are leased at once.
     async fn needed(leased: Option<u32>, concurrency: usize) -> (u64, u64) {
         let server = Server::start();
         let before = accepted(&server);

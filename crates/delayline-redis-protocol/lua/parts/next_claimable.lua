@@ -27,7 +27,8 @@ end
 -- another worker then, and what is left over or due soon rings at once. An idle one that finds
 -- nothing new does not write each time. Where as many are leased as may be, the next event is the
 -- end of a lease, and one sleeper that wakes up before it is enough.
--- Reads more, next, sleeps and capped; sets hands_on, is_news, ring, control.armed and control.armed_until.
+-- Reads more, next, sleeps and capped; sets hands_on, is_news, ring, control.armed and
+-- control.armed_until.
 --@inline
 local function tell_sleepers()
   local armed, armed_until = 0, 0

@@ -149,8 +149,8 @@ local function spare_newer()
 end
 
 -- What the ends of leases do to the limits of the queue: they hold it, as `holds` says (`hold`,
--- layout.rs), and each frees a slot. Reads count and results; sets claims_next, freed, and first_due
--- to the first message that a slot was free for.
+-- layout.rs), and each frees a slot. Reads count and results; sets claims_next, freed, and
+-- first_due to the first message that a slot was free for.
 --@inline
 local function look_at_limits()
   local limiter, held_until = nil, 0

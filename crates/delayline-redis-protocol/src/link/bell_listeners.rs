@@ -28,8 +28,8 @@ use crate::{CallError, Value};
 /// Each hint costs a new command over all bells of its group, so groups are bounded.
 ///
 /// A hint goes to the caller that has waited longest. A wait that is dropped leaves the command
-/// where it is, because ending it would cost its connection. If the command then pops a hint without
-/// a waiter, the bell is rung again: another process may wait for it.
+/// where it is, because ending it would cost its connection. If the command then pops a hint
+/// without a waiter, the bell is rung again: another process may wait for it.
 pub(crate) struct BellListeners<D: Driver> {
     pool: Arc<BlockingPool<D>>,
     groups: Mutex<Groups<D>>,

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::OpenError;
-use crate::disk::Disk;
+use crate::disk::{Disk, Volume};
 use crate::log::Log;
 use crate::names;
 use crate::replay::{Files, sealed};
@@ -15,7 +15,7 @@ use crate::snapshot;
 
 /// Decides when the next snapshot is made, and makes it in a separate thread.
 pub(crate) struct Checkpoints {
-    disk: Arc<dyn Disk>,
+    disk: Arc<Volume>,
     /// A checkpoint pays from this many bytes of log on.
     least: u64,
     /// Whether one is being made. Its thread may end later.
@@ -45,7 +45,7 @@ struct State {
 
 impl Checkpoints {
     pub(crate) fn new(
-        disk: Arc<dyn Disk>,
+        disk: Arc<Volume>,
         least: u64,
         files: &Files,
         current: u64,
@@ -138,15 +138,13 @@ impl Checkpoints {
     }
 
     fn make(&self, from: u64, to: u64) -> Result<u64, OpenError> {
-        let contents = sealed(&*self.disk, from, to)?;
+        let contents = sealed(&**self.disk, from, to)?;
         let queues = contents.queues.iter().map(|(number, it)| (*number, &it.name, &it.state));
-        let size = snapshot::write(&*self.disk, to, false, contents.clock, contents.next, queues)
-            .map_err(|source| OpenError::Io {
-            path: names::snapshot(to).into(),
-            what: "write",
-            source,
-        })?;
-        remove_obsolete(&*self.disk);
+        let size =
+            snapshot::write(&self.disk, to, false, contents.clock, contents.next, queues).map_err(
+                |source| OpenError::Io { path: names::snapshot(to).into(), what: "write", source },
+            )?;
+        remove_obsolete(&**self.disk);
         Ok(size)
     }
 
@@ -250,8 +248,8 @@ mod tests {
     /// checkpoint would make room for it.
     #[test]
     fn the_next_checkpoint_may_begin_before_the_thread_of_the_last_one_has_ended() {
-        let disk = Arc::new(SimulatedDisk::default());
-        let files = Files::find(&*disk).unwrap();
+        let disk = Arc::new(Volume::new(SimulatedDisk::default()));
+        let files = Files::find(&**disk).unwrap();
         let checkpoints = Arc::new(Checkpoints::new(disk, 800, &files, 1, 0, 0));
         let log = Arc::new(Log::new(1, 0, 0));
         let running = checkpoints.begin(&log);

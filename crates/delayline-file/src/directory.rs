@@ -12,11 +12,11 @@ use crate::backend::Queue;
 use crate::checkpoint::{Checkpoints, next_size, remove_obsolete};
 use crate::clock::{Clock, MAX_STEP_BACK_MS, machine_ms};
 use crate::contents::{Contents, Stored};
-use crate::disk::{Disk, RealDisk, is_full};
+use crate::disk::{DiskFile, RealDisk, Volume, is_full};
 #[cfg(unix)]
 use crate::endpoint::{Endpoint, Reached};
 use crate::log::Log;
-use crate::replay::{Recovered, recover};
+use crate::replay::{Last, Recovered, recover};
 use crate::writer::{CreateError, Segment, Writer};
 use crate::{DirectoryStatus, FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
 
@@ -51,7 +51,7 @@ pub struct Directory(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
-    disk: Arc<dyn Disk>,
+    disk: Arc<Volume>,
     log: Arc<Log>,
     clock: Arc<Clock>,
     checkpoints: Arc<Checkpoints>,
@@ -83,11 +83,11 @@ impl Directory {
     /// [`OpenError`]. The stored data is not changed.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let disk = RealDisk::open(path.as_ref())?;
-        Self::on(Arc::new(disk), path.as_ref().to_owned(), options)
+        Self::on(Arc::new(Volume::new(disk)), path.as_ref().to_owned(), options)
     }
 
     pub(crate) fn on(
-        disk: Arc<dyn Disk>,
+        disk: Arc<Volume>,
         path: PathBuf,
         options: Options,
     ) -> Result<Self, OpenError> {
@@ -95,7 +95,7 @@ impl Directory {
             let path = path.clone();
             move |source| OpenError::Io { path, what, source }
         };
-        let recovered = recover(&*disk)?;
+        let recovered = recover(&**disk)?;
         let space = disk.space().map_err(failed("read the size of the disk"))?;
         let options = options.on_disk_of(space.total);
         let last = recovered.contents.clock;
@@ -107,7 +107,7 @@ impl Directory {
         }
         let clock = Arc::new(Clock::new(if is_behind { Timestamp::MIN } else { last }));
         let begun =
-            begin(&*disk, &recovered, options).map_err(failed("begin a segment of the log"))?;
+            begin(&disk, &recovered, options).map_err(failed("begin a segment of the log"))?;
         let Recovered { contents, files, logged, snapshot_size, closed, .. } = recovered;
         let next = contents.next;
         let log = Arc::new(Log::new(next, begun.room(), options.reserve));
@@ -292,43 +292,58 @@ impl Reached for Directory {
     }
 }
 
-/// Cleans up after a recovery, and begins a new segment: nothing is ever appended to a segment that
-/// a crash may have torn.
-fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::Result<Segment> {
-    let mut last = match recovered.last {
-        Some((number, end)) => Some((disk.edit(&names::segment(number))?, end)),
+/// Makes durable what a recovery has read, cleans up after it, and begins a new segment: nothing is
+/// ever appended to a segment that a crash may have torn.
+///
+/// What an earlier process has not synced may be in the system's cache only. If a sync has failed,
+/// the system takes it for synced all the same, so it is written again before it is synced.
+fn begin(disk: &Volume, recovered: &Recovered, options: Options) -> std::io::Result<Segment> {
+    let mut last = match &recovered.last {
+        Some(last) => Some((disk.edit(&names::segment(last.number))?, last)),
         None => None,
     };
-    if let Some((last, _)) = &mut last {
-        // Recovered frames may be in the system's cache only.
-        last.sync()?;
+    if let Some((file, last)) = &mut last
+        && let Err(error) = write_again(&mut **file, last)
+    {
+        if !is_full(&error) {
+            return Err(error);
+        }
+        // Some file systems need room even for bytes that replace others.
+        file.release(last.end)?;
+        write_again(&mut **file, last)?;
     }
-    // And so may the name of the snapshot, which must be durable before older files are removed.
+    let (files, oldest) = (&recovered.files, recovered.files.snapshot.max(1));
+    if files.replaced {
+        rename_again(disk, &names::snapshot(files.snapshot))?;
+    }
+    if files.begun {
+        rename_again(disk, &names::begun(oldest))?;
+    }
+    // The snapshot's name must be durable before older files are removed.
     disk.sync_directory()?;
-    recovered.files.obsolete.iter().try_for_each(|name| disk.remove(name))?;
-    let next = recovered.last.map(|(number, _)| number + 1);
-    let number = recovered.torn.or(next).unwrap_or_else(|| recovered.files.snapshot.max(1));
+    remove_obsolete(&**disk);
+    let next = recovered.last.as_ref().map(|last| last.number + 1);
+    let number = recovered.torn.or(next).unwrap_or(oldest);
     let wanted = 2 * options.reserve + options.chunk;
     let first = recovered.contents.next;
     let least = LEAST.min(wanted);
     let create = || Segment::create(disk, number, first, wanted, least);
     let mut created = create();
-    if let (Err(CreateError::Before(error)), Some((last, end))) = (&created, &mut last)
+    if let (Err(CreateError::Before(error)), Some((file, last))) = (&created, &mut last)
         && is_full(error)
     {
         // The last segment releases the room that it does not need, and keeps its length: until
         // the next segment exists, the frames state that length.
-        last.release(*end)?;
-        last.sync()?;
+        file.release(last.end)?;
         created = create();
     }
     let mut segment = created.map_err(CreateError::into_io)?;
-    if recovered.closed && !recovered.files.begun {
-        mark_begun(disk, recovered.files.snapshot.max(1))?;
+    if recovered.closed && !files.begun {
+        mark_begun(disk, oldest)?;
     }
-    if let Some((mut last, end)) = last {
+    if let Some((mut file, last)) = last {
         // Not before: frames say how long the last segment is.
-        last.truncate(end)?;
+        file.truncate(last.end)?;
     }
     // The next snapshot needs room, too.
     let snapshot = next_size(recovered.snapshot_size, recovered.logged);
@@ -337,8 +352,23 @@ fn begin(disk: &dyn Disk, recovered: &Recovered, options: Options) -> std::io::R
     Ok(segment)
 }
 
+fn write_again(file: &mut dyn DiskFile, last: &Last) -> std::io::Result<()> {
+    let (offset, bytes) = &last.unproven;
+    file.write_at(*offset, bytes)?;
+    file.sync()
+}
+
+/// Makes the name of a file again, so that the next sync makes it durable. A crash can leave the
+/// file without it, so the queues must be readable without that file.
+fn rename_again(disk: &Volume, name: &str) -> std::io::Result<()> {
+    // No snapshot has this number.
+    let temporary = names::temporary(0);
+    disk.rename(name, &temporary)?;
+    disk.rename(&temporary, name)
+}
+
 /// Says that the segment `number`, which is durable, was begun after the queues had been closed.
-fn mark_begun(disk: &dyn Disk, number: u64) -> std::io::Result<()> {
+fn mark_begun(disk: &Volume, number: u64) -> std::io::Result<()> {
     match disk.create(&names::begun(number)).map(drop) {
         // Without room for it, a segment that goes missing later would not be missed.
         Err(error) if is_full(&error) => {
@@ -393,13 +423,13 @@ impl Inner {
             .zip(&states)
             .map(|(queue, state)| (queue.number, &queue.name, state.state()));
         let number = last_segment + 1;
-        let written = snapshot::write(&*self.disk, number, true, self.clock.latest(), next, all);
+        let written = snapshot::write(&self.disk, number, true, self.clock.latest(), next, all);
         if written.is_err() {
             // The log has everything.
             let _ = self.disk.remove(&names::temporary(number));
         }
         written?;
-        remove_obsolete(&*self.disk);
+        remove_obsolete(&**self.disk);
         Ok(())
     }
 

@@ -5,11 +5,13 @@ mod real;
 pub(crate) mod simulated;
 
 use std::io::{self, Read};
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) use self::real::{RealDisk, holder_in};
 
 /// One directory. Nothing in it is durable before it is synced: the bytes of a file by
-/// [`DiskFile::sync`], its name by [`sync_directory`](Self::sync_directory).
+/// [`DiskFile::sync`], its name by [`Volume::sync_directory`].
 pub(crate) trait Disk: Send + Sync + 'static {
     /// Returns the names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
@@ -29,14 +31,47 @@ pub(crate) trait Disk: Send + Sync + 'static {
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Makes the names of files durable.
-    fn sync_directory(&self) -> io::Result<()>;
+    /// Makes the names of files durable. Call [`Volume::sync_directory`] instead.
+    fn sync_names(&self) -> io::Result<()>;
 
     /// Returns the room on the disk.
     fn space(&self) -> io::Result<Space>;
 
     /// Lets other processes open the directory.
     fn unlock(&self) {}
+}
+
+/// A directory as one opening uses it.
+pub(crate) struct Volume {
+    disk: Box<dyn Disk>,
+    /// Whether a sync of the names has failed.
+    failed: Mutex<bool>,
+}
+
+impl Volume {
+    pub(crate) fn new(disk: impl Disk) -> Self {
+        Self { disk: Box::new(disk), failed: Mutex::new(false) }
+    }
+
+    /// Makes the names of files durable. If this fails, each later call fails too: the system takes
+    /// the names before it for synced, which may be those of another thread.
+    pub(crate) fn sync_directory(&self) -> io::Result<()> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if *failed {
+            return Err(io::Error::other("an earlier sync of the directory has failed"));
+        }
+        let synced = self.disk.sync_names();
+        *failed = synced.is_err();
+        synced
+    }
+}
+
+impl Deref for Volume {
+    type Target = dyn Disk;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.disk
+    }
 }
 
 /// The room on a disk, in bytes.

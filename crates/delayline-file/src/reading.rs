@@ -135,7 +135,7 @@ impl Disk for OneFile {
         unchangeable()
     }
 
-    fn sync_directory(&self) -> io::Result<()> {
+    fn sync_names(&self) -> io::Result<()> {
         unchangeable()
     }
 

@@ -19,6 +19,9 @@ pub(crate) struct Files {
     pub(crate) segments: Vec<u64>,
     /// Whether the segment behind the snapshot was begun, if the snapshot does not say so.
     pub(crate) begun: bool,
+    /// Whether all files that the snapshot replaces still exist: then the snapshot's name may not be
+    /// durable, and is not needed.
+    pub(crate) replaced: bool,
     /// What may be removed.
     pub(crate) obsolete: Vec<String>,
 }
@@ -47,6 +50,13 @@ impl Files {
             }
         }
         files.segments.sort_unstable();
+        let older = named().filter_map(|(_, named)| match named {
+            Named::Snapshot(number) if number < files.snapshot => Some(number),
+            _ => None,
+        });
+        let older = older.max().unwrap_or(0).max(1);
+        let is_there = |number| names.contains(&names::segment(number));
+        files.replaced = older < files.snapshot && (older..files.snapshot).all(is_there);
         Ok(files)
     }
 }
@@ -56,8 +66,7 @@ impl Files {
 pub(crate) struct Recovered {
     pub(crate) contents: Contents,
     pub(crate) files: Files,
-    /// The last segment with frames, and where its frames end; synced when it is continued.
-    pub(crate) last: Option<(u64, u64)>,
+    pub(crate) last: Option<Last>,
     /// A segment whose header was never written.
     pub(crate) torn: Option<u64>,
     /// Bytes of the frames that are not in the snapshot.
@@ -66,6 +75,17 @@ pub(crate) struct Recovered {
     pub(crate) snapshot_size: u64,
     /// Whether the directory was closed, or new, before the segments.
     pub(crate) closed: bool,
+}
+
+/// The last segment with a header.
+#[derive(Debug)]
+pub(crate) struct Last {
+    pub(crate) number: u64,
+    /// Where its frames end.
+    pub(crate) end: u64,
+    /// Bytes that may be in the system's cache only, and their offset: the last batch, or a header
+    /// without frames.
+    pub(crate) unproven: (u64, Vec<u8>),
 }
 
 /// Reads everything. Changes nothing.
@@ -107,9 +127,11 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
             break;
         };
         let end = next.as_ref().and_then(|(_, _, header)| header.map(|header| header.first));
-        let offset = replay(&mut contents, &name, &bytes, header, end)?;
-        last = Some((number, offset));
-        logged += offset - HEADER;
+        let (synced, end) = replay(&mut contents, &name, &bytes, header, end)?;
+        let unproven = bytes.get(synced..end).unwrap_or_default().to_vec();
+        let [synced, end] = [synced, end].map(|at| u64::try_from(at).unwrap_or(u64::MAX));
+        last = Some(Last { number, end, unproven: (synced, unproven) });
+        logged += end - HEADER;
     }
     Ok(Recovered { contents, files, last, torn, logged, snapshot_size, closed })
 }
@@ -160,14 +182,15 @@ pub(crate) fn sealed(disk: &dyn Disk, number: u64, end: u64) -> Result<Contents,
 }
 
 /// Replays a segment up to the frame before `end`, or to its last intact frame if there is no end.
-/// Returns the offset behind the last frame.
+/// Returns the offset up to which the file is known to be synced, and the offset behind the last
+/// frame.
 fn replay(
     contents: &mut Contents,
     file: &str,
     bytes: &[u8],
     header: Header,
     end: Option<u64>,
-) -> Result<u64, OpenError> {
+) -> Result<(usize, usize), OpenError> {
     let damaged = |offset: usize, reason: &str| OpenError::Damaged {
         file: file.to_owned(),
         offset: u64::try_from(offset).unwrap_or(u64::MAX),
@@ -178,7 +201,7 @@ fn replay(
         return Err(damaged(0, &reason));
     }
     let mut offset = usize::try_from(HEADER).unwrap_or(usize::MAX);
-    let mut len = header.len;
+    let (mut synced, mut len) = (0, header.len);
     while end.is_none_or(|end| contents.next < end) {
         let frame = Frame::read(bytes, offset, header.salt);
         let Some(frame) = frame.filter(|frame| frame.sequence == contents.next) else {
@@ -209,8 +232,10 @@ fn replay(
             Unfit::Revision(reason) | Unfit::Record(reason) => damaged(offset, &reason),
         })?;
         contents.next += 1;
+        // Where the frame's batch began: all before it was synced by then.
+        synced = usize::try_from(frame.synced.offset).unwrap_or(0).min(offset);
         offset = frame.end;
         len = frame.synced.len;
     }
-    Ok(u64::try_from(offset).unwrap_or(u64::MAX))
+    Ok((synced, offset))
 }

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::OpenError;
 use crate::contents::{Contents, Stored};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, Volume};
 use crate::names;
 use crate::segment::{FORMAT, Fields, MODEL};
 
@@ -39,7 +39,7 @@ pub(crate) struct Head {
 /// Writes a snapshot of everything before the segment `number`, and makes it durable under its
 /// name. Returns its size in bytes.
 pub(crate) fn write<'a>(
-    disk: &dyn Disk,
+    disk: &Volume,
     number: u64,
     closed: bool,
     clock: Timestamp,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::Options;
 use crate::checkpoint::Checkpoints;
-use crate::disk::{Disk, DiskFile, is_full, is_passing};
+use crate::disk::{DiskFile, Volume, is_full, is_passing};
 use crate::log::{Grow, Log};
 use crate::names;
 use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
@@ -14,7 +14,7 @@ use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
 /// Writes batches to the current segment: as many operations as have come while the batch before
 /// was synced.
 pub(crate) struct Writer {
-    disk: Arc<dyn Disk>,
+    disk: Arc<Volume>,
     log: Arc<Log>,
     checkpoints: Arc<Checkpoints>,
     options: Options,
@@ -44,7 +44,7 @@ impl Segment {
     /// Creates a segment with room for at least `least` bytes of frames, and for `wanted` if the
     /// disk has that much. It is durable once this returns.
     pub(crate) fn create(
-        disk: &dyn Disk,
+        disk: &Volume,
         number: u64,
         first: u64,
         wanted: u64,
@@ -67,11 +67,12 @@ impl Segment {
         let salt = salt();
         let header = Header { number, model: MODEL, first, salt, len: allocated };
         let mut begin = || {
-            // The header contains the length of the file, so the length is synced first.
+            // A header stands for the length that it contains and for the file's name, also to a
+            // process that finds it after a failure, so both are synced first.
             file.sync()?;
+            disk.sync_directory()?;
             file.write_at(0, &header.encode())?;
-            file.sync()?;
-            disk.sync_directory()
+            file.sync()
         };
         begin().map_err(CreateError::Begun)?;
         let synced_len = allocated;
@@ -126,7 +127,7 @@ fn salt() -> u64 {
 
 impl Writer {
     pub(crate) fn new(
-        disk: Arc<dyn Disk>,
+        disk: Arc<Volume>,
         log: Arc<Log>,
         checkpoints: Arc<Checkpoints>,
         options: Options,
@@ -234,7 +235,7 @@ impl Writer {
             // Only the rest of this segment is left.
             wanted = least;
         }
-        match Segment::create(&*self.disk, number, self.next, wanted, least) {
+        match Segment::create(&self.disk, number, self.next, wanted, least) {
             Ok(segment) => {
                 self.refused = None;
                 self.log.replace_room(segment.room());

@@ -39,6 +39,10 @@ impl RealDisk {
         let path = &path.canonicalize().map_err(failed("find the directory"))?;
         refuse_network(path)?;
         refuse_foreign(path)?;
+        #[cfg(unix)]
+        if !path.join(LOCK).exists() {
+            sync_parents(path).map_err(failed("sync the name of the directory"))?;
+        }
         let directory = if cfg!(unix) {
             Some(File::open(path).map_err(failed("open the directory"))?)
         } else {
@@ -95,6 +99,23 @@ fn create(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         result => result,
     }
+}
+
+/// Makes the name of a new directory durable, and those of the directories above it, which may be
+/// new as well.
+#[cfg(unix)]
+fn sync_parents(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = fs::metadata(path)?.dev();
+    for parent in path.ancestors().skip(1) {
+        // One that this user may not read has not become new here.
+        let Ok(parent) = File::open(parent) else { break };
+        if parent.metadata()?.dev() != device {
+            break;
+        }
+        parent.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Creates a file that only the owner of the directory may read: if root creates it, the user whose
@@ -219,7 +240,7 @@ impl Disk for RealDisk {
         fs::remove_file(self.path.join(name))
     }
 
-    fn sync_directory(&self) -> io::Result<()> {
+    fn sync_names(&self) -> io::Result<()> {
         self.directory.as_ref().map_or(Ok(()), File::sync_all)
     }
 

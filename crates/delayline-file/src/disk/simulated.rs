@@ -1,5 +1,5 @@
 //! A disk in memory that can fail any call, and that keeps any part of its unsynced data when its
-//! power fails.
+//! power fails. After a sync that has failed, it shows changes that no later sync makes durable.
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
@@ -38,18 +38,26 @@ struct Inode {
     /// What programs read.
     cached: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes since the last sync.
-    unsynced: Vec<(usize, Vec<u8>)>,
+    /// Changes since the last sync, in order.
+    unsynced: Vec<Change>,
     /// Bytes of the file that have no room on the disk.
     released: usize,
 }
 
-/// What happens at a call that changes something.
+/// A change of a file.
+#[derive(Clone)]
+enum Change {
+    Write(usize, Vec<u8>),
+    Size(usize),
+}
+
+/// What happens at a call that changes something. A sync that fails is the last one to try: the
+/// system then takes the changes before it for synced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// It fails, once.
+    /// It has no effect and fails, once.
     Error(io::ErrorKind),
-    /// It writes half, and fails.
+    /// It writes half, or syncs any part, and fails.
     Short,
     /// It is the last one: the power fails after it.
     PowerAfter,
@@ -129,10 +137,7 @@ impl SimulatedDisk {
             if matches!(keep, Keep::Any(_)) && rng.bool() {
                 continue;
             }
-            match meaning {
-                Some(file) => names.insert(name.clone(), *file),
-                None => names.remove(name),
-            };
+            set(&mut names, name, *meaning);
         }
         let capacity = platter.capacity;
         drop(platter);
@@ -182,11 +187,11 @@ impl Inode {
             Keep::Everything => bytes.clone_from(&self.cached),
             Keep::Bytes(mut left) => {
                 bytes.resize(self.cached.len(), 0);
-                for (offset, written) in &self.unsynced {
+                for (offset, written) in self.writes() {
                     let kept = &written[..written.len().min(left)];
                     left -= kept.len();
                     let end = (offset + kept.len()).min(bytes.len());
-                    let kept = &kept[..end.saturating_sub(*offset).min(kept.len())];
+                    let kept = &kept[..end.saturating_sub(offset).min(kept.len())];
                     bytes[end - kept.len()..end].copy_from_slice(kept);
                 }
             }
@@ -198,7 +203,7 @@ impl Inode {
                     _ => rng.usize(least.min(most)..=least.max(most)),
                 };
                 bytes.resize(size, 0);
-                for (offset, written) in &self.unsynced {
+                for (offset, written) in self.writes() {
                     let kept = match rng.u8(..4) {
                         0 => 0..0,
                         1 => 0..written.len(),
@@ -216,13 +221,29 @@ impl Inode {
         bytes
     }
 
-    fn write(&mut self, offset: usize, written: &[u8]) {
-        let end = offset + written.len();
-        if self.cached.len() < end {
-            self.cached.resize(end, 0);
+    fn writes(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.unsynced.iter().filter_map(|change| match change {
+            Change::Write(offset, written) => Some((*offset, &written[..])),
+            Change::Size(_) => None,
+        })
+    }
+
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.cached);
+        self.unsynced.push(change);
+    }
+}
+
+impl Change {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Write(offset, written) => {
+                let end = offset + written.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[*offset..end].copy_from_slice(written);
+            }
+            Self::Size(len) => bytes.resize(*len, 0),
         }
-        self.cached[offset..end].copy_from_slice(written);
-        self.unsynced.push((offset, written.to_vec()));
     }
 }
 
@@ -261,16 +282,41 @@ impl Platter {
     }
 
     fn name(&mut self, name: &str, meaning: Option<usize>) {
-        match meaning {
-            Some(file) => self.names.insert(name.to_owned(), file),
-            None => self.names.remove(name),
-        };
+        set(&mut self.names, name, meaning);
         self.renamed.push((name.to_owned(), meaning));
+    }
+
+    /// Counts a sync. Returns which of the changes before it reach the disk, and its result.
+    fn sync(&mut self) -> io::Result<(Reached, io::Result<()>)> {
+        let has_power = !self.dead;
+        match self.call() {
+            Ok(false) => Ok((Reached::All, Ok(()))),
+            Ok(true) => {
+                let rng = Rng::with_seed(u64::try_from(self.calls).unwrap());
+                Ok((Reached::Any(rng), Err(io::Error::other("a part was not synced"))))
+            }
+            Err(error) if has_power => Ok((Reached::Nothing, Err(error))),
+            Err(error) => Err(error),
+        }
     }
 
     fn find(&self, name: &str) -> io::Result<usize> {
         self.names.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// The changes before a sync that reach the disk.
+enum Reached {
+    All,
+    Any(Rng),
+    Nothing,
+}
+
+fn set(names: &mut BTreeMap<String, usize>, name: &str, meaning: Option<usize>) {
+    match meaning {
+        Some(file) => names.insert(name.to_owned(), file),
+        None => names.remove(name),
+    };
 }
 
 impl Disk for SimulatedDisk {
@@ -320,14 +366,21 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
-    fn sync_directory(&self) -> io::Result<()> {
+    fn sync_names(&self) -> io::Result<()> {
         let mut platter = self.platter();
-        platter.call()?;
+        let (mut reached, result) = platter.sync()?;
         if !platter.ignores.directory_syncs {
-            platter.durable_names = platter.names.clone();
-            platter.renamed.clear();
+            for (name, meaning) in std::mem::take(&mut platter.renamed) {
+                if match &mut reached {
+                    Reached::All => true,
+                    Reached::Any(rng) => rng.bool(),
+                    Reached::Nothing => false,
+                } {
+                    set(&mut platter.durable_names, &name, meaning);
+                }
+            }
         }
-        Ok(())
+        result
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -351,10 +404,11 @@ impl DiskFile for SimulatedFile {
         let more = (offset + bytes.len()).saturating_sub(platter.files[self.file].cached.len());
         platter.room(more)?;
         if by_half {
-            platter.files[self.file].write(offset, &bytes[..bytes.len() / 2]);
+            let half = bytes[..bytes.len() / 2].to_vec();
+            platter.files[self.file].change(Change::Write(offset, half));
             return Err(io::ErrorKind::WriteZero.into());
         }
-        platter.files[self.file].write(offset, bytes);
+        platter.files[self.file].change(Change::Write(offset, bytes.to_vec()));
         Ok(())
     }
 
@@ -365,7 +419,7 @@ impl DiskFile for SimulatedFile {
         let more = len.saturating_sub(platter.files[self.file].cached.len());
         platter.room(more)?;
         if more > 0 {
-            platter.files[self.file].cached.resize(len, 0);
+            platter.files[self.file].change(Change::Size(len));
         }
         Ok(())
     }
@@ -377,7 +431,7 @@ impl DiskFile for SimulatedFile {
         let offset = usize::try_from(offset).unwrap();
         let zeros = vec![0; file.cached.len().saturating_sub(offset)];
         file.released = zeros.len();
-        file.write(offset, &zeros);
+        file.change(Change::Write(offset, zeros));
         Ok(())
     }
 
@@ -385,19 +439,23 @@ impl DiskFile for SimulatedFile {
         let mut platter = self.disk.platter();
         platter.call()?;
         let file = &mut platter.files[self.file];
-        file.cached.truncate(usize::try_from(len).unwrap());
+        file.change(Change::Size(usize::try_from(len).unwrap()));
         file.released = 0;
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
         let mut platter = self.disk.platter();
-        platter.call()?;
+        let (reached, result) = platter.sync()?;
         if !platter.ignores.syncs {
             let file = &mut platter.files[self.file];
-            file.durable = file.cached.clone();
+            match reached {
+                Reached::All => file.unsynced.iter().for_each(|it| it.apply(&mut file.durable)),
+                Reached::Any(mut rng) => file.durable = file.after(Keep::Any(0), &mut rng),
+                Reached::Nothing => {}
+            }
             file.unsynced.clear();
         }
-        Ok(())
+        result
     }
 }

@@ -9,6 +9,7 @@ use delayline_core::{At, Backend, DestinationKey, MessageId, NewMessage, Op};
 use rustix::io::Errno;
 
 use super::story::{SMALL, Story, open, runtime};
+use crate::disk::Volume;
 use crate::disk::simulated::{Fault, Ignored, Keep, SimulatedDisk};
 
 const STEPS: usize = 24;
@@ -143,6 +144,77 @@ fn a_call_that_fails_is_final_and_loses_nothing() {
                 });
             }
         }
+    }
+}
+
+/// The system shows what a failed sync has not written, also to later processes, and takes it for
+/// synced. So each process must write the data again that it reads and builds on.
+#[test]
+fn what_a_failed_sync_has_left_in_the_cache_is_written_again() {
+    let story = Story::new(12);
+    let faults = [Fault::Error(ErrorKind::Other), Fault::Short];
+    for (fault, closing) in faults.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        for call in 1.. {
+            let mut disk = SimulatedDisk::default();
+            let mut calls = call;
+            if !closing {
+                disk = disk.with_fault(calls, fault);
+            }
+            let directory = open(&disk, SMALL());
+            let acknowledged = directory.as_ref().map_or(0, |it| story.run(it, 0).0);
+            if closing {
+                directory.as_ref().unwrap().finish_checkpoint();
+                calls += disk.calls();
+                disk = disk.with_fault(calls, fault);
+            }
+            drop(directory);
+            open_with_faults(&story, &disk, acknowledged, fault).unwrap_or_else(|error| {
+                panic!("{fault:?} at call {call}, closing: {closing}, and {error}");
+            });
+            if disk.calls() < calls {
+                break;
+            }
+        }
+    }
+}
+
+/// Opens what a process has left, with a fault at each call, then continues without faults until
+/// the power fails.
+fn open_with_faults(
+    story: &Story,
+    left: &SimulatedDisk,
+    acknowledged: usize,
+    fault: Fault,
+) -> Result<(), String> {
+    for call in 1.. {
+        let failing = left.crash(Keep::Everything).with_fault(call, fault);
+        let opened = open(&failing, SMALL());
+        let was_met = failing.calls() >= call;
+        let disk = failing.crash(Keep::Everything);
+        let step = story.position(&disk);
+        let last = open(&disk, SMALL()).map_err(|error| format!("at {call}: {error}"))?;
+        let acknowledged = step.map_or(acknowledged, |step| story.run(&last, step).0);
+        let after = disk.crash(Keep::Any(u64::try_from(call).unwrap()));
+        drop((opened, last));
+        story.check(&after, acknowledged).map_err(|error| {
+            format!("at {call} of the next opening, and then a power failure: {error}")
+        })?;
+        if !was_met {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Otherwise, a checkpoint removes files because its own sync succeeds after that of the log, which
+/// has taken the name of its snapshot for synced.
+#[test]
+fn once_a_sync_of_the_directory_has_failed_no_name_counts_as_durable() {
+    let disk = SimulatedDisk::default().with_fault(2, Fault::Error(ErrorKind::Other));
+    let volume = Volume::new(disk);
+    drop(volume.create("snapshot").unwrap());
+    for _ in 0..2 {
+        volume.sync_directory().unwrap_err();
     }
 }
 

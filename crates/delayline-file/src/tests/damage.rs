@@ -8,8 +8,8 @@ use proptest::strategy::{Just, Strategy};
 
 use super::story::{SMALL, Story, open, runtime};
 use crate::clock::{MAX_STEP_BACK_MS, machine_ms};
-use crate::disk::Disk;
 use crate::disk::simulated::{Keep, SimulatedDisk};
+use crate::disk::{Disk, Volume};
 use crate::replay::{Files, recover};
 use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
 use crate::{Directory, OpenError, Options, names, record, snapshot};
@@ -154,8 +154,15 @@ fn a_log_that_is_gone_or_empty_is_missed() {
 fn a_clock_that_is_far_behind_is_refused_until_it_is_accepted() {
     let disk = SimulatedDisk::default();
     let none = std::iter::empty();
-    snapshot::write(&disk, 1, true, Timestamp::from_ms(MAX_TIMESTAMP_MS).unwrap(), 1, none)
-        .unwrap();
+    snapshot::write(
+        &Volume::new(disk.clone()),
+        1,
+        true,
+        Timestamp::from_ms(MAX_TIMESTAMP_MS).unwrap(),
+        1,
+        none,
+    )
+    .unwrap();
     let error = open(&disk, large()).unwrap_err();
     assert!(matches!(error, OpenError::Clock { .. }), "{error}");
     let directory = open(&disk, large().accept_clock(true)).unwrap();
@@ -200,7 +207,7 @@ fn the_latest_instant_is_in_the_log_and_in_every_snapshot() {
 fn a_clock_that_is_a_little_behind_stands_still() {
     let disk = SimulatedDisk::default();
     let ahead = Timestamp::from_ms(machine_ms() + MAX_STEP_BACK_MS / 2).unwrap();
-    snapshot::write(&disk, 1, true, ahead, 1, std::iter::empty()).unwrap();
+    snapshot::write(&Volume::new(disk.clone()), 1, true, ahead, 1, std::iter::empty()).unwrap();
     let directory = open(&disk, large()).unwrap();
     let queue = directory.queue("orders".parse().unwrap()).unwrap();
     let id = MessageId::try_from("order-1").unwrap();

@@ -9,7 +9,7 @@ use delayline_core::{
 use super::story::{SMALL, open, runtime};
 use crate::disk::Disk;
 use crate::disk::simulated::{Keep, SimulatedDisk};
-use crate::replay::recover;
+use crate::replay::{Last, recover};
 use crate::{FileBackend, Options, names};
 
 /// Sends until the disk is full. Returns how many messages were taken.
@@ -136,7 +136,7 @@ fn the_room_of_the_status_is_what_operations_have_left_in_the_file() {
     assert!(runtime.block_on(removed).unwrap().1.is_empty());
     let recovered = recover(&disk).unwrap();
     assert_eq!(recovered.contents.next - 1, 5);
-    let (number, end) = recovered.last.unwrap();
+    let Last { number, end, .. } = recovered.last.unwrap();
     let len = u64::try_from(disk.bytes(&names::segment(number)).len()).unwrap();
     assert_eq!(directory.status().room_bytes, len - end);
 }

@@ -9,6 +9,7 @@ use delayline_core::{
 };
 use tokio::runtime::{Builder, Runtime};
 
+use crate::disk::Volume;
 use crate::disk::simulated::SimulatedDisk;
 use crate::replay::recover;
 use crate::{Directory, OpenError, Options};
@@ -96,8 +97,8 @@ impl Story {
 
     /// Returns the step that comes next on a disk whose queues are all as before the same one.
     pub(crate) fn position(&self, disk: &SimulatedDisk) -> Option<usize> {
+        let recovered = recover(disk).unwrap();
         (0..=self.len()).find(|step| {
-            let recovered = recover(disk).unwrap();
             QUEUES.iter().enumerate().all(|(index, name)| {
                 let mut stored = recovered.contents.queues.values();
                 let found = stored.find(|it| it.name.as_str() == *name).map(|it| &it.state);
@@ -112,7 +113,7 @@ pub(crate) fn runtime() -> Runtime {
 }
 
 pub(crate) fn open(disk: &SimulatedDisk, options: Options) -> Result<Directory, OpenError> {
-    Directory::on(Arc::new(disk.clone()), PathBuf::from("simulated"), options)
+    Directory::on(Arc::new(Volume::new(disk.clone())), PathBuf::from("simulated"), options)
 }
 
 fn bytes(state: &State) -> Vec<u8> {

@@ -34,9 +34,9 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 ///   process ends
 /// - `file:DIR`: queues in a directory on the local disk, which is created if it does not exist. A
 ///   call returns once its effect is synced to the disk. Only one process can open a directory at a
-///   time. The path is taken literally; `file:///var/lib/queues` works too. Needs the feature
-///   `file`; the guide [Without Redis](crate::guides::without_redis) explains its guarantees and
-///   limits
+///   time. The path is taken literally; `file:///var/lib/queues` works too. A path that begins with
+///   `~` is refused: write `file:$HOME/queues` in a shell. Needs the feature `file`; the guide
+///   [Without Redis](crate::guides::without_redis) explains its guarantees and limits
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
 /// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, discovered
 ///   through any of these nodes
@@ -344,6 +344,12 @@ fn scheme(url: &str) -> Result<&str, Violation> {
 /// Returns the path of a `file:` URL.
 fn directory(url: &str) -> Result<PathBuf, Violation> {
     let path = url.strip_prefix("file:").unwrap_or_default();
+    if path.starts_with('~') {
+        let reason = "only a shell expands ~, and not within a URL: use \"file:$HOME/DIR\" or an \
+                      absolute path; a directory whose name begins with ~ is file:./~DIR";
+        let value = format!("file:{path}");
+        return Err(Violation::Malformed { what: "the URL", value, reason: reason.to_owned() });
+    }
     let reason = match path.strip_prefix("//") {
         None if path.is_empty() => "the directory is missing: write file:DIR",
         None => return Ok(path.into()),
@@ -419,12 +425,17 @@ mod tests {
             ("file:orders", "file:orders"),
             ("file:/srv/my orders?x", "file:/srv/my orders?x"),
             ("file:///srv/orders", "file:/srv/orders"),
+            ("file:./~orders", "file:./~orders"),
         ] {
             assert_eq!(Connect::new(url).unwrap().to_string(), shown);
         }
         for url in ["file:", "file://", "file://user:hunter2@host/srv"] {
             let error = refused(url);
             assert!(error.contains("write file:DIR") && !error.contains("hunter2"), "{error}");
+        }
+        for url in ["file:~", "file:~/orders", "file:~me/orders"] {
+            let error = refused(url);
+            assert!(error.contains("\"file:$HOME/DIR\"") && error.contains(url), "{error}");
         }
     }
 

@@ -81,6 +81,11 @@ fn operate(path: &Path) {
     for (args, expected) in [
         (&["queues"][..], "orders\n"),
         (&["stats"], "dead"),
+        (&["top", "--once"], "orders"),
+        (&["workers"], ""),
+        (&["doctor"], "disk"),
+        (&["limits", "--leased", "5"], ""),
+        (&["limits", "--leased", "none"], ""),
         (&["list", "--state", "dead"], "bad"),
         (&["get", "bad"], "bad"),
         (&["explain", "later"], "later"),
@@ -88,12 +93,16 @@ fn operate(path: &Path) {
         (&["forecast"], ""),
         (&["reschedule", "later", "--delay", "2h"], "later"),
         (&["dead", "list"], "bad"),
+        (&["dead", "groups"], "1"),
         (&["pause"], ""),
         (&["resume"], ""),
         (&["dead", "redrive", "bad", "--delay", "1h"], "bad"),
         (&["cancel", "bad"], "bad"),
         (&["schedule", "put", "report", "--every", "1h", "--payload", "1"], "created"),
         (&["schedule", "list"], "report"),
+        (&["schedule", "pause", "report"], "paused"),
+        (&["schedule", "resume", "report"], "report"),
+        (&["schedule", "next", "report"], "20"),
         (&["schedule", "remove", "report"], "removed"),
     ] {
         let ended = at(path, args);
@@ -205,7 +214,7 @@ fn commands_work_beside_a_running_serve() {
         let said = &refused.stderr;
         let holder = format!("process {} has opened", child.id());
         assert!(said.contains(&holder) && said.contains("stop it first"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("hint: `delayline serve QUEUE") && !said.contains("::"), "{said}");
     }
     send_signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -240,6 +249,13 @@ fn a_killed_serve_loses_nothing_that_it_has_accepted() {
     let (mut child, _) = serving(path, &["orders", "--exec", "true"]);
     wait_until("the delivery", || count(path, "ready") + count(path, "leased") == 0);
     assert_eq!(count(path, "acked_total"), 2);
+    let listed = at(path, &["workers", "--json"]).code(0).lines().remove(0);
+    assert_eq!(listed["complete"], true);
+    let [process] = &listed["processes"].as_array().unwrap()[..] else { panic!("{listed}") };
+    assert_eq!(
+        (&process["pid"], &process["queues"][0]["queue"]),
+        (&child.id().into(), &"orders".into())
+    );
     send_signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

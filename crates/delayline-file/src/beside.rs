@@ -83,6 +83,23 @@ impl Beside {
         }
     }
 
+    /// Returns what the other process says about itself: see
+    /// [`Directory::share`](crate::Directory::share).
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`queues`](Self::queues).
+    pub async fn about(&self) -> Result<String, Error> {
+        match self.call(&Ask::About).await? {
+            Answer::About(about) => Ok(about),
+            other => Err(unexpected(other)),
+        }
+    }
+
     /// Like [`Directory::delete_if_empty`](crate::Directory::delete_if_empty).
     ///
     /// # Cancel safety

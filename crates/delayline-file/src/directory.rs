@@ -179,6 +179,9 @@ impl Directory {
     /// [`Beside::connect`](crate::Beside::connect). They can do everything that an operator does,
     /// but run no workers.
     ///
+    /// `about` returns what this process says about itself, such as its workers:
+    /// [`Beside::about`](crate::Beside::about) returns it in the other process.
+    ///
     /// Binds a unix socket in the directory, which only this user can open. It is removed when the
     /// directory is closed. Then pending requests are dropped, and their callers learn that the
     /// connection was lost. Does nothing if the directory is already shared.
@@ -192,7 +195,7 @@ impl Directory {
     /// If the socket cannot be bound: on systems other than Linux, for example, because its path is
     /// longer than about 100 bytes. The directory can still be used.
     #[cfg(unix)]
-    pub fn share(&self) -> std::io::Result<()> {
+    pub fn share(&self, about: impl Fn() -> String + Send + Sync + 'static) -> std::io::Result<()> {
         // Only a missing runtime causes a panic while it is locked.
         let mut endpoint = self.0.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         if endpoint.is_none() {
@@ -201,7 +204,7 @@ impl Directory {
                 let directory = inner.upgrade().map(Self)?;
                 Some(Box::new(directory) as Box<dyn Reached>)
             });
-            *endpoint = Some(Endpoint::bind(&self.0.path, find)?);
+            *endpoint = Some(Endpoint::bind(&self.0.path, find, Arc::new(about))?);
         }
         Ok(())
     }

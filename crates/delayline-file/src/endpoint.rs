@@ -30,6 +30,9 @@ pub(crate) trait Reached: Send + Sync {
 /// Finds the queues for a request. `None` once their directory is closing.
 pub(crate) type Find = Arc<dyn Fn() -> Option<Box<dyn Reached>> + Send + Sync>;
 
+/// Returns what this process says about itself.
+pub(crate) type About = Arc<dyn Fn() -> String + Send + Sync>;
+
 /// The task that accepts connections. Dropping it ends all of them, and removes the socket.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -39,7 +42,7 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// Binds the socket. Only the user of this process can connect to it.
-    pub(crate) fn bind(directory: &Path, find: Find) -> io::Result<Self> {
+    pub(crate) fn bind(directory: &Path, find: Find, about: About) -> io::Result<Self> {
         let socket = directory.join(SOCKET);
         // Until it is named, no process can connect that may not.
         let unnamed = directory.join(UNNAMED);
@@ -53,7 +56,7 @@ impl Endpoint {
         let listener = UnixListener::bind(&Address::of(directory, UNNAMED)?.path)?;
         fs::set_permissions(&unnamed, Permissions::from_mode(0o600))?;
         fs::rename(&unnamed, &socket)?;
-        let task = tokio::spawn(accept(listener, find));
+        let task = tokio::spawn(accept(listener, find, about));
         Ok(Self { socket, task })
     }
 }
@@ -65,7 +68,7 @@ impl Drop for Endpoint {
     }
 }
 
-async fn accept(listener: UnixListener, find: Find) {
+async fn accept(listener: UnixListener, find: Find, about: About) {
     // Dropped with this task.
     let mut connections = JoinSet::new();
     loop {
@@ -73,7 +76,7 @@ async fn accept(listener: UnixListener, find: Find) {
             Ok((stream, _)) => {
                 while connections.try_join_next().is_some() {}
                 if connections.len() < MAX_CONNECTIONS {
-                    connections.spawn(serve(stream, Arc::clone(&find)));
+                    connections.spawn(serve(stream, Arc::clone(&find), Arc::clone(&about)));
                 }
             }
             // Too many files are open: they close.
@@ -85,12 +88,12 @@ async fn accept(listener: UnixListener, find: Find) {
     }
 }
 
-async fn serve(mut stream: UnixStream, find: Find) {
+async fn serve(mut stream: UnixStream, find: Find, about: About) {
     let result = async {
         wire::write(&mut stream, &Hello { version: VERSION }).await?;
         while let Some(ask) = wire::read(&mut stream).await? {
             let Some(reached) = find() else { break };
-            let answer = answer(reached, ask).await;
+            let answer = answer(reached, ask, &about).await;
             wire::write(&mut stream, &answer).await?;
         }
         io::Result::Ok(())
@@ -100,13 +103,14 @@ async fn serve(mut stream: UnixStream, find: Find) {
     }
 }
 
-async fn answer(reached: Box<dyn Reached>, ask: Ask) -> Answer {
+async fn answer(reached: Box<dyn Reached>, ask: Ask, about: &About) -> Answer {
     match ask {
         Ask::Queues => {
             let names = reached.names();
             Answer::Queues(names.into_iter().map(|name| name.as_str().to_owned()).collect())
         }
         Ask::Status => Answer::Status(Box::new(reached.status())),
+        Ask::About => Answer::About(about()),
         Ask::Delete(queue) => {
             let queue = find(&*reached, &queue);
             drop(reached);

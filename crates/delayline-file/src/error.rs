@@ -12,7 +12,8 @@ use delayline_core::{Error, ErrorKind, Timestamp};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process, or another part of this one, has opened it.
+    /// Another process, or another part of this one, has opened it. If that process
+    /// [shares](crate::Directory::share) it, [`Beside`](crate::Beside) reaches its queues.
     #[error("{}", in_use(path, holder.as_deref()))]
     InUse {
         /// The directory.
@@ -121,8 +122,7 @@ impl OpenError {
 
 fn in_use(path: &Path, holder: Option<&str>) -> String {
     let path = path.display();
-    let others = "stop it first, or use `Connect::beside` if it shares the directory \
-                  (`Connect::share`)";
+    let others = "stop it first, or work beside it while it shares the directory";
     match holder {
         Some(pid) if pid == std::process::id().to_string() => {
             format!("this process (process {pid}) has already opened {path}: share its connection")
@@ -153,7 +153,7 @@ mod tests {
         for holder in [None, Some("1")] {
             let error = in_use(Path::new("/queues"), holder);
             assert!(error.contains("process has opened /queues") || error.contains("process 1 "));
-            assert!(error.contains("stop it first, or use `Connect::beside`"), "{error}");
+            assert!(error.contains("stop it first, or work beside it"), "{error}");
         }
     }
 }

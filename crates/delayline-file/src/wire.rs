@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::DirectoryStatus;
 
 /// The version of this protocol. Both sides must have the same.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The first message of the process that has opened the directory.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub(crate) enum Ask {
     Queues,
     /// The state of the directory.
     Status,
+    /// What the process says about itself.
+    About,
     /// The removal of a queue that holds nothing.
     Delete(String),
     /// An operation on a queue, at the instant that the clock of the directory shows.
@@ -38,6 +40,7 @@ pub(crate) enum Ask {
 pub(crate) enum Answer {
     Queues(Vec<String>),
     Status(Box<DirectoryStatus>),
+    About(String),
     /// Whether the queue was stored, and its contents. If it was empty, it was removed.
     Deleted {
         existed: bool,

@@ -320,11 +320,12 @@ mod unix {
         let path = parent.path().join("long/".repeat(60));
         fs::create_dir_all(&path).unwrap();
         let directory = open(&path);
-        directory.share().unwrap();
+        directory.share(|| "a text".to_owned()).unwrap();
         send(&queue(&directory, "orders"), "order-1").await;
         let beside = Beside::connect(&path).await.unwrap();
         assert_eq!(beside.queues().await.unwrap(), directory.queues());
         assert_eq!(beside.status().await.unwrap().syncs.count(), 1);
+        assert_eq!(beside.about().await.unwrap(), "a text");
         let (existed, held) = beside.delete_if_empty(&"orders".parse().unwrap()).await.unwrap();
         assert!(existed && held.messages == 1);
         drop(directory);

@@ -20,6 +20,10 @@ pub fn hint(kind: &ErrorKind) -> Option<&'static str> {
              destination of a relay: choose another name, or remove the key that `TYPE` shows as \
              another type"
         }
+        ErrorKind::InUse => {
+            "`delayline serve QUEUE --exec COMMAND` delivers messages itself; beside it, all \
+             subcommands work but work, relay, serve and schedule run"
+        }
         ErrorKind::DiskFull => "free up space on the disk, or let workers drain the queues",
         ErrorKind::OutOfMemory => "raise the server's maxmemory, or let workers drain the queue",
         ErrorKind::Evicting { .. } => {
@@ -56,6 +60,7 @@ mod tests {
             (ErrorKind::PermissionDenied, "ACL GETUSER"),
             (ErrorKind::ReadOnly, "its primary"),
             (ErrorKind::WrongType, "choose another name"),
+            (ErrorKind::InUse, "`delayline serve QUEUE"),
             (ErrorKind::DiskFull, "free up space on the disk"),
             (ErrorKind::OutOfMemory, "maxmemory,"),
             (ErrorKind::Evicting { policy: "allkeys-lru".to_owned() }, "--allow-eviction"),

@@ -1,10 +1,11 @@
 //! Processes with workers: how they name their connections, and how servers list these names.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
 
 use bytes::Bytes;
-use delayline_core::{Error, ProcessId, QueueName, Timestamp};
+use delayline_core::{Error, ErrorKind, ProcessId, QueueName, Timestamp};
 
 /// A process with workers, as it describes itself.
 ///
@@ -30,7 +31,8 @@ pub struct WorkerProcess {
     pub queues: BTreeMap<QueueName, u32>,
     /// Number of its queues that are not in `queues`, which is bounded.
     pub more_queues: u32,
-    /// Where the server sees its connection from. `None` if the process is this one.
+    /// Where the server sees its connection from. `None` if the process is this one, or has opened
+    /// the directory of the queues.
     pub address: Option<String>,
 }
 
@@ -104,6 +106,23 @@ impl WorkerProcess {
             let known = self.queues.entry(queue).or_default();
             *known = known.saturating_add(handlers);
         }
+    }
+}
+
+/// The process as it introduces itself: one line of at most 1,024 bytes, with as many queues as fit.
+impl fmt::Display for WorkerProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.name(0)))
+    }
+}
+
+/// Reads a process that has introduced itself.
+impl FromStr for WorkerProcess {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unreadable = || Error::with_detail(ErrorKind::Protocol, "a process is unreadable");
+        Self::named(text).map(|(_, process)| process).ok_or_else(unreadable)
     }
 }
 
@@ -197,8 +216,6 @@ const MAX_CONNECTIONS: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
-    use delayline_core::ErrorKind;
-
     use super::*;
 
     fn process(id: u8) -> WorkerProcess {

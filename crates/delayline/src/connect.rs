@@ -9,6 +9,8 @@ use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Trans
 
 use crate::driver::RedisClient;
 use crate::local::Local;
+#[cfg(feature = "file")]
+use crate::registry::WorkerRegistry;
 use crate::server::Server;
 use crate::store::{Opening, Store};
 use crate::{Connection, Error};
@@ -300,7 +302,11 @@ impl Connect {
         let store: Arc<dyn Store> = match self.place {
             Place::Memory => Arc::new(Local::memory()),
             #[cfg(feature = "file")]
-            Place::File { path, how } => crate::file::open(path, how).await?,
+            Place::File { path, how } => {
+                let registry = WorkerRegistry::default();
+                let store = crate::file::open(path, how, registry.clone()).await?;
+                return Ok(Connection::with(store, registry));
+            }
             #[cfg(not(feature = "file"))]
             Place::File { .. } => {
                 return Err(Error::unsupported("a file: URL (the feature `file`)"));

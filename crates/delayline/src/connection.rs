@@ -58,6 +58,11 @@ impl fmt::Debug for Connection {
 impl Connection {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         let registry = WorkerRegistry::on(store.transport());
+        Self::with(store, registry)
+    }
+
+    /// A connection whose workers enter this registry.
+    pub(crate) fn with(store: Arc<dyn Store>, registry: WorkerRegistry) -> Self {
         Self(store, Cancels::default(), registry)
     }
 
@@ -145,8 +150,8 @@ impl Connection {
     }
 
     /// Returns the processes with [`Worker`](crate::Worker)s on queues of the server, or of all
-    /// primaries of a cluster: where they run, since when, their queues and handlers. In memory and
-    /// in a directory, that is this process. Changes nothing.
+    /// primaries of a cluster: where they run, since when, their queues and handlers. In memory,
+    /// that is this process; in a directory, the process that has opened it. Changes nothing.
     ///
     /// Workers introduce themselves by the names of their connections, which `CLIENT LIST` shows.
     /// If the server refuses `CLIENT SETNAME` to the user of a worker, the worker is missing here,
@@ -173,8 +178,7 @@ impl Connection {
     ///
     /// If no server can be reached, or if the user may not run `CLIENT LIST` on any. If only some
     /// primaries of a cluster fail, the result has the [`failure`](FoundWorkers::failure).
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) [beside](crate::Connect::beside) a
-    /// process that has opened the directory: its workers are those of that process.
+    /// [Beside](crate::Connect::beside) a process that has opened the directory, if it has ended.
     pub async fn workers(&self) -> Result<FoundWorkers, Error> {
         self.0.workers(self.2.process()).await
     }

@@ -13,19 +13,27 @@ use delayline_redis_protocol::{Removal, runtime};
 
 use crate::Error;
 use crate::directory_status::{DirectoryStatus, SyncTimes};
+use crate::registry::WorkerRegistry;
 #[cfg(unix)]
 use crate::store::FoundWorkers;
 use crate::store::{FoundQueues, Opening, Store};
 
 /// Opens the directory in a thread that may block, as it reads everything that is stored.
-pub(crate) async fn open(path: PathBuf, how: Opening) -> Result<Arc<dyn Store>, Error> {
+/// `registry` has the workers of this process.
+pub(crate) async fn open(
+    path: PathBuf,
+    how: Opening,
+    registry: WorkerRegistry,
+) -> Result<Arc<dyn Store>, Error> {
+    #[cfg(not(unix))]
+    let _ = registry;
     let options = Options::default().accept_clock(how.accept_clock);
     let opening = runtime()?.spawn_blocking(move || Directory::open(path, options));
     match opening.await {
         Ok(Ok(directory)) => {
             #[cfg(unix)]
             if how.share
-                && let Err(error) = directory.share()
+                && let Err(error) = directory.share(move || introduced(registry.process()))
             {
                 tracing::warn!(%error, "other commands cannot reach the queues through this \
                                         process");
@@ -47,6 +55,12 @@ pub(crate) async fn open(path: PathBuf, how: Opening) -> Result<Arc<dyn Store>, 
         // It panicked, or the runtime has ended.
         Err(_) => Err(Error::sender_gone()),
     }
+}
+
+/// The description of this process that others get, empty without workers.
+#[cfg(unix)]
+fn introduced(own: Option<WorkerProcess>) -> String {
+    own.map_or_else(String::new, |process| process.to_string())
 }
 
 fn refused(error: OpenError) -> Error {
@@ -143,8 +157,12 @@ impl Store for Beside {
         Ok(removal(self.0.delete_if_empty(&name).await?))
     }
 
+    /// All workers are in the process that has opened the directory.
     async fn workers(&self, _own: Option<WorkerProcess>) -> Result<FoundWorkers, Error> {
-        Err(Error::unsupported("a list of the workers of another process"))
+        let about = self.0.about().await?;
+        let process = if about.is_empty() { None } else { Some(about.parse()?) };
+        let processes = process.into_iter().collect();
+        Ok(FoundWorkers { processes, complete: true, failure: None })
     }
 
     async fn directory_status(&self) -> Result<Option<DirectoryStatus>, Error> {

@@ -1,26 +1,40 @@
 //! Cron lines: the instants that match, across changes of a time zone's offset.
 
 use delayline_core::Violation;
-use jiff::civil::{Date, DateTime, Time};
+use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan as _};
 
-/// A line of five fields: minute, hour, day of the month, month, day of the week.
+/// A line of five fields: minute, hour, day of the month, month, day of the week; or of six, with
+/// the second in front of them.
 ///
-/// As in Vixie's cron, a line with fixed hours and minutes runs once a day even where a clock
-/// change skips or repeats its time. A line with `*` or `/` in one of them follows the elapsed
-/// time.
+/// As in Vixie's cron, a line runs once a day at fixed times even where a clock change skips or
+/// repeats them. A line whose minutes or hours begin with `*` follows the elapsed time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cron {
+    seconds: u64,
     minutes: u64,
     hours: u64,
-    days: u64,
+    days: Days,
     months: u64,
+    /// Bit `8 * n + weekday`, where `n` is 0 for each of a month, 1 to 5 for one of them, or
+    /// [`LAST`].
     weekdays: u64,
     /// Whether a day needs to match only one of the two day fields: neither begins with `*`.
     either_day: bool,
     /// Whether the line follows the elapsed time.
     elapsing: bool,
+}
+
+/// The days of a month.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Days {
+    numbers: u64,
+    /// Bit `n` is the day `n` days before the last one.
+    before_last: u64,
+    /// The weekdays nearest to these days, within the month.
+    nearest_weekday: u64,
+    last_weekday: bool,
 }
 
 /// A field: its name, its range, and the names of its values, from the lowest.
@@ -39,41 +53,56 @@ impl Cron {
             value: line.chars().take(MOST_SHOWN).collect(),
             reason,
         };
-        let expanded = match line.trim() {
+        let lowered = line.trim().to_ascii_lowercase();
+        let expanded = match &lowered[..] {
             "@yearly" | "@annually" => "0 0 1 1 *",
             "@monthly" => "0 0 1 * *",
             "@weekly" => "0 0 * * 0",
             "@daily" | "@midnight" => "0 0 * * *",
             "@hourly" => "0 * * * *",
-            line => line,
+            _ => &lowered,
         };
         let fields: Vec<_> = expanded.split_ascii_whitespace().collect();
-        let [minute, hour, day, month, weekday] = fields[..] else {
-            if expanded.starts_with('@') {
+        let (second, [minute, hour, day, month, weekday]) = match fields[..] {
+            [minute, hour, day, month, weekday] => ("0", [minute, hour, day, month, weekday]),
+            [second, minute, hour, day, month, weekday] => {
+                (second, [minute, hour, day, month, weekday])
+            }
+            _ if expanded.starts_with('@') => {
                 return Err(malformed(
-                    "the short forms are @hourly, @daily, @weekly, @monthly and @yearly".to_owned(),
+                    "the short forms are @every DURATION, @hourly, @daily, @weekly, @monthly and \
+                     @yearly"
+                        .to_owned(),
                 ));
             }
-            return Err(malformed(format!(
-                "it has {} fields; write minute, hour, day, month and weekday",
-                fields.len()
-            )));
+            _ => {
+                return Err(malformed(format!(
+                    "it has {} fields; write minute, hour, day, month and weekday, with the second \
+                     in front of them if you need it",
+                    fields.len()
+                )));
+            }
         };
-        let weekdays = WEEKDAY.parse(weekday).map_err(malformed)?;
+        let [day, weekday] = [day, weekday].map(|field| if field == "?" { "*" } else { field });
         let cron = Self {
+            seconds: SECOND.parse(second).map_err(malformed)?,
             minutes: MINUTE.parse(minute).map_err(malformed)?,
             hours: HOUR.parse(hour).map_err(malformed)?,
-            days: DAY.parse(day).map_err(malformed)?,
+            days: Days::parse(day).map_err(malformed)?,
             months: MONTH.parse(month).map_err(malformed)?,
-            // Sunday is both 0 and 7.
-            weekdays: weekdays | weekdays >> 7 & 1,
+            weekdays: weekdays(weekday).map_err(malformed)?,
             either_day: !day.starts_with('*') && !weekday.starts_with('*'),
-            elapsing: [minute, hour].iter().any(|field| field.contains(['*', '/'])),
+            elapsing: minute.starts_with('*') || hour.starts_with('*'),
         };
         if cron.on_or_after(DateTime::constant(2000, 1, 1, 0, 0, 0, 0)).is_none() {
             return Err(malformed("no date matches it".to_owned()));
         }
         Ok(cron)
+    }
+
+    /// The shortest time between two instants, in milliseconds, or less.
+    pub(super) const fn shortest_interval_ms(&self) -> u64 {
+        if self.seconds.count_ones() == 1 { 60_000 } else { 1_000 }
     }
 
     /// Returns the first matching instant after `after`, or `None` if there is none in 50 years.
@@ -83,7 +112,7 @@ impl Cron {
 
     /// Each period between two changes of the offset is searched separately.
     fn next_elapsing(&self, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
-        let mut start = after;
+        let mut start = Timestamp::from_second(after.as_second().checked_add(1)?).ok()?;
         loop {
             let offset = zone.to_offset(start);
             let end = zone.following(start).next().map(|change| change.timestamp());
@@ -91,16 +120,7 @@ impl Cron {
             let found = offset.to_timestamp(found).ok()?;
             match end {
                 Some(end) if found >= end => start = end,
-                _ if found > after => return Some(found),
-                // `after` matches itself.
-                _ => {
-                    let minute_later = offset.to_datetime(found).checked_add(1.minute()).ok()?;
-                    let next = offset.to_timestamp(self.on_or_after(minute_later)?).ok()?;
-                    match end {
-                        Some(end) if next >= end => start = end,
-                        _ => return Some(next),
-                    }
-                }
+                _ => return Some(found),
             }
         }
     }
@@ -108,8 +128,8 @@ impl Cron {
     /// A time that a change of the offset skips becomes the end of the change. If a time occurs
     /// twice, the first one counts.
     fn next_fixed(&self, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
-        // No offset changes by more than a day.
-        let mut civil = zone.to_datetime(after).checked_sub(25.hours()).ok()?;
+        // No earlier time of day has an instant that is later.
+        let mut civil = zone.to_datetime(after);
         loop {
             civil = self.on_or_after(civil)?;
             let instant = match zone.to_ambiguous_timestamp(civil).offset() {
@@ -123,14 +143,14 @@ impl Cron {
             if instant > after {
                 return Some(instant);
             }
-            civil = civil.checked_add(1.minute()).ok()?;
+            civil = civil.checked_add(1.second()).ok()?;
         }
     }
 
-    /// Returns the first matching minute that begins at `from` or later, without a time zone.
+    /// Returns the first matching second that begins at `from` or later, without a time zone.
     fn on_or_after(&self, from: DateTime) -> Option<DateTime> {
-        let minute = from.with().second(0).subsec_nanosecond(0).build().ok()?;
-        let from = if minute < from { minute.checked_add(1.minute()).ok()? } else { minute };
+        let second = from.with().subsec_nanosecond(0).build().ok()?;
+        let from = if second < from { second.checked_add(1.second()).ok()? } else { second };
         let last = from.date().checked_add(50.years()).unwrap_or(Date::MAX);
         let mut date = from.date();
         let mut earliest = from.time();
@@ -149,21 +169,93 @@ impl Cron {
     }
 
     fn matches_day(&self, date: Date) -> bool {
-        let by_day = has(self.days, date.day());
-        let by_weekday = has(self.weekdays, date.weekday().to_sunday_zero_offset());
+        let (by_day, by_weekday) = (self.days.contains(date), self.matches_weekday(date));
         if self.either_day { by_day || by_weekday } else { by_day && by_weekday }
+    }
+
+    fn matches_weekday(&self, date: Date) -> bool {
+        let on = |nth| has(self.weekdays, 8 * nth + date.weekday().to_sunday_zero_offset());
+        on(0) || on((date.day() + 6) / 7) || date.day() + 7 > date.days_in_month() && on(LAST)
     }
 
     fn time(&self, earliest: Time) -> Option<Time> {
         let hours = (earliest.hour()..24).filter(|&hour| has(self.hours, hour));
-        hours
-            .flat_map(|hour| {
-                let first = if hour == earliest.hour() { earliest.minute() } else { 0 };
-                (first..60).map(move |minute| (hour, minute))
-            })
-            .find(|&(_, minute)| has(self.minutes, minute))
-            .and_then(|(hour, minute)| Time::new(hour, minute, 0, 0).ok())
+        let minutes = hours.flat_map(|hour| {
+            let first = if hour == earliest.hour() { earliest.minute() } else { 0 };
+            (first..60).filter(|&minute| has(self.minutes, minute)).map(move |it| (hour, it))
+        });
+        let mut seconds = minutes.flat_map(|(hour, minute)| {
+            let is_first = (hour, minute) == (earliest.hour(), earliest.minute());
+            let first = if is_first { earliest.second() } else { 0 };
+            let seconds = (first..60).filter(|&second| has(self.seconds, second));
+            seconds.map(move |second| (hour, minute, second))
+        });
+        let (hour, minute, second) = seconds.next()?;
+        Time::new(hour, minute, second, 0).ok()
     }
+}
+
+impl Days {
+    /// Besides numbers: `L` is the last day, `L-3` three days before it, `LW` the last day from
+    /// Monday to Friday, and `15W` the day from Monday to Friday nearest to the 15th.
+    fn parse(text: &str) -> Result<Self, String> {
+        text.split(',').try_fold(Self::default(), |mut days, part| {
+            if part == "lw" {
+                days.last_weekday = true;
+            } else if part == "l" {
+                days.before_last |= 1;
+            } else if let Some(back) = part.strip_prefix("l-") {
+                let back = number(back, 1, 30).ok_or("after `L-` come 1 to 30 days")?;
+                days.before_last |= 1 << back;
+            } else if let Some(day) = part.strip_suffix('w') {
+                days.nearest_weekday |= 1 << DAY.value(day)?;
+            } else {
+                days.numbers |= DAY.part(part)?;
+            }
+            Ok(days)
+        })
+    }
+
+    fn contains(&self, date: Date) -> bool {
+        let (day, last) = (date.day(), date.days_in_month());
+        has(self.numbers, day)
+            || has(self.before_last, last - day)
+            || self.last_weekday && nearest_weekday(date.last_of_month()) == Some(date)
+            || (day - 2..=day + 2).any(|near| {
+                has(self.nearest_weekday, near)
+                    && Date::new(date.year(), date.month(), near)
+                        .is_ok_and(|near| nearest_weekday(near) == Some(date))
+            })
+    }
+}
+
+/// The day from Monday to Friday that is nearest to a date, in the same month.
+fn nearest_weekday(date: Date) -> Option<Date> {
+    let days = match date.weekday() {
+        Weekday::Saturday if date.day() == 1 => 2,
+        Weekday::Saturday => -1,
+        Weekday::Sunday if date.day() == date.days_in_month() => -2,
+        Weekday::Sunday => 1,
+        _ => 0,
+    };
+    date.checked_add(days.days()).ok()
+}
+
+/// The days of the week. `5#2` and `fri#2` are the second Friday of a month, `5L` is the last one.
+fn weekdays(text: &str) -> Result<u64, String> {
+    text.split(',').try_fold(0, |days, part| {
+        let (part, nth) = if let Some((day, nth)) = part.split_once('#') {
+            let nth = number(nth, 1, 5).ok_or("after `#` comes 1 to 5")?;
+            (day, nth)
+        } else if let Some(day) = part.strip_suffix('l') {
+            (day, u32::from(LAST.unsigned_abs()))
+        } else {
+            (part, 0)
+        };
+        let set = if nth == 0 { WEEKDAY.part(part)? } else { 1 << WEEKDAY.value(part)? };
+        // Sunday is both 0 and 7.
+        Ok(days | (set & 0x7f | set >> 7 & 1) << (8 * nth))
+    })
 }
 
 impl Field {
@@ -191,6 +283,8 @@ impl Field {
                 (first, if step.is_some() { self.highest } else { first })
             }
         };
+        // Sunday is also the end of a week.
+        let last = if last == 0 && first > 0 && self.highest == 7 { 7 } else { last };
         if first > last {
             return Err(format!("in the {}, {range} ends before it begins", self.name));
         }
@@ -199,7 +293,7 @@ impl Field {
     }
 
     fn value(&self, text: &str) -> Result<u32, String> {
-        let named = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
+        let named = self.names.iter().position(|name| *name == text);
         match named.and_then(|index| u32::try_from(index).ok()) {
             Some(index) => Ok(self.lowest + index),
             None => number(text, self.lowest, self.highest).ok_or_else(|| {
@@ -220,6 +314,9 @@ fn has(set: u64, value: i8) -> bool {
     u32::try_from(value).is_ok_and(|value| set.checked_shr(value).unwrap_or(0) & 1 == 1)
 }
 
+/// The number of the last one of a weekday in a month.
+const LAST: i8 = 6;
+const SECOND: Field = Field { name: "second", lowest: 0, highest: 59, names: &[] };
 const MINUTE: Field = Field { name: "minute", lowest: 0, highest: 59, names: &[] };
 const HOUR: Field = Field { name: "hour", lowest: 0, highest: 23, names: &[] };
 const DAY: Field = Field { name: "day of the month", lowest: 1, highest: 31, names: &[] };

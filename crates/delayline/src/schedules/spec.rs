@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use delayline_core::{Headers, Millis, QueueName, Violation};
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -53,8 +53,12 @@ pub enum Overlap {
     #[default]
     Allow,
     /// It is skipped. All ticks have the id `NAME@`, and are sent when they are due, without a
-    /// lead. A scheduler may be suspended for more than half an interval while it sends a tick. If
-    /// the tick's message has been handled by then, the tick gets a second message.
+    /// lead.
+    ///
+    /// If a scheduler is killed, each tick still has one message at most. A scheduler may be
+    /// suspended between its check and its send. If the queue has forgotten the tick by then, the
+    /// tick gets a second message. The queue forgets it after four later ticks, an hour, or
+    /// [`run_now`](super::Schedules::run_now).
     Skip,
 }
 
@@ -92,11 +96,21 @@ impl Spec {
     /// `Europe/Berlin` or `UTC`.
     ///
     /// A line has five fields: minute, hour, day of the month, month, day of the week (0 and 7 are
-    /// Sunday), with lists, ranges, steps and English names; or it is `@hourly`, `@daily`,
-    /// `@weekly`, `@monthly` or `@yearly`. If neither day field begins with `*`, a day needs to
-    /// match only one of them. Where a clock change skips a fixed time, the tick is at the change;
-    /// a repeated time counts once. Lines with `*` or `/` in the minutes or hours follow the
-    /// elapsed time.
+    /// Sunday), with lists, ranges, steps and English names. A sixth field in front of them is the
+    /// second. Or it is `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`; or `@every 90s`,
+    /// which is an [interval](Self::every) and does not depend on the time zone.
+    ///
+    /// | day | in the day of the month | | in the day of the week |
+    /// |---|---|---|---|
+    /// | `L` | the last day | `5L` | the last Friday |
+    /// | `L-3` | three days before the last day | `5#2` | the second Friday |
+    /// | `15W` | the day from Monday to Friday nearest to the 15th, in the same month | | |
+    /// | `LW` | the last day from Monday to Friday | | |
+    /// | `?` | like `*` | `?` | like `*` |
+    ///
+    /// If neither day field begins with `*`, a day needs to match only one of them. Where a clock
+    /// change skips a fixed time, the tick is at the change; a repeated time counts once. Lines
+    /// whose minutes or hours begin with `*` follow the elapsed time.
     ///
     /// # Errors
     ///
@@ -150,8 +164,9 @@ impl Spec {
     }
 
     /// Sets how long before its instant the message of a tick is created, so that no scheduler has
-    /// to run at the instant: 0 to 1 hour, and at most 100 intervals. The default is one minute, or
-    /// 100 intervals if that is less. A [skipping](Overlap::Skip) schedule has no lead.
+    /// to run at the instant: 0 to 1 hour, and at most 100 intervals, or 100 s for a line with
+    /// several seconds. The default is one minute. A [skipping](Overlap::Skip) schedule has no
+    /// lead.
     ///
     /// # Errors
     ///
@@ -176,6 +191,15 @@ impl Spec {
     #[must_use]
     pub fn queue(&self) -> &str {
         self.queue.as_str()
+    }
+
+    /// The time zone of its cron line, or `None` if it has an interval.
+    #[must_use]
+    pub fn zone(&self) -> Option<&str> {
+        match &self.when {
+            When::Every(_) => None,
+            When::Cron { zone, .. } => Some(zone),
+        }
     }
 
     /// The instants after `after`, in order. Empty if `after` is outside the years 1970 to 9999.
@@ -253,14 +277,17 @@ impl When {
     }
 
     fn cron(line: &str, zone: &str) -> Result<Self, Violation> {
-        let parsed = Cron::parse(line)?;
+        let interval = line.trim_start().strip_prefix("@every ").map(interval).transpose()?;
         let time_zone = TimeZone::get(zone).map_err(|_| Violation::Malformed {
             what: "the time zone",
             value: zone.chars().take(100).collect(),
             reason: "it is not in the time zone database; write a name such as Europe/Berlin"
                 .to_owned(),
         })?;
-        let (line, zone) = (line.to_owned(), zone.to_owned());
+        if let Some(interval) = interval {
+            return Self::every(whole_ms(interval));
+        }
+        let (parsed, line, zone) = (Cron::parse(line)?, line.to_owned(), zone.to_owned());
         Ok(Self::Cron { line, zone, parsed, time_zone })
     }
 
@@ -280,19 +307,31 @@ impl When {
 
     /// In milliseconds.
     fn longest_lead(&self) -> u64 {
-        match self {
-            Self::Every(interval) => LONGEST_LEAD_MS.min(interval.as_ms() * MOST_AHEAD),
-            Self::Cron { .. } => LONGEST_LEAD_MS,
-        }
+        let interval = match self {
+            Self::Every(interval) => interval.as_ms(),
+            Self::Cron { parsed, .. } => parsed.shortest_interval_ms(),
+        };
+        LONGEST_LEAD_MS.min(interval * MOST_AHEAD)
     }
 
     fn valid_lead(&self, lead_ms: u64) -> Result<Millis, Violation> {
         if lead_ms <= self.longest_lead() {
             return Millis::new(lead_ms);
         }
-        let reason = "a schedule has a lead of at most 1 hour and 100 intervals";
+        let reason = "a schedule has a lead of at most 1 hour and 100 intervals; a line with \
+                      several seconds has one of at most 100 s";
         Err(malformed("the lead", lead_ms, reason))
     }
+}
+
+/// The interval of a line such as `@every 1h30m`.
+fn interval(text: &str) -> Result<Duration, Violation> {
+    let parsed = text.trim().parse::<SignedDuration>().ok();
+    parsed.and_then(|it| Duration::try_from(it).ok()).ok_or_else(|| Violation::Malformed {
+        what: "the interval",
+        value: text.chars().take(100).collect(),
+        reason: "write a number and a unit: @every 90s, @every 1h30m".to_owned(),
+    })
 }
 
 fn valid_grace(grace_ms: u64) -> Result<Millis, Violation> {
@@ -363,7 +402,7 @@ const SHORTEST_INTERVAL_MS: u64 = 1_000;
 /// How far back to search for the latest instant.
 const SEARCHED_MS: u64 = 31 * 86_400_000;
 const LONGEST_INTERVAL_MS: u64 = 366 * 86_400_000;
-/// Longer than the default lease, so that ticks exist before a scheduler's death can delay them.
+/// Longer than a scheduler's lease, so that ticks exist before a scheduler's death can delay them.
 const DEFAULT_LEAD_MS: u64 = 60_000;
 const LONGEST_LEAD_MS: u64 = 3_600_000;
 /// Maximum number of intervals of a lead.

@@ -1,182 +1,89 @@
-//! The lines against a search minute by minute, across changes of the offset in many zones.
+//! Lines and their instants.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
-
-use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 
 use super::*;
 
-const ZONES: [&str; 8] = [
-    "America/New_York",
-    "Europe/Berlin",
-    "Europe/London",
-    // By half an hour.
-    "Australia/Lord_Howe",
-    // At midnight.
-    "Africa/Cairo",
-    "Asia/Beirut",
-    "America/Santiago",
-    "Africa/Casablanca",
-];
-
-const LINES: [&str; 22] = [
-    "* * * * *",
-    "*/15 * * * *",
-    "0 * * * *",
-    "30 * * * *",
-    "0 */2 * * *",
-    "0 0 * * *",
-    "30 0 * * *",
-    "15 1 * * *",
-    "0 2 * * *",
-    "30 2 * * *",
-    "0,30 2 * * *",
-    "0 1-3 * * *",
-    "0 3 * * *",
-    "59 23 * * *",
-    "0 0 1 * *",
-    "0 2 * * 0",
-    "30 2 * * 7",
-    "0 2 29-31 3 *",
-    "0 2 1 * sun",
-    "*/20 2 * * *",
-    "5-55/10 0-3 * * *",
-    "@hourly",
-];
-
-/// A matcher that knows nothing of sets and searches: whether a minute matches a field by its text.
-fn field_matches(text: &str, value: i8, lowest: i8, highest: i8, names: &[&str]) -> bool {
-    let number = |text: &str| {
-        let by_name = names.iter().position(|name| *name == text);
-        by_name.map_or_else(|| text.parse::<i8>().unwrap(), |at| lowest + i8::try_from(at).unwrap())
-    };
-    text.split(',').any(|part| {
-        let (range, step) = part.split_once('/').unwrap_or((part, "1"));
-        let (first, last) = match range.split_once('-') {
-            _ if range == "*" => (lowest, highest),
-            Some((first, last)) => (number(first), number(last)),
-            None if part.contains('/') => (number(range), highest),
-            None => (number(range), number(range)),
-        };
-        (first..=last).contains(&value) && (value - first) % step.parse::<i8>().unwrap() == 0
-    })
-}
-
-fn matches(line: &str, civil: DateTime) -> bool {
-    let fields: Vec<_> = line.split(' ').collect();
-    let weekday = civil.weekday().to_sunday_zero_offset();
-    let days = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-    let on = |value| field_matches(fields[4], value, 0, 7, &days);
-    let by_weekday = on(weekday) || weekday == 0 && on(7);
-    let by_day = field_matches(fields[2], civil.day(), 1, 31, &[]);
-    let both = fields[2].starts_with('*') || fields[4].starts_with('*');
-    field_matches(fields[0], civil.minute(), 0, 59, &[])
-        && field_matches(fields[1], civil.hour(), 0, 23, &[])
-        && field_matches(fields[3], civil.month(), 1, 12, &[])
-        && if both { by_day && by_weekday } else { by_day || by_weekday }
-}
-
-/// Every matching instant of a span, by the rules of Vixie's cron, minute by minute.
-fn by_brute_force(
-    line: &str,
-    zone: &TimeZone,
-    from: Timestamp,
-    until: Timestamp,
-) -> BTreeSet<Timestamp> {
-    let line = if line == "@hourly" { "0 * * * *" } else { line };
-    let mut seen_civil = BTreeSet::new();
-    let mut found = BTreeSet::new();
-    let elapsing = line.split(' ').take(2).any(|field| field.contains(['*', '/']));
-    let mut previous: Option<DateTime> = None;
-    let minute = SignedDuration::from_mins(1);
-    // A day before, so that repeated times are known as such.
-    let mut instant = from - SignedDuration::from_hours(24);
-    while instant <= until {
-        let civil = zone.to_datetime(instant);
-        if elapsing {
-            if matches(line, civil) {
-                found.insert(instant);
-            }
-        } else {
-            // The clock jumped: what lies in between happens now.
-            if let Some(previous) = previous {
-                let mut skipped = previous.checked_add(minute).unwrap();
-                while skipped < civil {
-                    if matches(line, skipped) && seen_civil.insert(skipped) {
-                        found.insert(instant);
-                    }
-                    skipped = skipped.checked_add(minute).unwrap();
-                }
-            }
-            if matches(line, civil) && seen_civil.insert(civil) {
-                found.insert(instant);
-            }
-            previous = Some(civil);
-        }
-        instant += minute;
-    }
-    found.retain(|instant| *instant > from);
-    found
-}
+/// A line, its zone, an instant, and the instants of the line that follow it.
+///
+/// Python's cronsim finds the same ones, except for `W`, `L-3`, `?` and seconds of fixed times,
+/// which it does not have. Where the clock moves by half an hour or a day, it misses some; there, a
+/// search of every second finds these.
+const INSTANTS: &str = "\
+30-40/5 2 * * * | Europe/Berlin | 2025-03-29T12:00 | 2025-03-30T01:00 2025-03-31T00:30 2025-03-31T00:35 2025-03-31T00:40
+30-40/5 2 * * * | Europe/Berlin | 2025-10-25T12:00 | 2025-10-26T00:30 2025-10-26T00:35 2025-10-26T00:40 2025-10-27T01:30
+30,35,40 2 * * * | Europe/Berlin | 2025-10-25T12:00 | 2025-10-26T00:30 2025-10-26T00:35 2025-10-26T00:40 2025-10-27T01:30
+0/30 2 * * * | Europe/Berlin | 2025-10-25T12:00 | 2025-10-26T00:00 2025-10-26T00:30 2025-10-27T01:00
+0 1-3 * * * | Europe/Berlin | 2025-03-29T12:00 | 2025-03-30T00:00 2025-03-30T01:00 2025-03-30T23:00
+0 1-3 * * * | Europe/Berlin | 2025-10-25T12:00 | 2025-10-25T23:00 2025-10-26T00:00 2025-10-26T02:00 2025-10-27T00:00
+*/30 2 * * * | Europe/Berlin | 2025-03-29T12:00 | 2025-03-31T00:00 2025-03-31T00:30
+*/30 2 * * * | Europe/Berlin | 2025-10-25T12:00 | 2025-10-26T00:00 2025-10-26T00:30 2025-10-26T01:00 2025-10-26T01:30
+30 */2 * * * | Europe/Berlin | 2025-10-25T21:00 | 2025-10-25T22:30 2025-10-26T00:30 2025-10-26T01:30 2025-10-26T03:30
+0 2 * * 7 | Europe/Berlin | 2025-03-29T12:00 | 2025-03-30T01:00 2025-04-06T00:00
+30 2 L * * | Europe/Berlin | 2024-03-30T12:00 | 2024-03-31T01:00 2024-04-30T00:30
+30 2 * 3 7L | Europe/Berlin | 2025-03-01T00:00 | 2025-03-30T01:00 2026-03-29T01:00
+30 2 * 10 0#4 | Europe/Berlin | 2025-10-01T00:00 | 2025-10-26T00:30 2026-10-25T00:30
+30 2 8-14 3 * | America/New_York | 2025-03-08T12:00 | 2025-03-09T07:00 2025-03-10T06:30
+30 1 * 11 sun#1 | America/New_York | 2025-10-30T12:00 | 2025-11-02T05:30 2026-11-01T05:30
+15 2 * * * | Australia/Lord_Howe | 2025-10-04T00:00 | 2025-10-04T15:30 2025-10-05T15:15
+45 1 * * * | Australia/Lord_Howe | 2025-04-05T00:00 | 2025-04-05T14:45 2025-04-06T15:15
+*/15 1-2 * * * | Australia/Lord_Howe | 2025-04-05T14:15 | 2025-04-05T14:30 2025-04-05T14:45 2025-04-05T15:00
+0 0 * * * | America/Sao_Paulo | 2018-11-03T12:00 | 2018-11-04T03:00 2018-11-05T02:00
+30 0 4 * * | America/Sao_Paulo | 2018-11-03T12:00 | 2018-11-04T03:00 2018-12-04T02:30
+59 23 * * * | America/Sao_Paulo | 2018-02-17T12:00 | 2018-02-18T01:59 2018-02-19T02:59
+30 12 30 12 * | Pacific/Apia | 2011-12-29T00:00 | 2011-12-30T10:00 2012-12-29T22:30
+0 8 * * * | Pacific/Apia | 2011-12-29T00:00 | 2011-12-29T18:00 2011-12-30T10:00 2011-12-30T18:00
+0 */8 * * * | Pacific/Apia | 2011-12-29T12:00 | 2011-12-29T18:00 2011-12-30T02:00 2011-12-30T10:00 2011-12-30T18:00
+0 0 * * * | Africa/Cairo | 2025-04-24T12:00 | 2025-04-24T22:00 2025-04-25T21:00
+30 23 * * * | America/Santiago | 2025-04-05T12:00 | 2025-04-06T02:30 2025-04-07T03:30
+30 2 * * * | Africa/Casablanca | 2025-02-22T12:00 | 2025-02-23T01:30 2025-02-24T02:30 2025-02-25T02:30
+0 0 29 2 * | UTC | 2096-03-01T00:00 | 2104-02-29T00:00
+0 0 31 * * | UTC | 2026-01-31T00:00 | 2026-03-31T00:00 2026-05-31T00:00
+59 23 31 DEC * | UTC | 2026-12-31T23:58 | 2026-12-31T23:59
+0 0 13 * FRI | UTC | 2026-11-01T00:00 | 2026-11-06T00:00 2026-11-13T00:00 2026-11-20T00:00
+0 0 */13 * 5 | UTC | 2026-11-01T00:00 | 2026-11-27T00:00
+0 0 LW * * | UTC | 2026-01-01T00:00 | 2026-01-30T00:00 2026-02-27T00:00 2026-03-31T00:00 2026-04-30T00:00
+0 0 L * * | UTC | 2028-01-31T12:00 | 2028-02-29T00:00 2028-03-31T00:00
+0 12 29 2 1#5 | UTC | 2026-01-01T00:00 | 2028-02-29T12:00
+0 0 L * fri#2 | UTC | 2026-11-01T00:00 | 2026-11-13T00:00 2026-11-30T00:00 2026-12-11T00:00
+*/20 59 23 L 2 * | UTC | 2026-01-01T00:00 | 2026-02-28T23:59 2026-02-28T23:59:20 2026-02-28T23:59:40 2027-02-28T23:59
+10,5 * * * * * | UTC | 2026-01-01T00:00 | 2026-01-01T00:00:05 2026-01-01T00:00:10 2026-01-01T00:01:05
+0 0 15W * * | UTC | 2026-08-01T00:00 | 2026-08-14T00:00 2026-09-15T00:00
+0 0 1W * * | UTC | 2026-08-01T12:00 | 2026-08-03T00:00 2026-09-01T00:00
+0 0 31W * * | UTC | 2026-01-31T00:00 | 2026-03-31T00:00 2026-05-29T00:00
+0 0 1w,30W * * | UTC | 2026-08-01T12:00 | 2026-08-03T00:00 2026-08-31T00:00 2026-09-01T00:00
+0 0 L-3 2 ? | UTC | 2026-01-01T00:00 | 2026-02-25T00:00 2027-02-25T00:00 2028-02-26T00:00
+0 0 ? * fri-sun | UTC | 2026-11-01T00:00 | 2026-11-06T00:00 2026-11-07T00:00 2026-11-08T00:00
+* 30 2 * * * | Europe/Berlin | 2025-03-29T12:00 | 2025-03-30T01:00 2025-03-31T00:30 2025-03-31T00:30:01
+*/30 0 2 * * * | Europe/Berlin | 2025-10-25T12:00 | 2025-10-26T00:00 2025-10-26T00:00:30 2025-10-27T01:00
+";
 
 fn at(text: &str) -> Timestamp {
-    text.parse().unwrap()
+    format!("{text}Z").parse().unwrap()
 }
 
 #[test]
-fn across_changes_of_the_offset_the_instants_are_those_of_vixies_cron() {
-    let mut cases = 0;
-    for name in ZONES {
-        let zone = TimeZone::get(name).unwrap();
-        let start = at("2025-01-01T00:00:00Z");
-        let changes: Vec<_> =
-            zone.following(start).map(|change| change.timestamp()).take(4).collect();
-        assert!(changes.len() == 4, "{name} changes its offset");
-        for change in changes {
-            let (from, until) =
-                (change - SignedDuration::from_hours(30), change + SignedDuration::from_hours(30));
-            for line in LINES {
-                let cron = Cron::parse(line).unwrap();
-                let mut found = BTreeSet::new();
-                let mut last = from;
-                while let Some(next) = cron.next(&zone, last).filter(|next| *next <= until) {
-                    assert!(next > last, "{line} in {name}: {next} after {last}");
-                    found.insert(next);
-                    last = next;
-                }
-                let expected = by_brute_force(line, &zone, from, until);
-                assert_eq!(found, expected, "{line} in {name} around {change}");
-                cases += 1;
-            }
+fn at_clock_changes_and_in_rare_months_the_instants_are_those_of_vixies_cron() {
+    for row in INSTANTS.lines() {
+        let [line, zone, from, expected] = row.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let (cron, zone) = (Cron::parse(line).unwrap(), TimeZone::get(zone).unwrap());
+        let next = |after: &Timestamp| cron.next(&zone, *after);
+        let expected: Vec<_> = expected.split(' ').map(at).collect();
+        let found = std::iter::successors(next(&at(from)), next).take(expected.len());
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{row}");
+        for instant in expected {
+            assert_eq!(next(&(instant - SignedDuration::from_nanos(1))), Some(instant), "{row}");
         }
-    }
-    assert_eq!(cases, 704);
-}
-
-#[test]
-fn rare_dates_are_found() {
-    let utc = TimeZone::UTC;
-    for (line, after, expected) in [
-        ("0 0 29 2 *", "2096-03-01T00:00:00Z", "2104-02-29T00:00:00Z"),
-        ("0 0 31 * *", "2026-01-31T00:00:00Z", "2026-03-31T00:00:00Z"),
-        ("0 12 1 1 *", "2026-06-01T00:00:00Z", "2027-01-01T12:00:00Z"),
-        ("59 23 31 DEC *", "2026-12-31T23:58:59.999Z", "2026-12-31T23:59:00Z"),
-        // One of the two kinds of days is enough, unless one of them begins with `*`.
-        ("0 0 13 * FRI", "2026-11-01T00:00:00Z", "2026-11-06T00:00:00Z"),
-        ("0 0 */13 * 5", "2026-11-01T00:00:00Z", "2026-11-27T00:00:00Z"),
-    ] {
-        let cron = Cron::parse(line).unwrap();
-        assert_eq!(cron.next(&utc, at(after)), Some(at(expected)), "{line}");
     }
 }
 
 #[test]
 fn an_unknown_short_form_is_answered_with_the_known_ones() {
-    for line in ["@reboot", "@every 1m"] {
-        let refusal = Cron::parse(line).unwrap_err().to_string();
-        assert!(refusal.contains(line) && refusal.contains("@daily"), "{refusal}");
-    }
+    let refusal = Cron::parse("@reboot").unwrap_err().to_string();
+    assert!(refusal.contains("@reboot") && refusal.contains("@daily"), "{refusal}");
 }
 
 #[test]
@@ -186,7 +93,23 @@ fn lines_that_match_no_date_and_malformed_ones_are_refused() {
         "0 0 30 feb *",
         "",
         "* * * *",
-        "* * * * * *",
+        "* * * * * * *",
+        "60 * * * * *",
+        "? * * * *",
+        "* * ?,1 * *",
+        "* * * ? *",
+        "* * 1-5W * *",
+        "* * 32w * *",
+        "* * W * *",
+        "* * 5L * *",
+        "* * L-31 * *",
+        "0 0 31W 4 *",
+        "* * * * L",
+        "* * * * 5#6",
+        "* * * * 1-5#2",
+        "* * * * 5W",
+        "* * * * fri-mon",
+        "l * * * *",
         "60 * * * *",
         "* 24 * * *",
         "* * 0 * *",

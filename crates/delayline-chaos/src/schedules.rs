@@ -90,7 +90,7 @@ async fn scheduler(url: &str, version: u64) -> Result<()> {
             Err(error) => return Err(error.into()),
         }
     };
-    let worker = schedules.worker().lease(LEASE).build()?;
+    let worker = schedules.worker().build()?;
     worker.run(schedules.handler()).await;
     Ok(())
 }
@@ -119,7 +119,5 @@ fn specs(version: u64) -> Result<Vec<(String, Spec)>, Error> {
 }
 
 const OWNER: &str = "fleet";
-/// Shorter than a freeze, and than the lead.
-const LEASE: Duration = Duration::from_secs(3);
 /// How long a process waits before it tries to connect again.
 const RETRY: Duration = Duration::from_millis(200);

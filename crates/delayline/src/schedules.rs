@@ -55,13 +55,15 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use delayline_core::limits::MAX_ATTEMPT_LIMIT;
 use delayline_core::{
-    Cancelled, ErrorKind, MessageId, MessageState, Priority, QueueName, Rescheduled, Violation,
+    Cancelled, ErrorKind, MessageId, MessageState, Priority, QueueName, Rescheduled, Status,
+    Violation,
 };
 
 pub use self::read::{Entry, LastTick};
 pub use self::spec::{Overlap, Spec};
 use crate::codec::{Json, Raw};
 use crate::message::Sent;
+use crate::queue::UpdateDue;
 use crate::worker::WorkerBuilder;
 use crate::{Connection, Draft, Error, Found, Job, Outcome, Queue, Worker};
 
@@ -237,7 +239,7 @@ impl Schedules {
     /// cannot be read. Returns `false` if no schedule has this name.
     ///
     /// If a scheduler holds the schedule, it is removed when the scheduler has finished or, if the
-    /// scheduler is dead, when the lease expires.
+    /// scheduler is dead, when the [lease](Self::worker) expires.
     ///
     /// # Cancel safety
     ///
@@ -288,7 +290,8 @@ impl Schedules {
     }
 
     /// Stops the ticks of a schedule until [`resume`](Self::resume), and cancels the messages it
-    /// has created ahead of time. Returns `false` if no schedule has this name.
+    /// has created ahead of time. A schedule that is a dead letter is paused, too. Returns `false`
+    /// if no schedule has this name.
     ///
     /// # Cancel safety
     ///
@@ -297,16 +300,17 @@ impl Schedules {
     /// # Errors
     ///
     /// Like [`Queue::reschedule_at`]. [`ErrorKind::Timeout`] if a scheduler holds the schedule for
-    /// more than 35 seconds, which is longer than its lease by default.
+    /// more than 35 seconds, for example because its target queue accepts no messages.
     pub async fn pause(&self, name: &str) -> Result<bool, Error> {
         let Some(spec) = self.spec(name).await? else { return Ok(false) };
-        let paused = self.move_to(name, PAUSED_MS).await?;
+        let paused = self.move_to(name, &spec, PAUSED_MS).await?;
         self.cancel_ahead(name, &spec, None).await?;
         Ok(paused)
     }
 
     /// Resumes the ticks of a schedule: the next one is the first instant from now. If the schedule
-    /// is not paused, nothing changes. Returns `false` if no schedule has this name.
+    /// is neither paused nor a dead letter, nothing changes. Returns `false` if no schedule has
+    /// this name.
     ///
     /// # Cancel safety
     ///
@@ -321,11 +325,12 @@ impl Schedules {
             Found::Undecodable { error, .. } => return Err(Error::decode(error)),
             _ => return Ok(false),
         };
-        if message.info.due.as_ms() < PAUSED_MS {
+        let is_dead = message.info.state.status() == Status::Dead;
+        if message.info.due.as_ms() < PAUSED_MS && !is_dead {
             return Ok(true);
         }
         let due = first_due(&message.payload, self.now().await?);
-        self.move_to(name, due).await
+        self.move_to(name, &message.payload, due).await
     }
 
     /// Configures a scheduler: a worker of the queue of schedules, to run with
@@ -333,8 +338,13 @@ impl Schedules {
     ///
     /// If sends to a target queue fail, its schedules keep their slots and are retried with a
     /// backoff of up to 30 seconds. So a scheduler has 64 slots by default.
+    ///
+    /// Its leases last one second by default, and are renewed. If a scheduler dies, another one
+    /// sends the ticks after that time, and a schedule with a longer [lead](Spec::lead) has no late
+    /// tick. Set a longer [lease](WorkerBuilder::lease) if a call to the server takes more than a
+    /// quarter of a second.
     pub fn worker(&self) -> WorkerBuilder<Spec, Json> {
-        Worker::builder(self.queue.clone()).concurrency(SLOTS)
+        Worker::builder(self.queue.clone()).concurrency(SLOTS).lease(LEASE)
     }
 
     /// Returns the handler of a [scheduler](Self::worker).
@@ -410,13 +420,17 @@ impl Schedules {
         }
     }
 
-    /// Moves a schedule to another due time, even if a scheduler is about to finish it.
-    async fn move_to(&self, name: &str, due: u64) -> Result<bool, Error> {
+    /// Moves a schedule to another due time, even if a scheduler is about to finish it or it is a
+    /// dead letter.
+    async fn move_to(&self, name: &str, spec: &Spec, due: u64) -> Result<bool, Error> {
         let give_up = tokio::time::Instant::now() + PATIENCE;
         loop {
             match self.queue.reschedule_at(name, system_time(due)).await? {
                 Rescheduled::Done { .. } => return Ok(true),
                 Rescheduled::InFlight => {}
+                Rescheduled::Dead => {
+                    return self.update(name, spec, due, UpdateDue::Set).await.map(|_| true);
+                }
                 _ => return Ok(false),
             }
             if tokio::time::Instant::now() >= give_up {
@@ -494,7 +508,8 @@ const MAX_NAME_BYTES: usize = 100;
 /// A changed spec is an update of its message, which has at most 16 KiB.
 const MAX_PAYLOAD_BYTES: usize = 15 * 1024;
 const SLOTS: usize = 64;
-/// How long to wait for a scheduler that holds a schedule: a dead scheduler holds it for its lease,
-/// which is 30 s by default.
+/// The duration of a scheduler's leases. While it is dead, its schedules have no ticks.
+const LEASE: Duration = Duration::from_secs(1);
+/// How long to wait for a scheduler that holds a schedule. A program may have set a longer lease.
 const PATIENCE: Duration = Duration::from_secs(35);
 const POLL: Duration = Duration::from_millis(20);

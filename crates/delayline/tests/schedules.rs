@@ -17,6 +17,7 @@ use delayline::testing::{TestConnection, TestQueue};
 use delayline::{ErrorKind, Found, Job, Jobs, Kind, Outcome, Queue, with_state};
 use serde::Serialize;
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// A full hour, and midnight in UTC.
@@ -40,6 +41,27 @@ impl World {
     /// Runs a scheduler for this time, and no worker of the target queue.
     async fn run_for(&self, time: Duration) {
         let _ = self.test.workers().add(&self.own, self.schedules.handler()).drain_for(time).await;
+    }
+
+    /// Runs a scheduler that dies with this number of schedules in its hands, before or after it
+    /// sends their ticks.
+    async fn scheduler_dies_with(&self, schedules: usize, sends: bool) {
+        let worker = self.schedules.worker().build().unwrap();
+        let (reached, mut handled) = tokio::sync::mpsc::unbounded_channel();
+        let state = (self.schedules.handler(), reached);
+        let dies = with_state(state, move |(handler, reached), job: Job<Spec>| async move {
+            if sends {
+                let _ = handler(job).await;
+            }
+            let _ = reached.send(());
+            pending::<Result<Outcome, Infallible>>().await
+        });
+        let dead = tokio::spawn(worker.run(dies));
+        for _ in 0..schedules {
+            handled.recv().await.unwrap();
+        }
+        dead.abort();
+        let _ = dead.await;
     }
 
     /// The ids of the messages of the target queue, in order, with their due times in seconds from
@@ -107,6 +129,24 @@ async fn schedulers_that_die_at_any_step_neither_lose_nor_double_a_tick() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_death_of_schedulers_delays_no_tick_whose_lead_is_longer_than_their_lease() {
+    let world = World::new().await;
+    let spec = every(SECOND).lead(SECOND * 2).unwrap();
+    world.schedules.put("a", &spec).await.unwrap();
+    world.run_for(Duration::ZERO).await;
+    for second in 1..=10 {
+        world.test.advance(SECOND);
+        if second % 3 == 1 {
+            world.scheduler_dies_with(1, false).await;
+        } else {
+            world.run_for(Duration::ZERO).await;
+        }
+        assert!(world.ticks().len() > second, "{second}: {:?}", world.ticks());
+    }
+    assert_eq!(world.ticks(), (1..=11).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_downtime_the_latest_missed_tick_is_sent_once_within_the_grace() {
     for (grace, expected) in [(HOUR, vec![3 * 3_600, 4 * 3_600]), (MINUTE, vec![4 * 3_600])] {
         let world = World::new().await;
@@ -129,6 +169,63 @@ async fn a_skipping_schedule_waits_for_its_last_message() {
     assert_eq!(workers.drain_due().await.count(Status::Acked), 1);
     world.run_for(MINUTE * 2).await;
     assert_eq!(world.ticks(), [60, 6 * 60]);
+
+    // A scheduler dies after it has sent a tick, and another one comes when its message is handled.
+    world.test.advance(MINUTE);
+    let workers = || world.test.workers().add(&world.target, |_| ready(Ok::<_, io::Error>(())));
+    workers().drain_due().await;
+    world.scheduler_dies_with(1, true).await;
+    assert_eq!(workers().drain_due().await.count(Status::Acked), 1);
+    let sent = world.ticks();
+    world.test.advance(Duration::from_secs(50));
+    world.run_for(Duration::ZERO).await;
+    assert_eq!(world.ticks(), sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_is_a_dead_letter_can_be_paused_and_resumed() {
+    for pauses in [false, true] {
+        let world = World::new().await;
+        world.schedules.put("a", &every(MINUTE)).await.unwrap();
+        let rejects = |_: Job<Spec>| ready(Ok::<_, Infallible>(Outcome::reject("no more")));
+        let _ = world.test.workers().add(&world.own, rejects).drain_due().await;
+        let entry = async || world.schedules.get("a").await.unwrap().unwrap();
+        assert!(entry().await.is_dead && entry().await.next.is_empty());
+        if pauses {
+            assert!(world.schedules.pause("a").await.unwrap());
+            assert!(entry().await.is_paused && !entry().await.is_dead);
+        }
+        assert!(world.schedules.resume("a").await.unwrap());
+        world.run_for(MINUTE).await;
+        assert_eq!(world.ticks(), [60, 120], "{pauses}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_scheduler_a_schedule_is_overdue_from_its_first_instant() {
+    let world = World::new().await;
+    let overdue = async || {
+        let entry = world.schedules.get("a").await.unwrap().unwrap();
+        assert_eq!(entry.overdue, world.schedules.overdue().await.unwrap());
+        let last = world.schedules.last_ticks(&[entry.clone()]).await.unwrap().remove(0);
+        (entry.overdue, last.map(|last| seconds(last.instant)))
+    };
+    world.test.advance(HOUR / 2);
+    world.schedules.put("a", &every(HOUR).lead(MINUTE * 40).unwrap()).await.unwrap();
+    // Its latest instant was before it existed.
+    assert_eq!(overdue().await, (Duration::ZERO, None));
+    world.test.advance(HOUR);
+    assert_eq!(overdue().await, (HOUR / 2, Some(3_600)));
+    world.test.advance(HOUR);
+    assert_eq!(overdue().await, (HOUR * 3 / 2, Some(7_200)));
+    world.scheduler_dies_with(1, false).await;
+    assert_eq!(overdue().await, (HOUR * 3 / 2, Some(7_200)));
+    world.test.advance(MINUTE);
+    world.run_for(Duration::ZERO).await;
+    assert_eq!(overdue().await, (Duration::ZERO, Some(7_200)));
+    world.schedules.pause("a").await.unwrap();
+    world.test.advance(HOUR);
+    assert_eq!(overdue().await.0, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,7 +456,15 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
     assert!(invalid(Spec::every(MINUTE, "").unwrap_err()));
     assert!(invalid(Spec::cron("0 0 31 2 *", "UTC", "work").unwrap_err()));
     assert!(invalid(Spec::cron("* * * * *", "Mars/Olympus", "work").unwrap_err()));
-    assert!(invalid(every(Duration::from_secs(1)).lead(MINUTE * 2).unwrap_err()));
+    assert!(invalid(every(SECOND).lead(MINUTE * 2).unwrap_err()));
+    let each_second = Spec::cron("*/30 * * * * *", "UTC", "work").unwrap();
+    assert!(invalid(each_second.lead(MINUTE * 2).unwrap_err()));
+    for (line, zone) in [("@every 10ms", "UTC"), ("@every day", "UTC"), ("@every 1h", "Mars/Base")]
+    {
+        assert!(invalid(Spec::cron(line, zone, "work").unwrap_err()), "{line} {zone}");
+    }
+    let interval = Spec::cron(" @every 1h30m", "Europe/Berlin", "work").unwrap();
+    assert_eq!(interval, Spec::every(MINUTE * 90, "work").unwrap());
     assert!(invalid(every(MINUTE).grace(HOUR * 24 * 32).unwrap_err()));
     for (error, what) in [
         (Spec::every(Duration::MAX, "work").unwrap_err(), "the interval"),
@@ -405,18 +510,7 @@ async fn schedules_of_a_dead_scheduler_can_be_changed_and_removed() {
             schedules.put(name, &every(MINUTE).lead(Duration::ZERO).unwrap()).await.unwrap();
         }
         world.test.advance(MINUTE);
-        // It dies with both in its hands.
-        let worker = schedules.worker().build().unwrap();
-        let (claimed, mut handled) = tokio::sync::mpsc::unbounded_channel();
-        let dead = tokio::spawn(worker.run(move |_: Job<Spec>| {
-            let _ = claimed.send(());
-            pending::<Result<Outcome, Infallible>>()
-        }));
-        for _ in 0..2 {
-            handled.recv().await.unwrap();
-        }
-        dead.abort();
-        let _ = dead.await;
+        world.scheduler_dies_with(2, false).await;
 
         let hourly = every(HOUR).lead(Duration::ZERO).unwrap();
         let change = async { schedules.put("changed", &hourly).await.unwrap() };

@@ -60,7 +60,7 @@ impl Schedules {
     }
 
     /// Changes the spec, and waits for a scheduler that holds the old one.
-    async fn update(
+    pub(super) async fn update(
         &self,
         name: &str,
         spec: &Spec,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayline_core::{Backoff, Enqueued, Status, UpdateContent};
+use delayline_core::{Backoff, Enqueued, Status, UpdateContent, UpdateToken};
 
 use super::ids::{skipping_id, tick_id};
 use super::{Overlap, Schedules, Spec, system_time};
@@ -15,7 +15,7 @@ use crate::{Draft, Error, Found, Job, Outcome};
 struct Plan {
     ticks: Vec<u64>,
     next: Option<u64>,
-    /// The number of ticks within the grace that are skipped.
+    /// The number of ticks within the grace that are skipped, as far as they are counted.
     missed: u64,
 }
 
@@ -29,8 +29,12 @@ impl Plan {
         let mut plan = Self { ticks: Vec::new(), next, missed: 0 };
         let mut missed = None;
         while let Some(tick) = plan.next.filter(|&tick| tick <= now.saturating_add(lead)) {
+            let mut tick = tick;
             if tick <= now {
                 plan.missed += u64::from(missed.is_some());
+                if plan.missed == MOST_COUNTED {
+                    tick = spec.previous(now).unwrap_or(tick);
+                }
                 missed = Some(tick);
             } else {
                 plan.ticks.push(tick);
@@ -114,9 +118,18 @@ impl Schedules {
     ) -> Result<(), Error> {
         let interval = Duration::from_millis(next.unwrap_or(u64::MAX).saturating_sub(tick));
         if spec.overlap_rule() == Overlap::Skip {
-            let draft = self.message(name, spec, tick).await?.id(skipping_id(name));
+            let id = skipping_id(name);
+            let found = self.target(spec.queue_name()).await?.get(id.as_str()).await?;
+            if matches!(found, Found::Live(_)) {
+                return Ok(());
+            }
+            // The queue remembers the tick with the id, in case another scheduler has sent it and
+            // its message has finished.
+            let sent = UpdateToken::from_bytes(tick.to_be_bytes());
+            let draft = self.message(name, spec, tick).await?.id(id);
+            let draft = draft.update_as(UpdateContent::Keep, UpdateDue::Keep, sent);
             let window = (interval / 2).clamp(SHORTEST_WINDOW, LONGEST_WINDOW);
-            return throttled(draft.reuse_finished_id(), window).await.map(drop);
+            return throttled(draft, window).await.map(drop);
         }
         let window = interval.saturating_mul(INTERVALS).clamp(SHORTEST_WINDOW, LONGEST_WINDOW);
         for revision in 0..MOST_REVISIONS {
@@ -160,6 +173,8 @@ async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
     Ok(outcome)
 }
 
+/// After a long downtime, further ticks are not counted: it would take seconds.
+const MOST_COUNTED: u64 = 10_000;
 /// A tick is late if it is sent this long after its instant.
 const LATE_MS: u64 = 1_000;
 /// Pauses while sends to a target queue fail.
@@ -170,3 +185,19 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(1);
 const LONGEST_WINDOW: Duration = Duration::from_millis(delayline_core::limits::MAX_THROTTLE_MS);
 /// Number of ids for the messages of one tick: each change of a spec just before it takes one.
 pub(super) const MOST_REVISIONS: u32 = 8;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_month_without_schedulers_the_latest_tick_is_found_without_counting_all() {
+        let month = Duration::from_secs(31 * 86_400);
+        let spec = Spec::cron("* * * * * *", "Europe/Berlin", "work").unwrap();
+        let spec = spec.grace(month).unwrap().lead(Duration::ZERO).unwrap();
+        let plan = Plan::new(&spec, 1_000, 2_500_000_500);
+        let next = Some(2_500_001_000);
+        assert_eq!(plan, Plan { ticks: vec![2_500_000_000], next, missed: MOST_COUNTED });
+    }
+}

@@ -1,7 +1,7 @@
 //! Reading schedules, their next instants and the outcomes of their last ones.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use delayline_core::{QueueName, Status, Timestamp};
 
@@ -18,10 +18,19 @@ pub struct Entry {
     /// The spec, or `None` if this version cannot read it: a newer version has written it, this
     /// machine does not know its time zone, or the message is not a schedule.
     pub spec: Option<Spec>,
+    /// When it was put first, by the server's clock.
+    pub created: SystemTime,
     /// Whether it is paused.
     pub is_paused: bool,
-    /// The next ten instants at most; empty if it is paused or cannot be read.
+    /// Whether its message is a dead letter, so that it has no instants until it is
+    /// [resumed](Schedules::resume) or put again.
+    pub is_dead: bool,
+    /// The next ten instants at most; empty if it is paused or dead, or cannot be read.
     pub next: Vec<SystemTime>,
+    /// How long ago the first instant passed whose message has not been sent, or zero. More than
+    /// a few seconds mean that no scheduler runs, that the queue of schedules is paused, or that
+    /// the target queue accepts no messages.
+    pub overdue: Duration,
 }
 
 /// The latest past instant of a schedule, as returned by [`Schedules::last_ticks`].
@@ -90,8 +99,32 @@ impl Schedules {
         Ok(entry(name, self.queue.get(name).await?, now))
     }
 
+    /// Returns how long ago the first instant of all schedules passed whose message has not been
+    /// sent, or zero: see [`Entry::overdue`]. Of many due schedules, only the earliest are looked
+    /// up.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`list`](Self::list).
+    pub async fn overdue(&self) -> Result<Duration, Error> {
+        let now = self.now().await?;
+        let mut longest = Duration::ZERO;
+        for status in [Listed::Ready, Listed::Leased] {
+            let page = self.queue.list(status).next_page().await?.unwrap_or_default();
+            let names: Vec<_> = page.iter().filter_map(|info| text(&info.id)).collect();
+            let found = self.queue.get_many(names.iter().map(String::as_str)).await?;
+            let entries = names.iter().zip(found).filter_map(|(name, it)| entry(name, it, now));
+            longest = entries.map(|entry| entry.overdue).chain([longest]).max().unwrap_or(longest);
+        }
+        Ok(longest)
+    }
+
     /// Returns the latest instant of each schedule, in order, with the status of its message.
-    /// `None` for a schedule without an instant in the last 31 days.
+    /// `None` for a schedule without an instant in the last 31 days, or since it was created.
     ///
     /// Each schedule costs one look-up in its target queue; an operation does up to 16 of them.
     ///
@@ -123,6 +156,9 @@ impl Schedules {
         }
         for (queue, wanted) in by_queue {
             self.find_statuses(queue, entries, &wanted, &mut last).await;
+        }
+        for (last, entry) in last.iter_mut().zip(entries) {
+            last.take_if(|last| last.status.is_none() && last.instant < entry.created);
         }
         Ok(last)
     }
@@ -201,11 +237,15 @@ fn entry(name: &str, found: Found<Spec>, now: u64) -> Option<Entry> {
         Found::Undecodable { message, .. } => (message.info, None),
         _ => return None,
     };
-    let is_paused = info.due.as_ms() >= PAUSED_MS;
+    let (created, due) = (info.enqueued_at.into(), info.due.as_ms());
+    let (is_paused, is_dead) = (due >= PAUSED_MS, info.state.status() == Status::Dead);
+    let running = spec.as_ref().filter(|_| !is_paused && !is_dead);
     // Ticks that were created ahead of time are still to come.
-    let upcoming = spec.iter().flat_map(|spec| spec.upcoming(system_time(now)));
-    let next = upcoming.take(if is_paused { 0 } else { SHOWN }).collect();
-    Some(Entry { name: name.to_owned(), spec, is_paused, next })
+    let next = running.into_iter().flat_map(|spec| spec.upcoming(system_time(now))).take(SHOWN);
+    // The schedule is due one lead before the first tick that has no message.
+    let overdue = running.map_or(0, |spec| now.saturating_sub(due.saturating_add(spec.lead_ms())));
+    let (next, overdue) = (next.collect(), Duration::from_millis(overdue));
+    Some(Entry { name: name.to_owned(), spec, created, is_paused, is_dead, next, overdue })
 }
 
 fn ms(instant: SystemTime) -> u64 {

@@ -53,8 +53,9 @@ fn a_schedule_is_listed_paused_resumed_and_run_now() {
         let next = ask(&["next", "report"]).code(0);
         assert!(next.stdout.is_empty() && next.stderr.contains("is paused"));
         ask(&["resume", "report"]).code(0);
+        assert_eq!(ask(&["list"]).code(0).stderr, "");
         assert_eq!(ask(&["next", "report"]).code(0).stdout.lines().count(), 10);
-        ask(&["run-now", "report"]).code(0);
+        assert_eq!(ask(&["run-now", "report", "--json"]).code(0).lines()[0]["outcome"], "sent");
         assert_eq!(count(&server, "ready"), 1);
         for verb in ["pause", "resume", "run-now", "next", "remove"] {
             assert!(ask(&[verb, "other"]).code(1).stderr.contains("no schedule other"), "{verb}");
@@ -99,7 +100,13 @@ fn instants_of_a_line_need_no_server() {
     };
     let instants = next(&["--cron", "0 0 29 2 *", "--zone", "Europe/Berlin"]).code(0).stdout;
     assert_eq!(instants.lines().count(), 10);
-    assert!(instants.lines().all(|line| line.contains("-02-28T23:00:00")), "{instants}");
+    assert!(instants.lines().all(|line| line.ends_with("-02-29 00:00:00 CET")), "{instants}");
+    let autumn = ["--cron", "30 */2 * * *", "--zone", "Europe/Berlin", "--count", "3", "--after"];
+    let autumn = next(&[&autumn[..], &["2026-10-24T22:30:00Z"]].concat()).code(0).stdout;
+    let both = "2026-10-25 02:30:00 CEST\n2026-10-25 02:30:00 CET\n2026-10-25 04:30:00 CET\n";
+    assert_eq!(autumn, both);
+    let every = next(&["--cron", "@every 90s", "--after", "1970-01-01T00:00:00Z", "--count", "1"]);
+    assert_eq!(every.code(0).stdout, "1970-01-01T00:01:30.000Z\n");
     let every = next(&["--every", "1h", "--json"]).code(0).lines();
     assert_eq!(every[0]["next"].as_array().unwrap().len(), 10);
     for (args, text) in [
@@ -110,6 +117,8 @@ fn instants_of_a_line_need_no_server() {
         (&["--every", "10ms"], "1 second"),
         (&["--every", "a while"], "is not a duration"),
         (&["--zone", "UTC"], "--cron"),
+        (&["--every", "1h", "--count", "0"], "--count"),
+        (&["--every", "1h", "--after", "when"], "is not a time"),
         (&[], "--cron"),
     ] {
         let ended = next(args).code(2);

@@ -82,8 +82,9 @@ pub fn schedule_spec(mut fields: Map<String, Value>) -> Result<Spec, String> {
     serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
 }
 
-/// Writes a schedule: its name, whether it is paused, its spec as it is stored or null if it cannot
-/// be read, and its next instants. Without contents, the payload is left out.
+/// Writes a schedule: its name, whether it is paused or a dead letter, its spec as it is stored or
+/// null if it cannot be read, its next instants, and how long it is overdue. Without contents, the
+/// payload is left out.
 #[must_use]
 pub fn schedule(entry: &Entry, with_contents: bool) -> Value {
     let mut spec = serde_json::to_value(&entry.spec).unwrap_or_default();
@@ -92,7 +93,14 @@ pub fn schedule(entry: &Entry, with_contents: bool) -> Value {
     }
     let next = entry.next.iter().map(|&next| instant_text(next));
     let next: Vec<_> = next.collect();
-    json!({"name": entry.name, "paused": entry.is_paused, "spec": spec, "next": next})
+    json!({
+        "name": entry.name,
+        "paused": entry.is_paused,
+        "dead": entry.is_dead,
+        "spec": spec,
+        "next": next,
+        "overdue_seconds": entry.overdue.as_secs(),
+    })
 }
 
 /// When a schedule has its instants, in words: its line and zone, or its interval.

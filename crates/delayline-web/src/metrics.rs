@@ -66,6 +66,12 @@ pub(crate) async fn metrics(context: Context) -> Response {
     if let Some(search) = &context.known.search {
         discovery(&mut out, search);
     }
+    if let Ok((queue, schedules)) = context.schedules()
+        && let Ok(Ok(overdue)) = timeout(MOST_WAIT, schedules.overdue()).await
+    {
+        head(&mut out, OVERDUE, "gauge", "How long a message that no scheduler sent is overdue");
+        let _ = writeln!(out, "{OVERDUE}{{queue=\"{queue}\"}} {}", overdue.as_secs_f64());
+    }
     if let Some(connection) = context.storage()
         && let Ok(Some(status)) = connection.directory_status().await
     {
@@ -195,6 +201,7 @@ fn line(out: &mut String, metric: &str, labels: &str, value: u64) {
 /// How long a scrape or a health check waits for a count.
 const MOST_WAIT: Duration = Duration::from_secs(1);
 
+const OVERDUE: &str = "delayline_schedules_overdue_seconds";
 const LISTED: &str = "delayline_discovery_complete";
 const LIST_AGE: &str = "delayline_discovery_age_seconds";
 const UP: &str = "delayline_queue_up";

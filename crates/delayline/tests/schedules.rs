@@ -207,7 +207,8 @@ async fn without_a_scheduler_a_schedule_is_overdue_from_its_first_instant() {
     let overdue = async || {
         let entry = world.schedules.get("a").await.unwrap().unwrap();
         assert_eq!(entry.overdue, world.schedules.overdue().await.unwrap());
-        let last = world.schedules.last_ticks(&[entry.clone()]).await.unwrap().remove(0);
+        let last =
+            world.schedules.last_ticks(std::slice::from_ref(&entry)).await.unwrap().remove(0);
         (entry.overdue, last.map(|last| seconds(last.instant)))
     };
     world.test.advance(HOUR / 2);

@@ -5,9 +5,10 @@ use serde::Deserialize;
 use super::findings::{Finding, Findings, Verdict};
 
 /// The names of the alerts in `monitoring/alerts.yml`.
-pub const ALERTS: [&str; 14] = [
+pub const ALERTS: [&str; 15] = [
     "DelaylineOverdue",
     "DelaylineNoWorker",
+    "DelaylineNoScheduler",
     "DelaylineDeadLetters",
     "DelaylinePausedForLong",
     "DelaylineHeldForLong",
@@ -153,9 +154,9 @@ mod tests {
     fn missing_failing_and_firing_alerts_are_named() {
         let all: Vec<Value> = ALERTS.map(|name| rule(name, "inactive", "ok")).into();
         let good = |detail: &str| (Verdict::Good, detail.to_owned());
-        let fine = [good("all 14 alerts are loaded"), good("no alert is firing")];
+        let fine = [good("all 15 alerts are loaded"), good("no alert is firing")];
         assert_eq!(examined(&all), fine);
-        let none = [(Verdict::Bad, "none of the 14 alerts is loaded".to_owned())];
+        let none = [(Verdict::Bad, "none of the 15 alerts is loaded".to_owned())];
         // Other alerts, and a recording rule of the same name, do not count.
         let recording = json!({"name": ALERTS[0], "health": "ok", "type": "recording"});
         let other = rule("delaylineoverdue\u{1b}[2J", "firing", "err");
@@ -166,13 +167,13 @@ mod tests {
         let firing = rule(ALERTS[1], "firing", "ok");
         let pending = rule(ALERTS[2], "pending", "unknown");
         let failing = rule(ALERTS[3], "inactive", "err");
-        let some = [&[firing.clone(), firing, pending, failing], &all[4..13]].concat();
+        let some = [&[firing.clone(), firing, pending, failing], &all[4..14]].concat();
         let expected = [
             (
                 Verdict::Beware,
-                "2 of 14 alerts are not loaded: DelaylineOverdue, DelaylineLeasesLost",
+                "2 of 15 alerts are not loaded: DelaylineOverdue, DelaylineLeasesLost",
             ),
-            (Verdict::Bad, "Prometheus cannot evaluate DelaylinePausedForLong"),
+            (Verdict::Bad, "Prometheus cannot evaluate DelaylineDeadLetters"),
             (Verdict::Beware, "DelaylineNoWorker"),
         ];
         assert_eq!(examined(&some), expected.map(|(verdict, detail)| (verdict, detail.to_owned())));

@@ -1,12 +1,14 @@
 //! `delayline doctor`.
 
+use delayline::schedules::DEFAULT_QUEUE;
+
 /// Check whether the servers or the directory are suitable, and suggest fixes
 ///
 /// Asks the server, or all servers of the cluster or behind the sentinels, including replicas.
 /// Reports what a crash or a failover could lose. From the load of the queue, also reports when the
 /// memory will be full, whether deliveries are getting later, and whether leases expire. For a
-/// directory (file:DIR), reports its files, the free space, and how long syncs take. Changes
-/// nothing.
+/// directory (file:DIR), reports its files, the free space, and how long syncs take. If there are
+/// schedules, reports whether a scheduler sends their messages. Changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Doctor {
@@ -14,6 +16,10 @@ pub(crate) struct Doctor {
     /// http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]. Put passwords into the variable
     #[arg(long, value_name = "URL", env = "DELAYLINE_PROMETHEUS", hide_env_values = true)]
     pub(crate) prometheus: Option<String>,
+
+    /// Queue that holds only schedules
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_QUEUE)]
+    pub(crate) schedules: String,
 
     /// Print a JSON object per check, per server (`server`) and per sentinel (`sentinel`)
     #[arg(long)]

@@ -39,7 +39,8 @@ pub(crate) enum ScheduleVerb {
 /// The instants of a schedule.
 #[derive(clap::Args)]
 pub(crate) struct When {
-    /// Cron line: minute, hour, day of the month, month, day of the week; or @daily and so on
+    /// Cron line: minute, hour, day of the month, month, day of the week, and the second in front
+    /// of them if needed; or @daily and so on
     #[arg(long, value_name = "LINE")]
     pub(crate) cron: Option<String>,
 
@@ -123,7 +124,9 @@ pub(crate) struct ScheduleList {
     pub(crate) json: bool,
 }
 
-/// Print the next ten instants of a schedule, or of any cron line or interval
+/// Print the next instants of a schedule, or of any cron line or interval
+///
+/// They are printed in the time zone of the line.
 #[derive(clap::Args)]
 #[command(after_help = NEXT_HELP)]
 #[command(group(ArgGroup::new("which").required(true).args(["name", "cron", "every"])))]
@@ -134,7 +137,17 @@ pub(crate) struct ScheduleNext {
     #[command(flatten)]
     pub(crate) when: When,
 
-    /// Print JSON
+    /// Instant before the first one: 2026-12-01T09:00:00Z, tomorrow 09:00 in the time zone of this
+    /// machine (or TZ), or a delay from now such as 30m [default: now]
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) after: Option<String>,
+
+    /// Maximum number of instants: 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) count: u16,
+
+    /// Print JSON, in UTC
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -184,5 +197,6 @@ If one schedule is malformed, nothing is changed."#;
 
 const NEXT_HELP: &str = "\
 Examples:
-  delayline schedule next --cron '30 2 * * *' --zone Europe/Berlin   # without a server
+  # Without a server:
+  delayline schedule next --cron '30 2 * * *' --zone Europe/Berlin --after 2026-10-24T00:00:00Z
   delayline schedule next shop/daily-report";

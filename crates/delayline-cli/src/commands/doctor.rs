@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use delayline_admin::doctor::{
     Examination, Finding, Verdict, examine, examine_directory, examine_load, examine_queue,
+    examine_schedules,
 };
 
 use self::prometheus::Prometheus;
@@ -16,7 +17,7 @@ use crate::print::{columns, json_line, write};
 pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failure> {
     let prometheus = args.prometheus.as_deref().map(Prometheus::new).transpose()?;
     if target.is_directory() {
-        return of_directory(target, prometheus, args.json).await;
+        return of_directory(target, prometheus, &args).await;
     }
     if !target.has_server() {
         return Err(Failure::usage("there is no server to check: the queue is in this process"));
@@ -31,6 +32,8 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
     if opens {
         let load = examine_load(&connect, name, &found).await;
         found.findings.extend(load);
+        let connection = connect.connect().await.map_err(|error| target.not_opened(&error))?;
+        found.findings.extend(examine_schedules(&connection, &args.schedules).await);
     }
     if let Some(prometheus) = prometheus {
         found.findings.extend(prometheus.examine().await);
@@ -43,7 +46,7 @@ pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failu
 async fn of_directory(
     target: &Target,
     prometheus: Option<Prometheus>,
-    as_json: bool,
+    args: &Doctor,
 ) -> Result<ExitCode, Failure> {
     let name = target.queue.is_some().then(|| target.queue()).transpose()?;
     let connect = target.connect()?;
@@ -55,10 +58,11 @@ async fn of_directory(
         return Err(target.unknown());
     }
     let mut findings = examine_directory(&connection, name).await?;
+    findings.extend(examine_schedules(&connection, &args.schedules).await);
     if let Some(prometheus) = prometheus {
         findings.extend(prometheus.examine().await);
     }
-    write(&if as_json {
+    write(&if args.json {
         findings.iter().map(|finding| json_line(&finding.json())).collect()
     } else {
         table(&findings)

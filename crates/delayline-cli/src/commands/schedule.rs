@@ -3,13 +3,13 @@
 mod file;
 
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use delayline::admin::QueueName;
 use delayline::schedules::{Put, Schedules, Spec};
 use delayline::{Connect, Enqueued, Error, Timestamp};
 use delayline_json::{
-    OwnedSchedules, distinct, harmless_line, schedule, schedule_spec, schedule_times,
+    OwnedSchedules, Zone, distinct, harmless_line, schedule, schedule_spec, schedule_times,
 };
 use serde_json::{Map, Value, json};
 
@@ -19,6 +19,7 @@ use crate::args::{
 };
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{columns, json_line, write};
+use crate::reading::typed;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Schedule) -> Result<ExitCode, Failure> {
@@ -88,12 +89,14 @@ impl Place<'_> {
             Put::Unchanged => "unchanged",
             _ => "changed",
         };
-        let next = instants(&spec, 1).pop();
+        // By this machine's clock.
+        let next = spec.upcoming(SystemTime::now()).next();
         if args.json {
-            let line = json!({"name": args.name, "outcome": word, "next": next});
+            let line = json!({"name": args.name, "outcome": word, "next": next.map(shown)});
             write(&json_line(&line))?;
         } else {
-            let next = next.map(|next| format!(", next {next}")).unwrap_or_default();
+            let next = next.map(|next| format!(", next {}", local(Some(&spec), next)));
+            let next = next.unwrap_or_default();
             write(&format!("{}: {word}{next}\n", harmless_line(&args.name)))?;
         }
         Ok(ExitCode::SUCCESS)
@@ -122,6 +125,16 @@ impl Place<'_> {
 
     async fn list(&self, args: &ScheduleList) -> Result<ExitCode, Failure> {
         let entries = self.open().await?.list().await?;
+        let overdue = entries.iter().filter(|entry| entry.overdue >= OVERDUE);
+        if let Some(longest) = overdue.clone().map(|entry| entry.overdue.as_secs()).max() {
+            eprintln!(
+                "delayline: {} of {} schedules are overdue, for up to {longest} s: `delayline \
+                 schedule run` runs a scheduler; the queue of schedules may also be paused, or a \
+                 target queue full",
+                overdue.count(),
+                entries.len()
+            );
+        }
         if args.json {
             for entry in &entries {
                 write(&json_line(&schedule(entry, true)))?;
@@ -131,7 +144,8 @@ impl Place<'_> {
         let rows = entries.iter().map(|entry| {
             let next = match entry.next.first() {
                 _ if entry.is_paused => "paused".to_owned(),
-                Some(&next) => shown(next),
+                _ if entry.is_dead => "dead letter".to_owned(),
+                Some(&next) => local(entry.spec.as_ref(), next),
                 None => String::new(),
             };
             let queue = entry.spec.as_ref().map_or("-", Spec::queue);
@@ -147,31 +161,42 @@ impl Place<'_> {
     }
 
     async fn next(&self, args: ScheduleNext) -> Result<ExitCode, Failure> {
-        let next = if let Some(name) = args.name {
+        let after = args.after.as_deref().map(typed).transpose().map_err(Failure::usage)?;
+        let next = |spec: &Spec| -> Vec<_> {
+            let after = after.unwrap_or_else(SystemTime::now);
+            spec.upcoming(after).take(usize::from(args.count)).collect()
+        };
+        let (spec, next) = if let Some(name) = args.name {
             let entry = self.open().await?.get(&name).await?;
             let entry = entry.ok_or_else(|| unknown(&name))?;
-            if entry.spec.is_none() {
+            let Some(spec) = entry.spec else {
                 let name = harmless_line(&name);
                 let why = format!("this version cannot read the schedule {name}");
                 return Err(Failure::input(why)
                     .hint("`delayline --queue schedules get NAME` shows its message"));
-            }
-            if entry.is_paused {
+            };
+            let stopped = entry.is_paused || entry.is_dead;
+            if stopped {
+                let why = if entry.is_paused { "paused" } else { "a dead letter" };
                 eprintln!(
-                    "delayline: the schedule is paused; `delayline schedule resume` resumes it"
+                    "delayline: the schedule is {why}; `delayline schedule resume` resumes it"
                 );
             }
-            entry.next.into_iter().map(shown).collect()
+            let next = if stopped { Vec::new() } else { next(&spec) };
+            (spec, next)
         } else {
             let mut fields = fields(&args.when);
             // Any name will do.
             fields.insert("queue".to_owned(), "queue".into());
-            instants(&schedule_spec(fields).map_err(Failure::usage)?, 10)
+            let spec = schedule_spec(fields).map_err(Failure::usage)?;
+            let next = next(&spec);
+            (spec, next)
         };
+        let next = next.into_iter();
         write(&if args.json {
-            json_line(&json!({"next": next}))
+            json_line(&json!({"next": next.map(shown).collect::<Vec<_>>()}))
         } else {
-            next.into_iter().map(|instant| instant + "\n").collect()
+            next.map(|instant| local(Some(&spec), instant) + "\n").collect()
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -182,7 +207,7 @@ impl Place<'_> {
         let id = sent.id.to_string();
         let created = matches!(sent.outcome, Enqueued::Created { .. });
         write(&if args.json {
-            let outcome = sent.outcome.name();
+            let outcome = if created { "sent" } else { "not_sent" };
             json_line(&json!({"name": args.name, "id": id, "outcome": outcome}))
         } else if created {
             format!("{}: sent as {}\n", harmless_line(&args.name), harmless_line(&id))
@@ -239,11 +264,18 @@ fn fields(when: &When) -> Map<String, Value> {
     given.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
-/// The first instants from now, by this machine's clock.
-fn instants(spec: &Spec, most: usize) -> Vec<String> {
-    spec.upcoming(SystemTime::now()).take(most).map(shown).collect()
+/// The instant in the time zone of a schedule.
+fn local(spec: Option<&Spec>, instant: SystemTime) -> String {
+    let zone = spec.and_then(Spec::zone).and_then(|zone| Zone::named(zone).ok());
+    match (zone.filter(|zone| !zone.is_utc()), Timestamp::try_from(instant)) {
+        (Some(zone), Ok(instant)) => zone.shown(instant),
+        _ => shown(instant),
+    }
 }
 
 fn shown(instant: SystemTime) -> String {
     Timestamp::try_from(instant).unwrap_or(Timestamp::MAX).to_string()
 }
+
+/// A scheduler sends within this time of an instant.
+const OVERDUE: Duration = Duration::from_secs(5);

@@ -1,5 +1,7 @@
 //! All schedules, and what can be done with them.
 
+use std::time::{Duration, SystemTime};
+
 use axum::extract::Request;
 use axum::response::Response;
 use delayline::message::Status;
@@ -16,7 +18,7 @@ use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::schedules::{Act, Acted, act, failure};
-use crate::when::time;
+use crate::when::{span, time};
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (queue, schedules) = context.schedules()?;
@@ -25,6 +27,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let mut entries = schedules.list_within(MOST_READ + 1).await.map_err(failure)?;
     let is_cut = entries.len() > MOST_READ;
     entries.truncate(MOST_READ);
+    let overdue = entries.iter().map(|it| it.overdue).max().filter(|&longest| longest >= OVERDUE);
     let after = context.params.text("after").unwrap_or_default();
     entries.retain(|entry| entry.name.as_str() > after);
     let more = entries.len() > MOST_SHOWN;
@@ -33,6 +36,13 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let last = schedules.last_ticks(&entries).await.map_err(failure)?;
     let content = html! {
         h1 { "Schedules" }
+        @if let Some(overdue) = overdue {
+            p.alert role="alert" {
+                "A message has been overdue for " (span(overdue))
+                ". Run a scheduler. If one runs, see whether the queue of schedules is paused, and \
+                 the scheduler's log."
+            }
+        }
         @if entries.is_empty() { p { "There are no schedules here." } } @else {
             table.stack {
                 thead { tr {
@@ -75,6 +85,7 @@ fn row(context: &Context, now: Timestamp, entry: &Entry, last: Option<&LastTick>
             th scope="row" {
                 (name(&harmless_line(&entry.name)))
                 @if entry.is_paused { " " span.badge.warn { "paused" } }
+                @if entry.is_dead { " " span.badge.dead { "dead letter" } }
             }
             td data-label="When" { (harmless_line(&schedule_times(entry))) }
             td data-label="Queue" {
@@ -86,7 +97,7 @@ fn row(context: &Context, now: Timestamp, entry: &Entry, last: Option<&LastTick>
             td data-label="Last" {
                 @match (target, last) {
                     (Some(target), Some(last)) => (outcome(now, target, last)),
-                    (Some(_), None) => span.far { "none in 31 days" },
+                    (Some(_), None) => span.far { (none(now, entry)) },
                     (None, _) => span.far { "unknown" },
                 }
             }
@@ -97,12 +108,18 @@ fn row(context: &Context, now: Timestamp, entry: &Entry, last: Option<&LastTick>
     }
 }
 
+fn none(now: Timestamp, entry: &Entry) -> &'static str {
+    let age = SystemTime::from(now).duration_since(entry.created).unwrap_or_default();
+    if age < SEARCHED { "none yet" } else { "none in 31 days" }
+}
+
 /// The next instant, and those after it when the reader asks for them.
 fn upcoming(now: Timestamp, entry: &Entry) -> Markup {
     let mut next = entry.next.iter().filter_map(|&next| Timestamp::try_from(next).ok());
     html! {
         @match next.next() {
             None if entry.is_paused => span.far { "paused" },
+            None if entry.is_dead => span.far { "none until it is resumed" },
             None if entry.spec.is_none() => span.far { "unknown" },
             None => span.far { "no more instants" },
             Some(first) => details {
@@ -144,7 +161,7 @@ fn buttons(entry: &Entry) -> Markup {
     let to = format!("schedule?name={}", encoded(entry.name.as_bytes()));
     html! {
         form.line method="post" action=(to) {
-            @if entry.is_paused { (button("resume", false, "Resume")) }
+            @if entry.is_paused || entry.is_dead { (button("resume", false, "Resume")) }
             @else { (button("pause", false, "Pause")) }
             (button("run", false, "Run now"))
             (button("remove", true, "Remove..."))
@@ -197,6 +214,10 @@ fn ask(context: &Context, name: &str) -> Response {
     Frame { context, title: &title, queue: None, here: "schedules", live: None }.page(&content)
 }
 
+/// A scheduler sends a message within this time of its instant.
+const OVERDUE: Duration = Duration::from_secs(5);
+/// How far back the last instant is searched.
+const SEARCHED: Duration = Duration::from_secs(31 * 86_400);
 /// Maximum number of schedules that are read for a page.
 const MOST_READ: usize = 1_000;
 /// Maximum number of schedules on a page.

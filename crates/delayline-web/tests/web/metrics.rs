@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use delayline::admin::{Rate, SetLimits};
+use delayline::schedules::Schedules;
 use delayline_web::{Access, Dashboard, Role};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -217,8 +218,10 @@ async fn alerts_and_dashboard_ask_for_metrics_and_labels_that_exist() {
     open(&connection, "texts").await;
     let orders = orders().await;
     orders.set_limits(SetLimits::new().leased(3).rate(Rate::per_second(10, 2))).await.unwrap();
+    let schedules = Schedules::open(&connection).await.unwrap();
     let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(orders);
-    let site = dashboard.storage(connection.clone()).discover(connection).router().unwrap();
+    let dashboard = dashboard.schedules(schedules).storage(connection.clone());
+    let site = dashboard.discover(connection).router().unwrap();
     let page = get(&site, "/metrics").await.status(200);
     let exported = exported(page.text());
     let mut known = of_workers();
@@ -280,7 +283,7 @@ async fn alerts_and_dashboard_ask_for_metrics_and_labels_that_exist() {
 #[test]
 fn every_alert_says_what_is_wrong() {
     let alerts: Vec<&str> = ALERTS.split("- alert: ").skip(1).collect();
-    assert_eq!(alerts.len(), 14);
+    assert_eq!(alerts.len(), 15);
     for alert in alerts {
         for part in ["expr: ", "severity: ", "summary: ", "description: "] {
             assert_eq!(alert.matches(part).count(), 1, "{part} of {alert}");

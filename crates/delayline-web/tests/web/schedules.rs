@@ -1,6 +1,6 @@
 //! Schedules: the page and the API, for each role, and bad input.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use delayline::codec::Raw;
 use delayline::message::Status;
@@ -74,8 +74,9 @@ async fn a_schedule_is_put_read_changed_paused_resumed_run_and_removed() {
     let spec = json!({"cron": "30 8 * * mon-fri", "zone": "Europe/Berlin", "queue": "work",
         "payload": {"x": 1}, "kind": "report", "lead_ms": 300_000, "grace_ms": 7_200_000});
     assert_eq!((&shown["spec"], &shown["paused"]), (&spec, &json!(false)));
-    // Its latest instant was not sent.
-    assert_eq!(shown["last"]["state"], Value::Null);
+    // Its latest instant was before it existed.
+    assert_eq!((&shown["last"], &shown["overdue_seconds"]), (&Value::Null, &json!(0)));
+    get(&site, "/schedules").await.status(200).has("none yet").lacks("overdue");
     // What is shown can be put.
     let same = call(&site, "PUT", path, &spec.to_string()).await.status(200).json();
     assert_eq!(same["outcome"], "unchanged");
@@ -272,6 +273,19 @@ async fn a_message_that_is_no_schedule_is_reported_and_hides_no_schedule() {
 }
 
 #[tokio::test]
+async fn a_message_that_no_scheduler_sends_is_reported() {
+    let world = World::new().await;
+    world.put("a", &hourly()).await;
+    world.schedules.queue().reschedule_at("a", SystemTime::now() - HOUR).await.unwrap();
+    let site = world.site(Role::Viewer);
+    get(&site, "/schedules").await.status(200).has("A message has been overdue for ");
+    let shown = call(&site, "GET", "/schedules/a", "").await.status(200).json();
+    // The due time is a lead of a minute before the instant.
+    assert!((3_540..3_600).contains(&shown["overdue_seconds"].as_u64().unwrap()), "{shown}");
+    get(&site, "/metrics").await.has("delayline_schedules_overdue_seconds{queue=\"schedules\"} 35");
+}
+
+#[tokio::test]
 async fn viewers_look_without_payloads_and_change_nothing() {
     let world = World::new().await;
     world.put("a", &hourly()).await;
@@ -393,13 +407,14 @@ async fn a_message_that_a_change_has_cancelled_shows_its_successor() {
     let world = World::new().await;
     let spec = hourly();
     world.put("a", &spec).await;
-    let last = world.schedules.list().await.unwrap();
-    let last = world.schedules.last_ticks(&last).await.unwrap().remove(0).unwrap();
-    for id in [last.id.clone(), format!("{}.1", last.id)] {
+    let hour = 3_600_000;
+    let now = delayline::Timestamp::try_from(SystemTime::now()).unwrap().as_ms();
+    let last = format!("a@{}", now / hour * hour);
+    for id in [last.clone(), format!("{last}.1")] {
         crate::support::send(&world.work, &id, "1").await;
     }
-    assert_eq!(world.work.cancel(last.id.as_str()).await.unwrap(), Cancelled::Cancelled);
+    assert_eq!(world.work.cancel(last.as_str()).await.unwrap(), Cancelled::Cancelled);
     let list = world.schedules.list().await.unwrap();
     let found = world.schedules.last_ticks(&list).await.unwrap().remove(0).unwrap();
-    assert_eq!((found.id, found.status), (format!("{}.1", last.id), Some(Status::Ready)));
+    assert_eq!((found.id, found.status), (format!("{last}.1"), Some(Status::Ready)));
 }

@@ -91,10 +91,10 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Queue and server")]
 pub(crate) struct Target {
     /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], redis-cluster://HOST:PORT,HOST:PORT,
-    /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, the same with rediss for TLS, unix:PATH,
-    /// file:DIR for durable queues in a directory, without a server, or memory: for a queue that
-    /// lasts as long as the command. Put passwords into the variable, because other users can read
-    /// command lines
+    /// redis-sentinel://HOST:PORT,HOST:PORT/SERVICE, the same with rediss for TLS or valkey for
+    /// redis, unix:PATH, file:DIR for durable queues in a directory, without a server, or memory:
+    /// for a queue that lasts as long as the command. Put passwords into the variable, because
+    /// other users can read command lines
     #[arg(
         long,
         global = true,
@@ -303,7 +303,7 @@ impl Target {
 
     /// The connection options of the flags.
     pub(crate) fn connect(&self) -> Result<Connect, Failure> {
-        if self.url.starts_with("memory:") {
+        if self.is_memory() {
             // Useful to try flags and input without a server.
             eprintln!("delayline: a queue in memory is gone when this command ends");
         }
@@ -320,12 +320,17 @@ impl Target {
 
     /// Whether the queues are in a directory.
     pub(crate) fn is_directory(&self) -> bool {
-        self.url.starts_with("file:")
+        is_of(&self.url, "file")
+    }
+
+    /// Whether the queue ends with the command.
+    pub(crate) fn is_memory(&self) -> bool {
+        is_of(&self.url, "memory")
     }
 
     /// Whether there is a server to examine.
     pub(crate) fn has_server(&self) -> bool {
-        !self.is_directory() && !self.url.starts_with("memory:")
+        !self.is_directory() && !self.is_memory()
     }
 
     /// Whether opening the directory would create its files.
@@ -369,7 +374,7 @@ impl Target {
                 Driver::Fred => delayline::RedisClient::Fred,
             })
             .allow_eviction(self.allow_eviction);
-        if url.starts_with("file:") {
+        if is_of(url, "file") {
             // Commands do not wait behind one that takes long.
             connect = connect.share(true);
         }
@@ -383,7 +388,7 @@ impl Target {
         }
         if let Some(password) = &self.sentinel_password
             && url == self.url
-            && url.contains("-sentinel://")
+            && connect.to_string().contains("-sentinel://")
         {
             let user = self.sentinel_user.as_deref().unwrap_or_default();
             connect = connect.sentinel_login(user, password);
@@ -417,7 +422,7 @@ impl Target {
 
     /// Whether the queue was ever changed. A queue in memory is always new.
     pub(crate) async fn is_known(&self, queue: &Queue<Bytes, Raw>) -> Result<bool, Failure> {
-        if self.url.starts_with("memory:") {
+        if self.is_memory() {
             return Ok(true);
         }
         let applied = match queue.apply(&Op::Stats).await {
@@ -470,6 +475,11 @@ impl Target {
         }
         failure
     }
+}
+
+/// Whether the URL has this scheme.
+fn is_of(url: &str, scheme: &str) -> bool {
+    url.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case(scheme))
 }
 
 /// Reads `FROM=TO`.

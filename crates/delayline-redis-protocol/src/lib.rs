@@ -39,6 +39,7 @@ mod workers;
 pub use acl::{AclRole, Denial, Inspection, inspect};
 pub use backend::ScriptBackend;
 pub use classify::{classify, is_no_script};
+pub use connect_url::redacted;
 pub use decode::{Removal, decode};
 pub use driver_transport::DriverTransport;
 pub use handshake::log_in;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use delayline_core::Violation;
-use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Transport};
+use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Transport, redacted};
 
 use crate::driver::RedisClient;
 use crate::local::Local;
@@ -48,7 +48,8 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 /// - `unix:PATH[?db=DB&user=USER&password=PASSWORD]`: one server, over a unix socket
 ///
 /// All but the first two accept `protocol=resp3` in their query and need the feature `redis` or
-/// `fred` to connect.
+/// `fred` to connect. Case does not matter in a scheme. URLs of other libraries are accepted:
+/// `valkey://`, `valkeys://`, `redis+sentinel://`, `redis+unix://`, `redis+socket://` and so on.
 ///
 /// Setters never fail: if an option does not fit the URL, [`connect`](Self::connect) fails before
 /// anything is sent.
@@ -91,14 +92,13 @@ impl Connect {
     ///
     /// # Errors
     ///
-    /// If the URL is malformed or its scheme is unknown. The error names the scheme, but not the
-    /// URL, which may contain a password.
+    /// If the URL is malformed or its scheme is unknown. The error shows the URL without the parts
+    /// that may contain a password.
     pub fn new(url: &str) -> Result<Self, Error> {
-        let place = match scheme(url)? {
+        let place = match scheme(url)?.to_ascii_lowercase().as_str() {
             "memory" => Place::Memory,
             "file" => Place::File { path: directory(url)?, how: Opening::default() },
-            "redis" | "rediss" | "redis-cluster" | "rediss-cluster" | "redis-sentinel"
-            | "rediss-sentinel" | "unix" => Place::Server(Box::new(url.parse()?)),
+            _ if ConnectOptions::has_scheme(url) => Place::Server(Box::new(url.parse()?)),
             unknown => {
                 return Err(Violation::Malformed {
                     what: "the URL scheme",
@@ -340,8 +340,7 @@ fn scheme(url: &str) -> Result<&str, Violation> {
         Some((scheme, _)) if !scheme.is_empty() && scheme.chars().all(allowed) => Ok(scheme),
         _ => Err(Violation::Malformed {
             what: "the URL",
-            // A password may be anywhere in it.
-            value: "(not shown)".to_owned(),
+            value: redacted(url),
             reason: format!("it must begin with one of {SCHEMES}"),
         }),
     }
@@ -349,7 +348,7 @@ fn scheme(url: &str) -> Result<&str, Violation> {
 
 /// Returns the path of a `file:` URL.
 fn directory(url: &str) -> Result<PathBuf, Violation> {
-    let path = url.strip_prefix("file:").unwrap_or_default();
+    let (_, path) = url.split_once(':').unwrap_or_default();
     if path.starts_with('~') {
         let reason = "only a shell expands ~, and not within a URL: use \"file:$HOME/DIR\" or an \
                       absolute path; a directory whose name begins with ~ is file:./~DIR";
@@ -363,7 +362,7 @@ fn directory(url: &str) -> Result<PathBuf, Violation> {
         Some(_) => "a directory is on this machine, so its URL has no host: write file:DIR",
     };
     // The apparent host may be a login.
-    let value = "(not shown)".to_owned();
+    let value = redacted(url);
     Err(Violation::Malformed { what: "the URL", value, reason: reason.to_owned() })
 }
 
@@ -389,7 +388,7 @@ fn not_a_topology(address: String) -> Error {
 }
 
 const SCHEMES: &str = "memory:, file:, redis://, redis-cluster:// and redis-sentinel://, with TLS rediss://, \
-                       rediss-cluster:// and rediss-sentinel://, and unix:";
+                       rediss-cluster:// and rediss-sentinel://, and unix: (valkey is the same as redis)";
 
 #[cfg(test)]
 mod tests {
@@ -408,6 +407,7 @@ mod tests {
         for url in ["hunter2", "hunter2@host:6379", ":hunter2@host", "http://hunter2", ""] {
             assert!(!refused(url).contains("hunter2"), "{url}: {}", refused(url));
         }
+        assert!(refused("/run/redis.sock").contains("\"/run/redis.sock\" is not valid"));
     }
 
     #[tokio::test]
@@ -431,6 +431,8 @@ mod tests {
             ("file:orders", "file:orders"),
             ("file:/srv/my orders?x", "file:/srv/my orders?x"),
             ("file:///srv/orders", "file:/srv/orders"),
+            ("FILE:/srv", "file:/srv"),
+            ("Valkey+Socket:/run/redis.sock", "unix:/run/redis.sock"),
             ("file:./~orders", "file:./~orders"),
         ] {
             assert_eq!(Connect::new(url).unwrap().to_string(), shown);
@@ -438,6 +440,7 @@ mod tests {
         for url in ["file:", "file://", "file://user:hunter2@host/srv"] {
             let error = refused(url);
             assert!(error.contains("write file:DIR") && !error.contains("hunter2"), "{error}");
+            assert!(error.contains("the URL \"file:"), "{error}");
         }
         for url in ["file:~", "file:~/orders", "file:~me/orders"] {
             let error = refused(url);

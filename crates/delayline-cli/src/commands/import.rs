@@ -29,7 +29,7 @@ use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failure> {
     let how = args.from.how();
-    if target.url.starts_with("memory:") && !how.dry_run {
+    if target.is_memory() && !how.dry_run {
         let sentence = "a queue in memory is gone when this command ends, and so are its messages";
         return Err(Failure::usage(sentence).hint("nothing was done; --url names a server"));
     }

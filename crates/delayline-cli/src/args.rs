@@ -213,6 +213,10 @@ pub(crate) struct Send {
     #[arg(long, value_enum)]
     pub(crate) priority: Option<Priority>,
 
+    /// Kind of the payload, for queues with several types
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+
     /// Header; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE")]
     pub(crate) headers: Vec<String>,
@@ -264,8 +268,9 @@ pub(crate) struct Send {
         long,
         value_name = "PATH",
         conflicts_with_all = [
-            "id", "payload", "delay", "at", "priority", "headers", "max_failures", "max_crashes",
-            "expires_in", "keep_result", "reuse_finished_id", "throttle", "update", "at_most"
+            "id", "payload", "delay", "at", "priority", "kind", "headers", "max_failures",
+            "max_crashes", "expires_in", "keep_result", "reuse_finished_id", "throttle", "update",
+            "at_most"
         ]
     )]
     pub(crate) file: Option<PathBuf>,
@@ -534,11 +539,12 @@ with the fields
                            or payload_base64 for any bytes
   delay, or at             like the flags
   priority                 "urgent", "high", "normal" or "low"
+  kind                     the kind of the payload, as a string
   headers                  {"name": "value"}
   max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, throttle, update,
   at_most
   update_token             16 hexadecimal digits: a repeated token changes nothing; without a token,
                            a repeated update counts as a new one
-Invalid lines are reported by number and skipped; the others are sent. If you send the file again,
-only the missing messages are added: a known id with the same content is a harmless duplicate. Ids
-are remembered for at least one hour after their message has finished."#;
+Invalid lines are skipped and reported: ten for each reason, then their number. The others are sent.
+If you send the file again, only the missing messages are added: a known id with the same content is
+a harmless duplicate. Ids are remembered for at least one hour after their message has finished."#;

@@ -27,6 +27,8 @@ fn one_message_of_flags() {
             "1h",
             "--priority",
             "high",
+            "--kind",
+            "order",
             "--header",
             "shop=9",
             "--max-failures",
@@ -138,6 +140,7 @@ fn a_bad_line_is_reported_the_rest_is_sent_and_sent_again_only_once() {
     file.push_str("{\"id\": \"\\u001b[2J\", \"payload\": 1, \"\\u001b[2J\": 1}\n");
     file.push_str("{\"id\": \"y\", \"payload\": \"hunter2\", \"delay\": \"2^53\"}\n");
     file.push_str("{\"id\": \"order-7\", \"payload\": \"hunter2\"}\r\n");
+    file.push_str(&"{\"id\": \"z\", \"payload\": 1, \"dealy\": \"1s\"}\n".repeat(15));
     file.push_str(r#"{"id": "last", "payload": "no line break at the end"}"#);
     for (driver, created, duplicate) in [("redis", 3_001, 0), ("fred", 0, 3_001)] {
         let command = on(&server, &["--driver", driver, "send", "--file", "-", "--json"]);
@@ -145,11 +148,17 @@ fn a_bad_line_is_reported_the_rest_is_sent_and_sent_again_only_once() {
         let summary = &ended.lines()[0];
         assert_eq!(summary["created"], created);
         assert_eq!(summary["duplicate"], duplicate);
-        assert_eq!((&summary["conflict"], &summary["bad"]), (&1.into(), &4.into()));
+        assert_eq!((&summary["conflict"], &summary["bad"]), (&1.into(), &19.into()));
         for line in [3_001, 3_004, 3_005, 3_006, 3_007] {
             assert!(ended.stderr.contains(&format!("line {line}: ")), "{}", ended.stderr);
         }
-        assert_eq!(ended.stderr.lines().count(), 5, "{}", ended.stderr);
+        // Ten of the same kind, and the number of the others.
+        assert_eq!(ended.stderr.lines().count(), 16, "{}", ended.stderr);
+        let why = "line 3008: unknown field \"dealy\"; did you mean \"delay\"? (the fields are id,";
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        assert!(
+            ended.stderr.ends_with("line 3017: the same as line 3008\nand 5 more like line 3008\n")
+        );
         for hidden in ["hunter2", "\u{1b}"] {
             assert!(!ended.stderr.contains(hidden), "{}", ended.stderr);
         }

@@ -28,6 +28,8 @@ pub struct Fields {
     pub at: Option<String>,
     /// How urgent it is.
     pub priority: Option<Priority>,
+    /// The kind of the payload: the header `delayline-kind`.
+    pub kind: Option<String>,
     /// Names and values of headers.
     pub headers: Vec<(String, String)>,
     /// With how many failures it is a dead letter.
@@ -84,11 +86,12 @@ impl Fields {
                 self.payload = Some(bytes.into());
             }
             "delay" => self.delay = Some(read(name, "a string like \"90s\"", value)?),
-            "at" => self.at = Some(read(name, "a string like \"2026-12-01T09:00:00Z\"", value)?),
+            "at" => self.at = Some(read(name, AN_INSTANT, value)?),
             "priority" => {
                 let level: String = read(name, "a string", value)?;
                 self.priority = Some(priority(&level)?);
             }
+            "kind" => self.kind = Some(read(name, "a string", value)?),
             "headers" => {
                 let headers: Object<String> = read(name, "an object of strings", value)?;
                 self.headers = headers.0;
@@ -104,7 +107,7 @@ impl Fields {
             "update" => self.update = Some(read(name, "a string", value)?),
             "at_most" => self.at_most = Some(read(name, "a string like \"90s\"", value)?),
             "update_token" => self.update_token = Some(read(name, "a string", value)?),
-            unknown => return Err(format!("unknown field {}", quoted(unknown))),
+            unknown => return Err(unknown_field(unknown)),
         }
         Ok(())
     }
@@ -140,6 +143,9 @@ impl Fields {
             message.expires = Some(expires);
         }
         let mut headers = Headers::new();
+        if let Some(kind) = self.kind {
+            headers.set_kind(&kind).map_err(text)?;
+        }
         for (name, value) in self.headers {
             if headers.get(&name).is_some() {
                 return Err(format!("the header {} appears more than once", quoted(&name)));
@@ -214,6 +220,16 @@ fn update(
     Ok(Some(Update::new(content, due, token)))
 }
 
+/// Names the field that was probably meant, and all that there are.
+fn unknown_field(name: &str) -> String {
+    let likeness = |known: &&str| strsim::jaro_winkler(name, known);
+    let nearest = NAMES.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let nearest = nearest.filter(|known| likeness(known) >= ALIKE);
+    let nearest = nearest.map(|known| format!("; did you mean \"{known}\"?"));
+    format!("unknown field {}{}", quoted(name), nearest.unwrap_or_default())
+        + &format!(" (the fields are {})", NAMES.join(", "))
+}
+
 /// Reads a field. `serde_json`'s own words would repeat the value.
 fn read<'a, T: Deserialize<'a>>(
     name: &str,
@@ -266,6 +282,32 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
+/// The names of the fields.
+const NAMES: [&str; 17] = [
+    "id",
+    "payload",
+    "payload_base64",
+    "delay",
+    "at",
+    "priority",
+    "kind",
+    "headers",
+    "max_failures",
+    "max_crashes",
+    "expires_in",
+    "keep_result",
+    "reuse_finished_id",
+    "throttle",
+    "update",
+    "at_most",
+    "update_token",
+];
+
+const AN_INSTANT: &str = "a string like \"2026-12-01T09:00:00Z\", or \"1796112000\" for unix time";
+
+/// From 0 for words without a common letter to 1 for equal ones.
+const ALIKE: f64 = 0.8;
+
 /// Where the JSON is wrong, without its text.
 fn place(error: &serde_json::Error) -> String {
     use serde_json::error::Category;
@@ -309,7 +351,8 @@ mod tests {
     #[test]
     fn every_field_is_taken() {
         let line = r#"{"id": "a", "payload": 1, "delay": "90s", "priority": "high",
-            "headers": {"shop": "9"}, "max_failures": 3, "max_crashes": 2, "expires_in": "1h",
+            "kind": "order", "headers": {"shop": "9"}, "max_failures": 3, "max_crashes": 2,
+            "expires_in": "1h",
             "keep_result": "2m", "throttle": "3m",
             "reuse_finished_id": true}"#;
         let message = message(line).unwrap();
@@ -318,7 +361,41 @@ mod tests {
         assert_eq!((message.max_failures, message.max_crashes), (3, 2));
         assert_eq!(message.throttle.map(Millis::as_ms), Some(180_000));
         assert_eq!(message.headers.result_retention(), Some(std::time::Duration::from_secs(120)));
-        assert_eq!((message.priority, message.headers.len()), (Priority::High, 2));
+        assert_eq!((message.priority, message.headers.len()), (Priority::High, 3));
+        assert_eq!(message.headers.kind(), Some("order"));
+    }
+
+    #[test]
+    fn every_name_is_that_of_a_field_and_mistyped_ones_are_corrected() {
+        for name in NAMES {
+            let error = message(&format!(r#"{{"{name}": {{"a": 1}}}}"#)).unwrap_err();
+            assert!(!error.contains("unknown field"), "{name}: {error}");
+        }
+        for (name, meant) in [
+            ("dealy", "delay"),
+            ("header", "headers"),
+            ("Payload", "payload"),
+            ("priorty", "priority"),
+            ("maxFailures", "max_failures"),
+            ("expires", "expires_in"),
+        ] {
+            let error = message(&format!(r#"{{"{name}": 1}}"#)).unwrap_err();
+            let wanted =
+                format!("unknown field \"{name}\"; did you mean \"{meant}\"? (the fields are id,");
+            assert!(error.starts_with(&wanted), "{error}");
+        }
+        let error = message(r#"{"colour": 1}"#).unwrap_err();
+        assert!(error.starts_with("unknown field \"colour\" (the fields are id,"), "{error}");
+    }
+
+    #[test]
+    fn an_instant_is_a_text_or_unix_time() {
+        for at in ["1796112000", "1796112000000", "2026-12-01T08:00Z"] {
+            let line = format!(r#"{{"id": "a", "payload": 1, "at": "{at}"}}"#);
+            let message = message(&line).unwrap();
+            let due = Timestamp::from_ms(1_796_112_000_000).unwrap();
+            assert_eq!(message.schedule, Schedule::At(due), "{at}");
+        }
     }
 
     #[test]
@@ -366,6 +443,11 @@ mod tests {
             (r#"{"id": "a", "payload": "hunter2", "delay": 90}"#, "delay must be a string"),
             (r#"{"id": "a", "payload": "hunter2", "delay": null}"#, "delay must be a string"),
             (r#"{"id": "a", "payload": "hunter2", "delay": "NaN"}"#, "not a duration"),
+            (r#"{"id": "a", "payload": "hunter2", "at": "17961120"}"#, "10 digits in seconds"),
+            (
+                r#"{"id": "a", "payload": "hunter2", "at": 1796112000}"#,
+                "or \"1796112000\" for unix",
+            ),
             (r#"{"id": "a", "payload": "hunter2", "delay": "-1s"}"#, "it is negative"),
             (
                 r#"{"id": "a", "payload": "hunter2", "delay": "1s", "at": "2026-01-01T00:00Z"}"#,
@@ -401,6 +483,11 @@ mod tests {
             (
                 r#"{"id": "a", "payload": "hunter2", "headers": {"b": "1", "a": "", "b": "2"}}"#,
                 "the header \"b\" appears more than once",
+            ),
+            (r#"{"id": "a", "payload": "hunter2", "kind": ""}"#, "the kind is empty"),
+            (
+                r#"{"id": "a", "payload": "hunter2", "kind": "a", "headers": {"delayline-kind": ""}}"#,
+                "the header \"delayline-kind\" appears more than once",
             ),
             ("", "truncated"),
         ] {

@@ -14,8 +14,8 @@ use serde_json::json;
 
 use crate::args::{Send, Target};
 use crate::failure::{Failure, SOME_BAD};
-use crate::input::{Item, new_id, read};
-use crate::print::write;
+use crate::input::{Complaints, Item, new_id, read};
+use crate::print::{json_line, write};
 use crate::progress;
 use crate::reading::typed;
 use crate::signals::Signals;
@@ -84,6 +84,7 @@ struct Counts {
     throttled: u64,
     /// Not valid, or refused.
     bad: u64,
+    complaints: Complaints,
 }
 
 /// Sends the lines of a file, chunk by chunk.
@@ -104,7 +105,10 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
         };
         match chunk {
             None => break Ok(()),
-            Some(Err(error)) => break Err(Failure::other("the input could not be read", &error)),
+            Some(Err(error)) => {
+                let what = format!("{} could not be read", path.display());
+                break Err(Failure::other(&what, &error));
+            }
             Some(Ok(chunk)) => {
                 if let Err(failure) = send_chunk(&queue, chunk, &mut counts, &bar).await {
                     break Err(failure.hint(
@@ -116,7 +120,8 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
         }
     };
     bar.finish_and_clear();
-    let Counts { created, updated, duplicate, conflict, throttled, bad } = counts;
+    let Counts { created, updated, duplicate, conflict, throttled, bad, complaints } = counts;
+    complaints.finish();
     if args.json {
         let counts = json!({
             "created": created, "updated": updated, "duplicate": duplicate, "conflict": conflict,
@@ -152,7 +157,7 @@ async fn send_chunk(
             }
             Err(why) => {
                 counts.bad += 1;
-                bar.suspend(|| eprintln!("line {number}: {}", harmless(&why)));
+                bar.suspend(|| counts.complaints.add(number, &why));
             }
         }
     }
@@ -165,17 +170,15 @@ async fn send_chunk(
             Enqueued::Duplicate { .. } => counts.duplicate += 1,
             Enqueued::Conflict { .. } => {
                 counts.conflict += 1;
-                let id = harmless(&sent.id.to_string());
-                bar.suspend(|| {
-                    eprintln!("line {number}: the queue knows the id {id} with different content");
-                });
+                let why = format!("the queue knows the id {} with different content", sent.id);
+                bar.suspend(|| counts.complaints.add_of(number, "conflict", &why));
             }
             Enqueued::Throttled { .. } => counts.throttled += 1,
             Enqueued::TooManyThrottled => {
                 counts.bad += 1;
-                bar.suspend(|| eprintln!("line {number}: {}", too_many_throttled()));
+                bar.suspend(|| counts.complaints.add(number, &too_many_throttled()));
             }
-            other => bar.suspend(|| eprintln!("line {number}: {}", other.name())),
+            other => bar.suspend(|| counts.complaints.add(number, other.name())),
         }
     }
     Ok(())
@@ -195,6 +198,7 @@ fn message(args: Send) -> Result<NewMessage, String> {
         delay: args.delay,
         at: at.map(|at| at.to_string()),
         priority: args.priority.map(Into::into),
+        kind: args.kind,
         headers,
         max_failures: args.max_failures,
         max_crashes: args.max_crashes,

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 use delayline::{MessageId, limits};
-use delayline_json::harmless_line;
 
+use super::complaints::Complaints;
 use super::lines::{Line, next_line, skip_mark};
 use super::reader::open;
 use crate::failure::Failure;
@@ -35,13 +35,17 @@ pub(crate) fn ids_of_file(path: &Path) -> Result<(Vec<MessageId>, u64), Failure>
     } else {
         read_ids(&mut BufReader::new(open(path)?))
     };
-    read.map_err(|error| Failure::other("the input could not be read; nothing was done", &error))
+    read.map_err(|error| {
+        let what = format!("{} could not be read; nothing was done", path.display());
+        Failure::other(&what, &error)
+    })
 }
 
 fn read_ids(input: &mut impl BufRead) -> io::Result<(Vec<MessageId>, u64)> {
     skip_mark(input);
     let mut seen = HashSet::new();
     let (mut ids, mut bad, mut number) = (Vec::new(), 0, 0_u64);
+    let mut complaints = Complaints::default();
     // Room for the carriage return of other systems.
     while let Some(line) = next_line(input, limits::MAX_ID_BYTES + 1)? {
         number += 1;
@@ -65,10 +69,11 @@ fn read_ids(input: &mut impl BufRead) -> io::Result<(Vec<MessageId>, u64)> {
             Ok(_) => {}
             Err(why) => {
                 bad += 1;
-                eprintln!("line {number}: {}", harmless_line(&why));
+                complaints.add(number, &why);
             }
         }
     }
+    complaints.finish();
     Ok((ids, bad))
 }
 

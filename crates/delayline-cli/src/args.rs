@@ -29,8 +29,10 @@ mod window;
 mod work;
 mod workers;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::error::ErrorKind::UnknownArgument;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::admin::QueueName;
 use delayline::backend::{Op, Reply};
@@ -205,7 +207,8 @@ pub(crate) struct Send {
     pub(crate) delay: Option<String>,
 
     /// When it is due: 14:00, tomorrow 09:00, monday 09:00 in the time zone of this machine (or
-    /// TZ), 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
+    /// TZ), 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin], or unix time: 10 digits
+    /// in seconds, 13 in milliseconds
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 
@@ -296,6 +299,36 @@ pub(crate) enum Priority {
     Low,
 }
 
+impl Args {
+    /// Reads a command line. A word like `-5s` behind an option is its value, so that the verb can
+    /// refuse it in its own words.
+    pub(crate) fn of(mut words: Vec<OsString>) -> Result<Self, clap::Error> {
+        loop {
+            let result = Self::try_parse_from(&words);
+            let is_unknown = |error: &clap::Error| error.kind() == UnknownArgument;
+            let Some(option) = negated(&words).filter(|_| result.as_ref().is_err_and(is_unknown))
+            else {
+                return result;
+            };
+            let value = words.remove(option + 1);
+            if let Some(word) = words.get_mut(option) {
+                word.push("=");
+                word.push(value);
+            }
+        }
+    }
+}
+
+/// Where an option without a value stands before a number below zero.
+fn negated(words: &[OsString]) -> Option<usize> {
+    let words = words.iter().map(|word| word.as_encoded_bytes());
+    let mut pairs = words.clone().zip(words.skip(1)).take_while(|(word, _)| *word != b"--");
+    pairs.position(|(option, value)| {
+        let is_option = option.starts_with(b"--") && !option.contains(&b'=');
+        is_option && matches!(value, [b'-', digit, ..] if digit.is_ascii_digit())
+    })
+}
+
 impl Target {
     /// The queue's name.
     pub(crate) fn queue(&self) -> Result<&str, Failure> {
@@ -363,10 +396,13 @@ impl Target {
     /// The certificate authorities of `--tls-ca`.
     pub(crate) fn ca_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
         let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| {
-                let what = format!("{} cannot be read", path.display());
-                Failure::usage(format!("{what}: {error}"))
-            })
+            let shown = path.display();
+            let cannot = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
+            let pem = std::fs::read(path).map_err(cannot)?;
+            if !pem.windows(CERTIFICATE.len()).any(|part| part == CERTIFICATE) {
+                return Err(Failure::usage(format!("{shown} has no certificate in PEM format")));
+            }
+            Ok(pem)
         };
         self.tls_ca.as_ref().map(read).transpose()
     }
@@ -447,8 +483,9 @@ impl Target {
     pub(crate) fn unknown(&self) -> Failure {
         let name = harmless_line(self.queue.as_deref().unwrap_or_default());
         let place = if self.is_directory() { "directory" } else { "server" };
-        Failure::input(format!("the {place} has no queue {name}"))
-            .hint("`delayline queues` lists them; the first message creates a queue")
+        Failure::input(format!("the {place} has no queue {name}")).hint(
+            "`delayline queues` lists them; a message or --create of pause and limits makes one",
+        )
     }
 
     /// The queue over a connection.
@@ -503,6 +540,9 @@ impl From<Priority> for delayline::message::Priority {
         }
     }
 }
+
+/// The beginning of each certificate in a file.
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 const EXIT_CODES: &str = "\
 Exit codes:

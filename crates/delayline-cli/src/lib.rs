@@ -35,7 +35,6 @@ mod signals;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use tracing::Level;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -48,7 +47,7 @@ use self::failure::Failure;
 /// The program: reads its arguments, runs the subcommand, and returns the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::of(std::env::args_os().collect()).unwrap_or_else(|error| error.exit());
     let quietest = match args.verb {
         // The demonstration shows its dead letter itself.
         Verb::Demo => Level::ERROR,

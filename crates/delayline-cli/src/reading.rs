@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
-use clap::Parser;
 use delayline::backend::NewMessage;
 
 use crate::args::Args;
@@ -15,7 +14,7 @@ use crate::input;
 ///
 /// What the program would say, without colours.
 pub fn arguments(words: impl IntoIterator<Item = OsString>) -> Result<(), String> {
-    match Args::try_parse_from(words) {
+    match Args::of(words.into_iter().collect()) {
         Ok(_) => Ok(()),
         Err(error) if !error.use_stderr() => Ok(()),
         Err(error) => Err(error.to_string()),

@@ -130,8 +130,14 @@ fn a_message_is_moved() {
         let outcomes: Vec<_> = lines.iter().map(|line| &line["outcome"]).collect();
         assert_eq!(outcomes, ["not_found", "dead", "rescheduled"]);
         assert!(lines[2]["due"].as_str().unwrap().starts_with("20"));
+        // Unix time.
+        for at in ["3786912000", "3786912000000"] {
+            let moved = reschedule(&["a", "--at", at]).code(0);
+            assert_eq!(moved.stdout, "a: rescheduled, due 2090-01-01T00:00:00.000Z\n");
+        }
         for bad in [
             &["a"][..],
+            &["a", "--at", "37869120"],
             &["--delay", "1h"],
             &["a", "--delay", "1h", "--at", "2090-01-01T00:00:00Z"],
             &["a", "--delay", "-1h"],
@@ -169,10 +175,12 @@ fn limits_are_shown_and_changed() {
         assert_eq!(*shown, serde_json::json!({"queue": "orders", "limits": all}));
         let none = limits(&["--leased", "none", "--rate", "none"]).code(0).stdout;
         assert_eq!(none, "orders: no limits\n");
+        let steady = limits(&["--rate", "10/1s"]).code(0).stdout;
+        assert_eq!(steady, "orders: at most 10 in 1s, up to 10 at once\n");
+        limits(&["--rate", "none"]).code(0);
         for wrong in [
             &["--leased", "0"][..],
             &["--leased", "many"],
-            &["--rate", "10/1s"],
             &["--rate", "10", "--burst", "1"],
             &["--rate", "10/1ms", "--burst", "1"],
             &["--rate", "10/1s", "--burst", "11"],

@@ -79,6 +79,14 @@ fn options_that_no_verb_can_follow_are_named() {
         (&["stats", "--watch", "soon"][..], &["--watch", "is not a duration"][..]),
         (&["stats", "--watch", "99ms"], &["--watch", "100ms"]),
         (&["top", "--interval=-1s"], &["--interval", "is not a duration"]),
+        (&["stats", "--watch", "-5s"], &["--watch", "it is negative"]),
+        (&["send", "--payload", "-5", "--delay", "-5s"], &["--delay", "it is negative"]),
+        (&["send", "--payload", "1", "--expires-in", "-1m"], &["--expires-in", "it is negative"]),
+        (&["send", "--payload", "1", "--at", "-5m"], &["--at", "is not a time"]),
+        (&["forecast", "--within", "-5s"], &["--within", "it is negative"]),
+        (&["dead", "list", "--died-after", "-5s"], &["--died-after", "it is negative"]),
+        (&["schedule", "next", "--every", "-5m"], &["every", "it is negative"]),
+        (&["limits", "--hold", "-5s"], &["--hold", "it is negative"]),
         (&["top", "--interval", "199ms"], &["--interval", "200ms"]),
         (&["wait", "a", "--timeout", "5"], &["--timeout", "is not a duration"]),
         (&["work", "--lease", "5"], &["--lease", "is not a duration"]),
@@ -93,6 +101,7 @@ fn options_that_no_verb_can_follow_are_named() {
         (&["dead", "redrive", "--all", "--delay", "40000d"], &["--delay", "3155760000000"]),
         (&["limits", "--rate", "none", "--burst", "6"], &["--burst", "--rate none"]),
         (&["send", "--file", directory], &[directory, "cannot be read"]),
+        (&["schedule", "apply", directory], &[directory, "cannot be read"]),
         (&["cancel", "--file", directory], &[directory, "cannot be read"]),
     ] {
         let mut command = bare(verb);
@@ -167,4 +176,8 @@ fn tls_needs_an_authority_that_is_trusted() {
     let plain = Server::start();
     refused(run(on(&plain, &["--tls-ca", path, "stats"])), 2, "rediss://");
     refused(run(on(&server, &["--tls-ca", "/nowhere/ca.pem", "stats"])), 2, "cannot be read");
+    let none = tempfile::NamedTempFile::new().unwrap();
+    let none = none.path().to_str().unwrap();
+    let said = format!("{none} has no certificate");
+    refused(run(on(&server, &["--tls-ca", none, "stats"])), 2, &said);
 }

@@ -34,6 +34,8 @@ fn verbs_refuse_a_queue_that_does_not_exist_and_create_none() {
             &["dead", "purge", "--all", "--yes"],
             &["pause"],
             &["resume"],
+            &["limits"],
+            &["limits", "--leased", "3"],
             &["upgrade", "--dry-run"],
             &["upgrade", "--yes"],
             &["check"],
@@ -44,6 +46,7 @@ fn verbs_refuse_a_queue_that_does_not_exist_and_create_none() {
             let ended = run(on(&server, &args)).code(1);
             let said = "the server has no queue misspelt";
             assert!(ended.stderr.contains(said), "{verb:?}: {}", ended.stderr);
+            assert!(ended.stderr.contains("--create of pause and limits"), "{}", ended.stderr);
             assert_eq!(ended.stdout, "", "{verb:?}");
             assert!(is_empty(&server), "{verb:?}");
         }
@@ -51,12 +54,13 @@ fn verbs_refuse_a_queue_that_does_not_exist_and_create_none() {
 }
 
 #[test]
-fn a_queue_is_created_by_a_message_or_if_a_pause_says_so() {
+fn a_queue_is_created_by_a_message_or_if_a_flag_says_so() {
     let server = Server::start();
     run(on(&server, &["pause", "--create"])).code(0);
     let paused = &run(on(&server, &["stats", "--json"])).code(0).lines()[0]["paused"];
     assert_eq!(paused, true);
     run(on(&server, &["resume"])).code(0);
+    run(on(&server, &["--queue", "calls", "limits", "--leased", "3", "--create"])).code(0);
     send(&server, &["--queue", "texts", "--payload", "1"]);
     run(on(&server, &["--queue", "texts", "pause"])).code(0);
     run(on(&server, &["--queue", "texts", "check"])).code(0);

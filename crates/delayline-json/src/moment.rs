@@ -8,6 +8,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{ToSpan as _, Zoned};
 
 use crate::text::{quoted, short};
+use crate::time::is_number;
 use crate::{duration, instant};
 
 /// A time zone.
@@ -103,7 +104,8 @@ pub fn moment(text: &str, now: SystemTime, zone: &Zone) -> Result<SystemTime, St
     let civil = civil(&text.trim().to_ascii_lowercase(), &here);
     // Text that begins like an instant has a mistake in it.
     let civil = civil.ok_or_else(|| {
-        if text.trim_start().starts_with(|it: char| it.is_ascii_digit()) && text.contains('-') {
+        let is_date = text.trim_start().starts_with(|it: char| it.is_ascii_digit());
+        if is_date && text.contains('-') || is_number(text) {
             exact
         } else {
             said(
@@ -263,6 +265,8 @@ mod tests {
             ("2026-07-01", "2026-06-30T22:00:00Z"),
             ("30m", "2026-03-02T09:30:00Z"),
             ("2026-12-01T09:00:00Z", "2026-12-01T09:00:00Z"),
+            ("1772442000", "2026-03-02T09:00:00Z"),
+            ("1772442000001", "2026-03-02T09:00:00.001Z"),
         ] {
             assert_eq!(moment(text, now, &berlin()), Ok(at(expected)), "{text}");
         }
@@ -301,6 +305,7 @@ mod tests {
             let error = moment(text, now, &berlin()).unwrap_err();
             assert!(!error.contains('\u{1b}') && !error.contains('\u{202e}'), "{error:?}");
         }
+        assert!(moment("177244200", now, &berlin()).unwrap_err().contains("10 digits in seconds"));
         let long = "9".repeat(100_000);
         assert!(moment(&long, now, &berlin()).unwrap_err().len() < 1_000);
         assert!(Zone::named(&long).unwrap_err().len() < 1_000);

@@ -63,7 +63,7 @@ pub fn schedule_spec(mut fields: Map<String, Value>) -> Result<Spec, String> {
         let Value::String(text) = value else {
             return Err(format!("{name} is a duration in quotes, such as \"5m\""));
         };
-        let span = duration(&text)?;
+        let span = duration(&text).map_err(|why| format!("{name}: {why}"))?;
         // Intervals are whole milliseconds.
         let ms = u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         if fields.insert(stored.to_owned(), ms.into()).is_some() {

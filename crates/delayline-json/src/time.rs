@@ -29,7 +29,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `2026-12-01T09:00:00Z`, also with an offset, or with offset and time zone, which then must
-/// agree. A time without any of them is refused, since it could mean several instants. So is a time
+/// agree; and unix time: ten digits are seconds, thirteen are milliseconds (both from 2001 to
+/// 2286). A time without any of them is refused, since it could mean several instants. So is a time
 /// with a zone alone that the clocks of this zone skip or show twice.
 ///
 /// # Errors
@@ -38,6 +39,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn instant(text: &str) -> Result<SystemTime, String> {
     const ZONED: DateTimeParser = DateTimeParser::new().disambiguation(Disambiguation::Reject);
     let said = |why: &str| format!("{} is not an instant: {why}", quoted(text));
+    if is_number(text) {
+        let since_1970 = text.parse().ok().and_then(|number| match text.len() {
+            10 => Some(Duration::from_secs(number)),
+            13 => Some(Duration::from_millis(number)),
+            _ => None,
+        });
+        let instant = since_1970.filter(|_| !text.starts_with('0'));
+        return instant
+            .and_then(|since_1970| SystemTime::UNIX_EPOCH.checked_add(since_1970))
+            .ok_or_else(|| said("unix time has 10 digits in seconds, or 13 in milliseconds"));
+    }
     let timestamp = if text.contains('[') {
         let zoned = ZONED.parse_zoned(text);
         if zoned.is_err() && text.parse::<Zoned>().is_ok() {
@@ -55,6 +67,11 @@ pub fn instant(text: &str) -> Result<SystemTime, String> {
         return Err(said("it is before 1970"));
     }
     Ok(timestamp.into())
+}
+
+/// Whether the text can only be meant as unix time.
+pub(crate) fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The parser's words may repeat the text.
@@ -113,6 +130,8 @@ mod tests {
             "2026-12-01T09:00:00+01:00[Europe/Berlin]",
             "2026-12-01T09:00:00[Europe/Berlin]",
             "2026-12-01 08:00Z",
+            "1796112000",
+            "1796112000000",
         ] {
             assert_eq!(instant(text), Ok(utc), "{text}");
         }
@@ -121,7 +140,12 @@ mod tests {
             "now",
             "2026-12-01T09:00:00",
             "2026-12-01",
-            "1796112000",
+            "179611200",
+            "17961120000",
+            "17961120000000",
+            "0000000000001",
+            "1796112000.5",
+            "-1796112000",
             "NaN",
             "1969-12-31T00:00Z",
             "2026-12-01T09:00:00+05:00[Europe/Berlin]",

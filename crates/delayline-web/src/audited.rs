@@ -2,7 +2,8 @@
 //! audit log.
 
 use delayline::backend::{NewMessage, Op, Reply, SetLimits};
-use delayline::{Error, MessageId};
+use delayline::codec::Raw;
+use delayline::{Bytes, Error, MessageId, Queue};
 use tracing::Instrument as _;
 
 use crate::Role;
@@ -56,11 +57,11 @@ pub(crate) async fn send(
 /// Changes limits of a queue. Returns whether that changed anything.
 pub(crate) async fn set_limits(
     context: &Context,
-    queue: &str,
+    name: &str,
+    queue: &Queue<Bytes, Raw>,
     set: SetLimits,
 ) -> Result<bool, Failure> {
     context.require(Role::Operator)?;
-    let (name, queue) = context.named(queue)?;
     let audit = Audit::new(context, "set limits", name);
     let queue = queue.clone();
     let result = to_the_end(async move {

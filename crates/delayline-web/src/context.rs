@@ -120,6 +120,21 @@ impl Context {
         }
     }
 
+    /// The queue of this name, and whether it is not in the list yet. If queues are looked for, a
+    /// change may create it.
+    pub(crate) async fn known_or_new(&self, name: &str) -> Result<(Arc<Served>, bool), Failure> {
+        if let Some(served) = self.known.queues.get(name) {
+            return Ok((Arc::clone(served), false));
+        }
+        if !self.visitor.knows(name) {
+            return Err(self.unknown_queue());
+        }
+        match self.shared.directory.open(name).await {
+            Some(opened) => Ok((opened?, true)),
+            None => Err(self.unknown_queue()),
+        }
+    }
+
     pub(crate) fn unknown_queue(&self) -> Failure {
         Failure::Unknown("there is no such queue here".to_owned())
     }

@@ -30,15 +30,18 @@ impl LetterFilter {
     ///
     /// # Errors
     ///
-    /// Why a time is invalid, in words.
+    /// Why a time is invalid, in words, behind `died_before` or `died_after`.
     pub fn new(
         reasons: Vec<DeathReason>,
         error: Option<String>,
         before: Option<&str>,
         after: Option<&str>,
     ) -> Result<Self, String> {
-        let before = before.map(when).transpose()?;
-        Ok(Self { reasons, error, like: None, before, after: after.map(when).transpose()? })
+        let read = |name: &str, text: Option<&str>| {
+            text.map(when).transpose().map_err(|why| format!("{name}: {why}"))
+        };
+        let (before, after) = (read("died_before", before)?, read("died_after", after)?);
+        Ok(Self { reasons, error, like: None, before, after })
     }
 
     /// Only letters whose last error is like this one, apart from ids and numbers; the empty text
@@ -77,8 +80,12 @@ impl LetterFilter {
 }
 
 fn when(text: &str) -> Result<When, String> {
-    if let Ok(age) = duration(text) {
-        return Ok(When::Ago(age));
+    let why = match duration(text) {
+        Ok(age) => return Ok(When::Ago(age)),
+        Err(why) => why,
+    };
+    if text.starts_with('-') {
+        return Err(why);
     }
     let at = instant(text).map_err(|why| format!("{why}, nor is it an age such as 2h"))?;
     Timestamp::try_from(at).map_err(|violation| violation.to_string())?;

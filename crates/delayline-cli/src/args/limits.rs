@@ -11,6 +11,7 @@ Examples:
   delayline limits --queue calls --leased 3               # at most 3 with workers at once
   delayline limits --queue calls --rate 10/1s --burst 2   # at most 10 a second, 2 at once
   delayline limits --queue calls --hold 30s               # nothing is delivered for 30 s
+  delayline limits --queue calls --leased 3 --create      # before its first message
   delayline limits --queue calls --rate none --hold none
 
 It prints the resulting limits. A limit without an option is not changed. A relay respects the rate
@@ -24,7 +25,7 @@ pub(crate) struct Limits {
     #[arg(long, value_name = "COUNT/PERIOD|none")]
     pub(crate) rate: Option<String>,
 
-    /// Maximum number of messages delivered at once: from 1 to the number in --rate
+    /// Maximum number of messages delivered at once: 1 to COUNT of --rate [default: COUNT]
     #[arg(long, value_name = "N", requires = "rate")]
     pub(crate) burst: Option<u32>,
 

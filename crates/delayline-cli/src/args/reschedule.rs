@@ -20,7 +20,8 @@ pub(crate) struct Reschedule {
     pub(crate) delay: Option<String>,
 
     /// When they are due: 14:00, tomorrow 09:00, monday 09:00 in the time zone of this machine (or
-    /// TZ), 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin]
+    /// TZ), 2026-12-01T09:00:00Z, 2026-12-01T09:00:00+01:00[Europe/Berlin], or unix time: 10 digits
+    /// in seconds, 13 in milliseconds
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 

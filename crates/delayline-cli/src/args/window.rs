@@ -4,7 +4,8 @@
 #[derive(clap::Args)]
 pub(crate) struct Window {
     /// Beginning of the window: 14:00, tomorrow 09:00, monday 09:00 in the time zone of this
-    /// machine (or TZ), 2026-12-01T09:00:00Z, or a delay from now such as 30m [default: now]
+    /// machine (or TZ), 2026-12-01T09:00:00Z, unix time (10 digits in seconds, 13 in milliseconds),
+    /// or a delay from now such as 30m [default: now]
     #[arg(long, value_name = "INSTANT")]
     pub(crate) from: Option<String>,
 

@@ -123,7 +123,9 @@ fn read(args: &Filter) -> Result<LetterFilter, Failure> {
     let reasons = args.reason.iter().copied().map(Into::into).collect();
     let (before, after) = (args.died_before.as_deref(), args.died_after.as_deref());
     let filter = LetterFilter::new(reasons, args.error.clone(), before, after);
-    Ok(filter.map_err(Failure::usage)?.error_like(args.error_like.clone()))
+    let filter =
+        filter.map_err(|why| Failure::usage(format!("--{}", why.replacen('_', "-", 1))))?;
+    Ok(filter.error_like(args.error_like.clone()))
 }
 
 fn ask(action: Action, what: String, queue: &str) -> Result<(), Failure> {

@@ -15,7 +15,8 @@ pub(crate) async fn run(target: &Target, args: Forecast) -> Result<ExitCode, Fai
     if let Some(bounds) = Bounds::read(&args.window)? {
         return of_window(target, bounds, args.json).await;
     }
-    let delays = json::forecast_delays(&args.within).map_err(Failure::usage)?;
+    let delays =
+        json::forecast_delays(&args.within).map_err(|why| Failure::usage(why).about("--within"))?;
     let queue = target.open_known().await?;
     let forecast = queue.forecast(delays.iter().copied()).await?;
     let name = target.queue()?;

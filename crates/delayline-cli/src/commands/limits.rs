@@ -62,10 +62,8 @@ fn rate_of(text: &str, burst: Option<u32>) -> Result<Rate, Failure> {
     let Some((count, period)) = text.split_once('/') else {
         return Err(Failure::usage(format!("--rate: {text:?} is not COUNT/PERIOD, such as 10/1s")));
     };
-    let burst = burst.ok_or_else(|| {
-        Failure::usage("--rate needs --burst: how many messages may be delivered at once")
-    })?;
-    Ok(Rate::new(number("--rate", count)?, duration_of("--rate", period)?, burst))
+    let count = number("--rate", count)?;
+    Ok(Rate::new(count, duration_of("--rate", period)?, burst.unwrap_or(count)))
 }
 
 fn text(queue: &str, stats: &Stats) -> String {

@@ -21,7 +21,7 @@ enum When {
 pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, Failure> {
     let when = match (&args.delay, &args.at) {
         (Some(delay), _) => When::In(delay_of("--delay", delay)?),
-        (None, Some(at)) => When::At(typed(at).map_err(Failure::usage)?),
+        (None, Some(at)) => When::At(typed(at).map_err(|why| Failure::usage(why).about("--at"))?),
         (None, None) => return Err(Failure::usage("neither --delay nor --at was given")),
     };
     let ids = input::ids(args.ids)?;

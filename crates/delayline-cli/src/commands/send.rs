@@ -190,8 +190,8 @@ fn message(args: Send) -> Result<NewMessage, String> {
         let (name, value) = header.split_once('=').ok_or("write a header as NAME=VALUE")?;
         headers.push((name.to_owned(), value.to_owned()));
     }
-    let at = args.at.as_deref().map(typed).transpose().map_err(|why| format!("at: {why}"))?;
-    let at = at.map(Timestamp::try_from).transpose().map_err(|error| format!("at: {error}"))?;
+    let at = args.at.as_deref().map(typed).transpose().map_err(|why| format!("--at: {why}"))?;
+    let at = at.map(Timestamp::try_from).transpose().map_err(|error| format!("--at: {error}"))?;
     let fields = Fields {
         id: args.id,
         payload: args.payload.map(Bytes::from),
@@ -210,7 +210,13 @@ fn message(args: Send) -> Result<NewMessage, String> {
         at_most: args.at_most,
         update_token: None,
     };
-    fields.message(|| Ok(new_id()))
+    fields.message(|| Ok(new_id())).map_err(|why| match why.split_once(": ") {
+        // Errors of durations and instants begin with the field.
+        Some((field, why)) if FLAGS.contains(&field) => {
+            format!("--{}: {why}", field.replace('_', "-"))
+        }
+        _ => why,
+    })
 }
 
 fn only(sent: Vec<Result<Sent, Error>>) -> Result<Sent, Failure> {
@@ -219,3 +225,6 @@ fn only(sent: Vec<Result<Sent, Error>>) -> Result<Sent, Failure> {
         None => Err(Failure::usage("there was nothing to send")),
     }
 }
+
+/// Fields whose errors begin with their name.
+const FLAGS: [&str; 5] = ["delay", "expires_in", "keep_result", "throttle", "at_most"];

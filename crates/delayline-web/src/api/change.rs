@@ -38,9 +38,21 @@ pub(super) async fn limits(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Role::Operator)?;
-    let set = set_limits(&object(&context, request, &["leased", "rate", "hold"]).await?)?;
-    let changed = audited::set_limits(&context, &place.queue, set).await?;
-    let (stats, _) = counted(context.named(&place.queue)?.1).await?;
+    let members = object(&context, request, &["leased", "rate", "hold", "create"]).await?;
+    let set = set_limits(&members)?;
+    let (served, is_new) = match members.get("create") {
+        None | Some(Value::Bool(false)) => {
+            let known = context.known.queues.get(&place.queue).cloned();
+            (known.ok_or_else(|| context.unknown_queue())?, false)
+        }
+        Some(Value::Bool(true)) => context.known_or_new(&place.queue).await?,
+        Some(_) => return Err(Failure::Wrong("create must be true or false".to_owned()).into()),
+    };
+    let changed = audited::set_limits(&context, &place.queue, &served.queue, set).await?;
+    let (stats, _) = counted(&served.queue).await?;
+    if is_new {
+        context.shared.directory.add(&place.queue, served);
+    }
     let limits = json::limits(&stats.limits);
     let value = json!({ "queue": place.queue, "limits": limits, "changed": changed });
     Ok(answer(StatusCode::OK, &value))

@@ -79,7 +79,8 @@ fn rate_of(value: &Value) -> Result<Rate, Failure> {
     known("rate", object, &MEMBERS).map_err(Failure::Wrong)?;
     let member = |name| number(name, object.get(name).ok_or_else(wrong)?);
     let per = Duration::from_millis(member("per_ms")?.into());
-    Ok(Rate::new(member("count")?, per, member("burst")?))
+    let burst = if object.contains_key("burst") { "burst" } else { "count" };
+    Ok(Rate::new(member("count")?, per, member(burst)?))
 }
 
 fn number(name: &str, value: &Value) -> Result<u32, Failure> {

@@ -32,16 +32,7 @@ pub(super) async fn send(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Role::Operator)?;
-    let known = context.known.queues.get(&place.queue).cloned();
-    // Under a list that is looked for, the first message of a queue makes it.
-    let (served, is_new) = match known {
-        Some(served) => (served, false),
-        None if !context.visitor.knows(&place.queue) => return Err(context.unknown_queue().into()),
-        None => match context.shared.directory.open(&place.queue).await {
-            Some(opened) => (opened?, true),
-            None => return Err(context.unknown_queue().into()),
-        },
-    };
+    let (served, is_new) = context.known_or_new(&place.queue).await?;
     let body = context.shared.bodies.read(request, JSON_OR_LINES, MOST_BODY_BYTES).await?;
     let batch = match (body.media_type, body.trim_ascii_start().first()) {
         ("application/json", Some(b'{')) => {

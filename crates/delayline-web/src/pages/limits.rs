@@ -70,10 +70,10 @@ pub(super) async fn change(context: Context, request: Request) -> Result<Respons
     let fields =
         form(&context, request, &["limit", "change", "leased", "count", "per", "burst", "when*"])
             .await?;
-    let (name, _) = context.queue()?;
+    let (name, queue) = context.queue()?;
     let set = changed(&context, &fields).await?;
     Op::SetLimits(set).validate()?;
-    audited::set_limits(&context, name, set).await?;
+    audited::set_limits(&context, name, queue, set).await?;
     Ok(see(&format!("queue?queue={}&note=limited", encoded(name.as_bytes()))))
 }
 

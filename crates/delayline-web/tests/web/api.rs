@@ -283,10 +283,15 @@ async fn limits_are_shown_and_changed() {
     all["leased"].take();
     let stats = call(&site, "GET", "/queues/orders", "").await.status(200).json();
     assert_eq!(stats["limits"], all);
+    let steady = r#"{"rate": {"count": 10, "per_ms": 1000}}"#;
+    all["rate"]["burst"] = json!(10);
+    assert_eq!(call(&site, "POST", limits, steady).await.status(200).json()["limits"], all);
     for wrong in [
         r#"{"leased": 0}"#,
         r#"{"leased": "3"}"#,
-        r#"{"rate": {"count": 10, "per_ms": 1000}}"#,
+        r#"{"rate": {"count": 10}}"#,
+        r#"{"rate": {"count": 10, "per_ms": 1000, "per": 1}}"#,
+        r#"{"create": 1}"#,
         r#"{"rate": {"count": 10, "per_ms": 1000, "burst": 11}}"#,
         r#"{"hold": 30}"#,
         r#"{"hold": "soon"}"#,
@@ -457,6 +462,8 @@ async fn the_description_permits_what_is_accepted() {
         (sends, json!({"payload": 1, "id": long}), false),
         (sends, json!({"payload": 1, "unknown": 1}), false),
         (sends, json!({"payload": 1, "headers": {"a": 1}}), false),
+        (sends, json!({"payload": 1, "kind": "order", "at": "1900000000"}), true),
+        (sends, json!({"payload": 1, "kind": ""}), false),
         (sends, json!([]), false),
         (sends, json!({"payload": 1, "id": "b", "update": "replace"}), true),
         (sends, json!({"payload": 1, "update": "replace"}), false),

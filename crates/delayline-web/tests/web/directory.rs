@@ -50,6 +50,12 @@ async fn queues_are_found_and_new_ones_appear_within_a_minute() {
     assert_eq!(fresh["ready"], 1);
     get(&site, "/queues").await.status(200).has("queue?queue=fresh");
     call(&site, "POST", "/queues/misspelt/pause", "").await.status(404);
+    // So do its limits, if the client says so.
+    let limit = async |body| call(&site, "POST", "/queues/calls/limits", body).await;
+    limit(r#"{"leased": 3}"#).await.status(404);
+    limit(r#"{"leased": 3, "create": true}"#).await.status(200);
+    let calls = call(&site, "GET", "/queues/calls", "").await.status(200).json();
+    assert_eq!(calls["limits"]["leased"], 3);
     for wrong in ["a%20b", "", "%00", "absent", "%3Cscript%3E"] {
         get(&site, &format!("/queue?queue={wrong}")).await.status(404).lacks("<script>");
         call(&site, "GET", &format!("/queues/{wrong}"), "").await.status(404);

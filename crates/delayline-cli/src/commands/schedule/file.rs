@@ -19,11 +19,12 @@ pub(super) fn read(path: &Path) -> Result<OwnedSchedules, Failure> {
     let bytes = read
         .map_err(|error| Failure::usage(format!("{} cannot be read: {error}", path.display())))?;
     if bytes as u64 == LARGEST {
-        return Err(Failure::input("the file has more than 64 MiB"));
+        return Err(Failure::input(format!("{} has more than 64 MiB", path.display())));
     }
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&text);
     OwnedSchedules::from_json(text).map_err(|reason| {
-        Failure::input(format!("the file is malformed: {reason}")).hint("nothing was changed")
+        let why = format!("{} is malformed: {reason}", path.display());
+        Failure::input(why).hint("nothing was changed")
     })
 }
 

@@ -282,7 +282,8 @@ pub(crate) struct Send {
     #[arg(long, requires = "file")]
     pub(crate) make_ids: bool,
 
-    /// Print the summary as JSON on stdout
+    /// Print JSON on stdout: the outcome, also if the message was not accepted; with --file, the
+    /// summary
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -37,7 +37,10 @@ fn what_is_wrong_is_named_and_repaired_on_request() {
         let found = check(&["--json"], 1).lines();
         assert_eq!(found[0]["finding"], "missing_record");
         assert_eq!(found[0]["detail"], "lost");
-        assert!(check(&[], 1).stdout.contains("missing record: lost"));
+        let told = check(&[], 1).stdout;
+        assert!(told.contains("missing record: lost\n"), "{told}");
+        assert!(told.contains("3 indexed") && told.contains("2 records"), "{told}");
+        assert!(!told.contains('{'), "{told}");
 
         let refused = check(&["--repair"], 2);
         assert!(refused.stderr.contains("--yes"), "{}", refused.stderr);

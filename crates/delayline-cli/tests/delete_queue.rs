@@ -53,6 +53,9 @@ fn what_a_queue_holds_prevents_its_removal() {
     };
     send(&server, &["--id", "a", "--payload", "1", "--delay", "1h"]);
     holds("1 message");
+    let refused = run(on(&server, &["delete-queue", "--json"])).code(1).lines();
+    let held = serde_json::json!({"messages": 1, "results": 0, "throttled": 0});
+    assert_eq!(refused, [serde_json::json!({"queue": "orders", "deleted": false, "held": held})]);
     run(on(&server, &["cancel", "a"])).code(0);
     let_die(&server, 2, "no");
     holds("2 messages");

@@ -20,8 +20,12 @@ fn many(server: &Server, count: usize) {
     run_with_input(on(server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
 }
 
-fn ids(pages: &[Value]) -> Vec<String> {
-    let messages = pages.iter().flat_map(|page| page["messages"].as_array().unwrap());
+/// The ids of pages, or of messages.
+fn ids(lines: &[Value]) -> Vec<String> {
+    let messages = lines.iter().flat_map(|line| match &line["messages"] {
+        Value::Array(messages) => messages.as_slice(),
+        _ => std::slice::from_ref(line),
+    });
     messages.map(|message| message["id"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -40,8 +44,9 @@ fn an_empty_queue_is_no_error() {
             };
             let table = with(&[]);
             assert_eq!((table.stdout.as_str(), table.stderr.as_str()), ("", "no messages\n"));
-            let page = &with(&["--json"]).lines()[0];
-            assert_eq!(*page, serde_json::json!({"messages": [], "next": null}));
+            let page = serde_json::json!({"messages": [], "next": null});
+            let is_all = verb.contains(&"--all");
+            assert_eq!(with(&["--json"]).lines(), if is_all { vec![] } else { vec![page] });
         }
     }
 }
@@ -57,8 +62,7 @@ fn pages_follow_one_another_and_nothing_is_left_out() {
         };
         let expected: Vec<_> = (0..250).map(|n| format!("m-{n:04}")).collect();
         let all = list(&["--all", "--json"]).lines();
-        assert_eq!(all.len(), 3);
-        assert_eq!((ids(&all), &all[2]["next"]), (expected.clone(), &Value::Null));
+        assert_eq!((ids(&all), all.len()), (expected.clone(), 250));
 
         let mut seen = Vec::new();
         let mut cursor = Value::Null;

@@ -33,6 +33,8 @@ fn a_scheduler_sends_what_is_put() {
         assert_eq!(ask(&["remove", "tick"]).code(0).stdout, "tick: removed\n");
         support::wait_until("no ticks", || count(&server, "scheduled") == 0);
         assert!(ask(&["remove", "tick"]).code(1).stderr.contains("no schedule tick"));
+        let unknown = ask(&["remove", "tick", "--json"]).code(1).lines();
+        assert_eq!(unknown, [json!({"name": "tick", "outcome": "not_found"})]);
     }
 }
 

@@ -5,8 +5,8 @@
 //!   payload.
 //! - [`Object`] is any JSON object, and refuses a name that stands twice. [`distinct`] does so at
 //!   every depth.
-//! - [`message`], [`info`] and [`stateless`] write what is known of a message. Bytes that are not
-//!   UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
+//! - [`message`], [`info`], [`stateless`] and [`sent`] write what is known of a message. Bytes that
+//!   are not UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
 //! - [`OwnedSchedules`] and [`schedule_spec`] read schedules, and [`schedule`] writes one.
 //! - [`Cursor`] is the place where a list has ended.
@@ -37,7 +37,7 @@ pub use self::history::{
     part_of, series,
 };
 pub use self::message::{
-    Content, explanation, headers, id, info, line, message, named, progress, progress_name,
+    Content, explanation, headers, id, info, line, message, named, progress, progress_name, sent,
     stateless, text_or_base64, without_content,
 };
 pub use self::moment::{Zone, moment};

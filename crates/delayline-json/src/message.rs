@@ -5,8 +5,8 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::admin::Explanation;
-use delayline::message::{Attempt, Headers, Message, MessageInfo, MessageState, Status};
-use delayline::{Bytes, Completion, MessageId};
+use delayline::message::{Attempt, Headers, Message, MessageInfo, MessageState, Sent, Status};
+use delayline::{Bytes, Completion, Enqueued, MessageId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -93,6 +93,28 @@ pub fn message(message: &Message<Bytes>) -> Value {
         );
     }
     Value::Object(object)
+}
+
+/// The result of a send: its `outcome`, whether the message is `accepted`, and when it is `due`,
+/// the `state` of the message with its id, or `until` when it is throttled.
+#[must_use]
+pub fn sent(sent: &Sent) -> Map<String, Value> {
+    let mut object = id(&sent.id);
+    object.insert("outcome".to_owned(), sent.outcome.name().into());
+    let detail = match sent.outcome {
+        Enqueued::Created { due } | Enqueued::Updated { due } => Some(("due", due.to_string())),
+        Enqueued::Following { .. } => Some(("state", Status::Leased.name().to_owned())),
+        Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
+            Some(("state", status.name().to_owned()))
+        }
+        Enqueued::Throttled { until } => Some(("until", until.to_string())),
+        _ => None,
+    };
+    if let Some((key, text)) = detail {
+        object.insert(key.to_owned(), text.into());
+    }
+    object.insert("accepted".to_owned(), sent.is_accepted().into());
+    object
 }
 
 /// The status of an id that is not a live message's.

@@ -37,7 +37,7 @@ pub(crate) struct DeadList {
     #[command(flatten)]
     pub(crate) paging: Paging,
 
-    /// Print JSON, one line per page of up to 100
+    /// Print JSON: one line per page of up to 100, or with --all one line per message
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -211,7 +211,7 @@ const LIST_HELP: &str = "\
 Examples:
   delayline dead list
   delayline dead list --reason max-failures --error 'timed out' --died-after 2h
-  delayline dead list --all --json | jq -r '.messages[] | [.id, .last_error] | @tsv'
+  delayline dead list --all --json | jq -r '[.id, .last_error] | @tsv'
 
 --died-after 2h means within the last two hours, by the server's clock. Cursors and JSON work as in
 `delayline list`. For exit codes, see `delayline --help`.";

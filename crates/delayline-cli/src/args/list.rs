@@ -39,7 +39,7 @@ pub(crate) struct List {
     #[arg(long, value_name = "TEXT", conflicts_with_all = NO_SEARCH)]
     pub(crate) content: Option<String>,
 
-    /// Print JSON, one line per page of up to 100
+    /// Print JSON: one line per page of up to 100, or with --all one line per message
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -112,7 +112,7 @@ const HELP: &str = "\
 Examples:
   delayline list
   delayline list --state ready --limit 10
-  delayline list --all --json | jq -r '.messages[].id'
+  delayline list --all --json | jq -r .id
   delayline list --all --content customer-17 --header region=eu
   delayline list --from 'tomorrow 09:00' --until 'tomorrow 17:00'
 
@@ -122,5 +122,5 @@ of this machine and in UTC. `delayline forecast` with the same flags counts its 
 --kind, --header and --content read the contents of messages until enough match all that is given.
 Otherwise, if there are more messages, the cursor for --after is printed on stderr. With --json, it
 is the field `next` of the last line (null if there are no more). Each line of JSON is an object
-{\"messages\": [...], \"next\": ...}; ids that are not UTF-8 are in id_base64. For exit codes, see
-`delayline --help`.";
+{\"messages\": [...], \"next\": ...}; with --all it is a message. Ids that are not UTF-8 are in
+id_base64. For exit codes, see `delayline --help`.";

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use delayline::admin::Audit;
 use delayline_admin::doctor::{directory, directory_line};
 use delayline_json::{finding as finding_of, harmless_line};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{Check, Target};
 use crate::confirm::{confirm, number};
@@ -42,14 +42,25 @@ pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failur
     Ok(if audit.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
 }
 
+/// A subject, or counts like "3 records, 2 indexed".
+fn in_words(detail: &Value) -> String {
+    match detail {
+        Value::String(subject) => subject.clone(),
+        Value::Object(counts) => {
+            let counts = counts.iter().map(|(name, count)| format!("{count} {name}"));
+            counts.collect::<Vec<_>>().join(", ")
+        }
+        _ => "unknown to this version".to_owned(),
+    }
+}
+
 fn report(audit: &Audit, repaired: Option<usize>, as_json: bool) -> Result<(), Failure> {
     for finding in &audit.findings {
         let (what, detail) = finding_of(finding);
         write(&if as_json {
             json_line(&json!({ "finding": what, "detail": detail }))
         } else {
-            let detail = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
-            format!("{}: {}\n", what.replace('_', " "), harmless_line(&detail))
+            format!("{}: {}\n", what.replace('_', " "), harmless_line(&in_words(&detail)))
         })?;
     }
     let (examined, findings) = (audit.examined, audit.findings.len());

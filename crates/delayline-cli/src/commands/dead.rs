@@ -49,7 +49,7 @@ async fn show(target: &Target, args: DeadList) -> Result<ExitCode, Failure> {
     let passes = |letter: &MessageInfo| wanted.matches(letter);
     let passes = (!wanted.is_empty()).then_some(&passes as list::Passes<'_>);
     let pages = Pages::new(&queue, &DEAD, start, args.paging.most(), passes);
-    list::print(pages, Output::new(args.json)).await
+    list::print(pages, Output::new(args.json, &args.paging)).await
 }
 
 async fn groups(target: &Target, args: DeadGroups) -> Result<ExitCode, Failure> {

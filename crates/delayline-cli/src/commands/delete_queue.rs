@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::{DeleteQueue, Target};
 use crate::confirm::number;
 use crate::failure::Failure;
-use crate::print::write;
+use crate::print::{json_line, write};
 
 pub(crate) async fn run(target: &Target, args: DeleteQueue) -> Result<ExitCode, Failure> {
     let queue = target.queue()?;
@@ -20,12 +20,17 @@ pub(crate) async fn run(target: &Target, args: DeleteQueue) -> Result<ExitCode, 
         return Err(target.unknown());
     }
     if !removal.is_removed() {
+        if args.json {
+            let Removal { messages, results, throttled, .. } = removal;
+            let held = json!({"messages": messages, "results": results, "throttled": throttled});
+            write(&json_line(&json!({"queue": queue, "deleted": false, "held": held})))?;
+        }
         let sentence =
             format!("{} holds {}; nothing was done", harmless_line(queue), held(removal));
         return Err(Failure::input(sentence).hint("only an empty queue can be removed"));
     }
     write(&if args.json {
-        format!("{}\n", json!({"queue": queue, "deleted": true}))
+        json_line(&json!({"queue": queue, "deleted": true}))
     } else {
         format!("{}: deleted\n", harmless_line(queue))
     })?;

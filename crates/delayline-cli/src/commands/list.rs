@@ -14,7 +14,7 @@ use serde_json::json;
 use super::window::{Bounds, shown};
 use crate::args::{List, Paging, State, Target};
 use crate::failure::Failure;
-use crate::print::{Table, write_on};
+use crate::print::{Table, json_line, write_on};
 
 pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure> {
     let states = match &args.state {
@@ -30,7 +30,7 @@ pub(crate) async fn run(target: &Target, args: List) -> Result<ExitCode, Failure
     let start = start(&args.paging, states)?;
     let queue = target.open_known().await?;
     let pages = Pages::new(&queue, states, start, args.paging.most(), None);
-    print(pages, Output::new(args.json)).await
+    print(pages, Output::new(args.json, &args.paging)).await
 }
 
 /// Prints the scheduled messages that fall due in a window.
@@ -58,7 +58,8 @@ async fn due(target: &Target, args: &List, bounds: Bounds) -> Result<ExitCode, F
         left: args.paging.most(),
         passes: None,
     };
-    print(pages, Output { window: window.flags() + " ", ..Output::new(args.json) }).await
+    print(pages, Output { window: window.flags() + " ", ..Output::new(args.json, &args.paging) })
+        .await
 }
 
 /// Prints the messages whose contents match, as they are found.
@@ -67,7 +68,7 @@ async fn search(target: &Target, args: &List, states: &[State]) -> Result<ExitCo
     let wanted = wanted.map_err(Failure::usage)?;
     let queue = target.open_known().await?;
     let mut search = MessageSearch::new(queue, states.iter().map(|&it| it.into()), wanted);
-    let mut output = Output::new(args.json);
+    let mut output = Output::new(args.json, &args.paging);
     let (mut page, mut found, most) = (Vec::new(), 0, args.paging.most());
     while found < most
         && let Some(matching) = search.step().await?
@@ -76,7 +77,7 @@ async fn search(target: &Target, args: &List, states: &[State]) -> Result<ExitCo
         let before = page.len();
         page.extend(matching.into_iter().map(|message| message.info).take(left));
         found += (page.len() - before) as u64;
-        if page.len() >= limits::MAX_PAGE {
+        if page.len() >= limits::MAX_PAGE || output.has_lines() {
             if output.page(&page, None, false)?.is_break() {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -248,6 +249,12 @@ async fn wanted(
 
 /// Prints pages as they come.
 pub(super) async fn print(mut pages: Pages<'_>, mut output: Output) -> Result<ExitCode, Failure> {
+    if output.has_lines() {
+        while let Some((page, _)) = pages.next().await?
+            && output.page(&page, None, false)?.is_continue()
+        {}
+        return Ok(ExitCode::SUCCESS);
+    }
     let Some((mut page, mut next)) = pages.next().await? else {
         return output.nothing();
     };
@@ -268,14 +275,21 @@ pub(super) async fn print(mut pages: Pages<'_>, mut output: Output) -> Result<Ex
 /// Prints pages, as a table or as JSON.
 pub(super) struct Output {
     as_json: bool,
+    /// Whether all messages are listed, so that none has to be continued from.
+    all: bool,
     table: Table,
     /// The flags of a window, for the next command.
     window: String,
 }
 
 impl Output {
-    pub(super) fn new(as_json: bool) -> Self {
-        Self { as_json, table: Table::default(), window: String::new() }
+    pub(super) fn new(as_json: bool, paging: &Paging) -> Self {
+        Self { as_json, all: paging.all, table: Table::default(), window: String::new() }
+    }
+
+    /// Whether each message is a line of JSON.
+    const fn has_lines(&self) -> bool {
+        self.as_json && self.all
     }
 
     fn page(
@@ -285,6 +299,10 @@ impl Output {
         last: bool,
     ) -> Result<ControlFlow<()>, Failure> {
         let next = next.map(|next| next.to_string());
+        if self.has_lines() {
+            let lines: String = page.iter().map(|it| json_line(&json::info(it))).collect();
+            return write_on(&lines);
+        }
         if self.as_json {
             let messages: Vec<_> = page.iter().map(json::info).collect();
             let line = json::line(&json!({"messages": messages, "next": next}));
@@ -302,6 +320,9 @@ impl Output {
     }
 
     fn nothing(&self) -> Result<ExitCode, Failure> {
+        if self.has_lines() {
+            return Ok(ExitCode::SUCCESS);
+        }
         if self.as_json {
             write_on("{\"messages\":[],\"next\":null}\n").map(drop)?;
         } else {

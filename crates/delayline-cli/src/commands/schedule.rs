@@ -243,6 +243,9 @@ impl Place<'_> {
 /// Prints the outcome for a schedule, if there is one of this name.
 fn changed(args: &ScheduleNamed, known: bool, word: &str) -> Result<ExitCode, Failure> {
     if !known {
+        if args.json {
+            write(&json_line(&json!({"name": args.name, "outcome": "not_found"})))?;
+        }
         return Err(unknown(&args.name));
     }
     write(&if args.json {

@@ -8,7 +8,7 @@ use delayline::codec::Raw;
 use delayline::limits::MAX_THROTTLED_IDS;
 use delayline::message::{Sent, Status};
 use delayline::{Bytes, Enqueued, Error, Queue, Timestamp};
-use delayline_json::{Fields, harmless};
+use delayline_json::{self as json, Fields, harmless};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -29,10 +29,14 @@ pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Fa
 
 /// Sends the message of the flags; prints its id.
 async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
-    let (json, durability) = (args.json, args.durability);
+    let (as_json, durability) = (args.json, args.durability);
     let message = message(args).map_err(Failure::usage)?;
     let queue = target.open().await?.durability(durability);
     let sent = only(queue.send_many([message]).await)?;
+    if as_json {
+        // Also of a message that is not accepted.
+        write(&json_line(&json::sent(&sent).into()))?;
+    }
     let id = harmless(&sent.id.to_string());
     match sent.outcome {
         Enqueued::Created { due } => eprintln!("created, due {due}"),
@@ -62,8 +66,9 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
         Enqueued::TooManyThrottled => return Err(Failure::input(too_many_throttled())),
         other => eprintln!("{}", other.name()),
     }
-    let outcome = sent.outcome.name();
-    write(&if json { format!("{}\n", json!({"id": id, "outcome": outcome})) } else { id + "\n" })?;
+    if !as_json {
+        write(&(id + "\n"))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -127,19 +127,17 @@ pub fn waiting(server: &Server) -> Vec<(String, u64, u64)> {
         if list.is_unknown_queue() {
             continue;
         }
-        for page in list.code(0).lines() {
-            for message in page["messages"].as_array().unwrap() {
-                let id = message["id"].as_str().unwrap();
-                let whole = run(on(server, &["get", id, "--json"])).code(0).lines().remove(0);
-                let due: jiff::Timestamp = whole["due"].as_str().unwrap().parse().unwrap();
-                messages.push((
-                    whole["payload"]
-                        .as_str()
-                        .map_or_else(|| whole["payload"].to_string(), str::to_owned),
-                    u64::try_from(due.as_millisecond()).unwrap(),
-                    whole["max_failures"].as_u64().unwrap(),
-                ));
-            }
+        for message in list.code(0).lines() {
+            let id = message["id"].as_str().unwrap();
+            let whole = run(on(server, &["get", id, "--json"])).code(0).lines().remove(0);
+            let due: jiff::Timestamp = whole["due"].as_str().unwrap().parse().unwrap();
+            messages.push((
+                whole["payload"]
+                    .as_str()
+                    .map_or_else(|| whole["payload"].to_string(), str::to_owned),
+                u64::try_from(due.as_millisecond()).unwrap(),
+                whole["max_failures"].as_u64().unwrap(),
+            ));
         }
     }
     messages.sort();

@@ -8,7 +8,6 @@ use axum::http::header::{HeaderValue, LOCATION};
 use axum::response::Response;
 use delayline::backend::{NewMessage, Schedule};
 use delayline::codec::Raw;
-use delayline::message::{Sent, Status};
 use delayline::{Bytes, Enqueued, Error, ErrorClass, MessageId, Queue, limits};
 use delayline_json::{self as json, Fields};
 use serde_json::value::RawValue;
@@ -110,7 +109,7 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
         Ok(sent) => sent,
         Err(error) => return not_sent(&id, error),
     };
-    let value = told(&sent);
+    let value = json::sent(&sent);
     match sent.outcome {
         Enqueued::Throttled { .. } => return answer(StatusCode::OK, &Value::Object(value)),
         Enqueued::TooManyThrottled => {
@@ -154,7 +153,7 @@ async fn many(queue: &Queue<Bytes, Raw>, messages: Vec<NewMessage>) -> Response 
     let results = queue.send_many(messages).await;
     let first = results.iter().find_map(|result| result.as_ref().err().cloned());
     let told = ids.iter().zip(results).map(|(id, result)| match result {
-        Ok(sent) => Value::Object(told(&sent)),
+        Ok(sent) => Value::Object(json::sent(&sent)),
         Err(error) => {
             let mut value = failed(id, &error);
             value.insert("detail".to_owned(), error.to_string().into());
@@ -180,26 +179,6 @@ fn failed(id: &MessageId, error: &Error) -> Map<String, Value> {
     value.insert("outcome".to_owned(), "failed".into());
     value.insert("accepted".to_owned(), false.into());
     value.insert("class".to_owned(), error.class().name().into());
-    value
-}
-
-/// The outcome for a message.
-fn told(sent: &Sent) -> Map<String, Value> {
-    let mut value = json::id(&sent.id);
-    value.insert("outcome".to_owned(), sent.outcome.name().into());
-    let detail = match sent.outcome {
-        Enqueued::Created { due } | Enqueued::Updated { due } => Some(("due", due.to_string())),
-        Enqueued::Following { .. } => Some(("state", Status::Leased.name().to_owned())),
-        Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
-            Some(("state", status.name().to_owned()))
-        }
-        Enqueued::Throttled { until } => Some(("until", until.to_string())),
-        _ => None,
-    };
-    if let Some((key, text)) = detail {
-        value.insert(key.to_owned(), text.into());
-    }
-    value.insert("accepted".to_owned(), sent.is_accepted().into());
     value
 }
 

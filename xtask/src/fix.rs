@@ -18,9 +18,13 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
 /// Formats all code, or with `--check` in `args` fails where that would change something.
 pub(crate) fn format(shell: &Shell, args: &[&str]) -> Result<()> {
     for manifest in workspace::MANIFESTS {
-        // For a program that stands apart, it would format the workspace again.
-        let all = (manifest == "Cargo.toml").then_some("--all");
-        cmd!(shell, "cargo fmt --manifest-path {manifest} {all...} {args...}").run()?;
+        // Elsewhere, `--all` would format the crates of the first workspace again.
+        let what: &[&str] = match manifest {
+            "Cargo.toml" => &["--all"],
+            "apart/Cargo.toml" => &APART,
+            _ => &[],
+        };
+        cmd!(shell, "cargo fmt --manifest-path {manifest} {what...} {args...}").run()?;
     }
     Ok(())
 }
@@ -35,3 +39,15 @@ pub(crate) fn write_generated(shell: &Shell) -> Result<()> {
     cmd!(shell, "cargo {test...} scripts {golden}").run()?;
     Ok(())
 }
+
+/// The members of the workspace `apart`.
+const APART: [&str; 8] = [
+    "-p",
+    "delayline-browser",
+    "-p",
+    "delayline-embedded",
+    "-p",
+    "delayline-outbox",
+    "-p",
+    "delayline-peers",
+];

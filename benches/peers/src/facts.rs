@@ -203,8 +203,10 @@ mod tests {
 
     #[test]
     fn versions_are_those_of_the_lock_files() {
-        let (cargo, npm) =
-            (include_str!("../Cargo.lock"), include_str!("../bullmq/package-lock.json"));
+        let (cargo, npm) = (
+            include_str!("../../../apart/Cargo.lock"),
+            include_str!("../bullmq/package-lock.json"),
+        );
         for facts in [RSMQ_ASYNC, APALIS_REDIS, BULLMQ_OFFICIAL] {
             let mut words = facts.title.split(' ');
             let (name, version) = (words.next().unwrap(), words.next().unwrap());

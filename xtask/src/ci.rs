@@ -13,7 +13,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     match args {
         [] => {
             lint(shell)?;
-            step("tests", || test::run(shell, &[]))?;
+            step("tests", || test::run(shell, &["--all".to_owned()]))?;
             step("packages, with the oldest compiler", || package::run(shell, &[]))?;
         }
         [part] if part == "lint" => lint(shell)?,
@@ -73,13 +73,8 @@ fn feature_lints(shell: &Shell) -> Result<()> {
 
 /// Lints the programs outside of the workspace, which are built rarely.
 fn lints_apart(shell: &Shell) -> Result<()> {
-    for manifest in
-        ["benches/embedded/Cargo.toml", "benches/peers/Cargo.toml", "examples/outbox/Cargo.toml"]
-    {
-        let programs = ["--manifest-path", manifest, "--all-targets"];
-        cmd!(shell, "cargo clippy --locked {programs...} -- -D warnings").run()?;
-    }
-    Ok(())
+    let apart = ["--manifest-path", "apart/Cargo.toml", "--workspace", "--all-targets"];
+    Ok(cmd!(shell, "cargo clippy --locked {apart...} -- -D warnings").run()?)
 }
 
 fn docs(shell: &Shell) -> Result<()> {

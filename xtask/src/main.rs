@@ -123,10 +123,11 @@ Delayline's development commands
 
 For every change:
 
-cargo xtask test [--server NAME] [CARGO ARGS] [-- TEST ARGS]
-    Run all tests, against a private redis-server. Installs one with apt-get where it may.
+cargo xtask test [--server NAME] [--all | CARGO ARGS] [-- TEST ARGS]
+    Run the tests, against a private redis-server. Installs one with apt-get where it may.
+    With --all, run what takes longer, too: examples and benchmarks as programs, partitions, chaos,
+    the simulation, and (without --server) the conformance suite on the newest Redis and Valkey.
     With cargo arguments (-p delayline-core, say) only what they select.
-    Without --server the conformance suite runs on the newest Redis and Valkey, too.
 
 cargo xtask ci [lint]
     All that must pass before a change is merged: format, text and dependency rules, an audit of the

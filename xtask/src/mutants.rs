@@ -94,13 +94,15 @@ fn narrow(package: &str) -> Vec<&'static str> {
     let (programs, skipped) = match package {
         // All that goes without a server and without blocked threads.
         "delayline" => (
-            "connection events leases merging metrics queue secrets service testing worker \
-             worker_limits workers",
-            "",
+            "integration secrets",
+            "blocking:: clock:: durability:: file:: ready_client:: servers:: shutdown:: \
+             worker_list::",
         ),
         "delayline-cli" => (
-            "changes check compose delete_queue file list_and_get refusals relay schedule windows",
-            "",
+            "integration",
+            "dead:: demo:: doctor:: doctor_alerts:: import:: import_live:: killed_workers:: \
+             on_a_terminal:: post:: pull:: send:: serve:: top:: topology:: unknown_queues:: \
+             upgrade:: work:: workers::",
         ),
         // All that goes without a server.
         "delayline-web" => ("web", "directory:: jobs:: pull_failover:: redis:: server::"),

@@ -1,13 +1,13 @@
 //! The test programs of the workspace: building them, and running several at a time.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -15,11 +15,12 @@ use xshell::{Shell, cmd};
 
 use crate::workspace;
 
-/// What a full test run builds.
-const EVERYTHING: [&str; 4] = ["--workspace", "--all-targets", "--all-features", "--locked"];
+/// What every build of tests selects. Cargo decides the features of all dependencies by it, so
+/// another selection would compile most of them again.
+const EVERYTHING: [&str; 3] = ["--workspace", "--all-features", "--locked"];
 
 /// A test program that cargo has built.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     source: PathBuf,
     pub(crate) executable: PathBuf,
@@ -36,6 +37,11 @@ impl Program {
         self.source.strip_prefix(root).unwrap_or(&self.source).display().to_string()
     }
 
+    /// A file name for its output.
+    fn log_name(&self) -> String {
+        format!("{}.log", self.name().replace('/', "-"))
+    }
+
     /// How to run it.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
@@ -50,62 +56,120 @@ pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Progra
     found.with_context(|| format!("there is no test program {name}"))
 }
 
-/// Builds all test programs of the workspace, and the examples, which a test runs as programs: with
-/// other features than these, that test would build the workspace anew.
+/// Builds all test programs of the workspace.
 pub(crate) fn build(shell: &Shell) -> Result<Vec<Program>> {
-    cmd!(shell, "cargo build --workspace --examples --all-features --locked").run()?;
-    let messages =
-        cmd!(shell, "cargo test {EVERYTHING...} --no-run --message-format json-render-diagnostics")
-            .read()?;
+    let tests = ["--lib", "--bins", "--tests", "--no-run"];
+    let messages = cmd!(
+        shell,
+        "cargo test {EVERYTHING...} {tests...} --message-format json-render-diagnostics"
+    )
+    .read()?;
     let programs = messages.lines().map(|line| Ok(program(&serde_json::from_str(line)?)));
     Ok(programs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Runs `programs` with the arguments `args`: one more at a time than the machine has cores, since
-/// most tests wait for servers and timers. All of them run, even if one fails.
+/// Builds the examples, which a test runs as programs.
+pub(crate) fn build_examples(shell: &Shell) -> Result<()> {
+    Ok(cmd!(shell, "cargo build {EVERYTHING...} --examples").run()?)
+}
+
+/// Runs `programs` with the arguments `args`, in their order, and returns the number of tests that
+/// passed. One more runs at a time than the machine has cores, since most tests wait for servers
+/// and timers. All programs run, even if one fails.
 ///
-/// Each writes into a file, which is printed when the program has ended: so their lines don't mix,
-/// and a process that a test leaves behind cannot hold the run up.
-pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Result<()> {
+/// Each writes to a file in `target/test-logs`, which is printed if the program fails: so the
+/// output of two programs does not mix, and a process that a test leaves behind cannot delay the
+/// run.
+pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Result<usize> {
     let logs = shell.current_dir().join("target/test-logs");
     fs::create_dir_all(&logs)?;
     let at_a_time = thread::available_parallelism()?.get() + 1;
-    let next = AtomicUsize::new(0);
-    let run_some = || -> Result<Vec<String>> {
-        let mut failed = Vec::new();
-        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if !run_one(program, args, &logs)? {
-                failed.push(program.name());
-            }
+    let progress = Mutex::new(Progress::default());
+    let locked = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let run_some = || -> Result<()> {
+        loop {
+            let Some(program) = locked().start(programs) else { return Ok(()) };
+            let start = Instant::now();
+            let log = logs.join(program.log_name());
+            let status = run_one(program, args, &log)?;
+            let text = fs::read_to_string(&log)?;
+            locked().end(programs, program, status, &text, start.elapsed());
         }
-        Ok(failed)
     };
-    let mut failed = Vec::new();
     thread::scope(|scope| -> Result<()> {
         let runners: Vec<_> = (0..at_a_time).map(|_| scope.spawn(run_some)).collect();
-        for runner in runners {
-            failed.extend(runner.join().unwrap_or_else(|panic| resume_unwind(panic))?);
-        }
-        Ok(())
+        let end = |runner: thread::ScopedJoinHandle<'_, _>| {
+            runner.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        runners.into_iter().try_for_each(end)
     })?;
-    let (count, all) = (failed.len(), programs.len());
-    ensure!(failed.is_empty(), "{count} of {all} test programs failed: {}", failed.join(", "));
-    Ok(())
+    let progress = locked();
+    let (count, all, failed) = (progress.failed.len(), programs.len(), progress.failed.join(", "));
+    ensure!(count == 0, "{count} of {all} test programs failed: {failed}");
+    Ok(progress.passed)
 }
 
-/// Runs a program and prints its output. Returns whether it passed.
-fn run_one(program: &Program, args: &[String], logs: &Path) -> Result<bool> {
-    let name = program.executable.file_name().context("a program has a name")?;
-    let log = logs.join(name).with_extension("log");
-    let output = File::create(&log)?;
-    let start = Instant::now();
-    let status =
-        program.command().args(args).stdout(output.try_clone()?).stderr(output).status()?;
-    let mut out = io::stdout().lock();
-    let source = program.name();
-    writeln!(out, "xtask: {source}: {status} after {:.1} s", start.elapsed().as_secs_f64())?;
-    out.write_all(&fs::read(&log)?)?;
-    Ok(status.success())
+/// Runs a program, whose output goes to `log`.
+fn run_one(program: &Program, args: &[String], log: &Path) -> Result<ExitStatus> {
+    let output = File::create(log)?;
+    Ok(program.command().args(args).stdout(output.try_clone()?).stderr(output).status()?)
+}
+
+/// How far a run has come.
+#[derive(Default)]
+struct Progress {
+    started: usize,
+    ended: usize,
+    running: BTreeSet<String>,
+    failed: Vec<String>,
+    /// The number of tests that passed.
+    passed: usize,
+}
+
+impl Progress {
+    /// The next program.
+    fn start<'a>(&mut self, programs: &'a [Program]) -> Option<&'a Program> {
+        let program = programs.get(self.started)?;
+        self.started += 1;
+        self.running.insert(program.name());
+        Some(program)
+    }
+
+    /// Prints how a program ended, what runs and what is left.
+    fn end(
+        &mut self,
+        programs: &[Program],
+        program: &Program,
+        status: ExitStatus,
+        log: &str,
+        after: Duration,
+    ) {
+        let name = program.name();
+        self.ended += 1;
+        self.running.remove(&name);
+        self.passed += passed(log);
+        if !status.success() {
+            println!("{log}");
+            self.failed.push(name.clone());
+        }
+        let outcome = if status.success() { "passed" } else { "FAILED" };
+        let running = self.running.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        println!(
+            "xtask: [{}/{}] {name}: {outcome} in {:.1} s; running: {running}",
+            self.ended,
+            programs.len(),
+            after.as_secs_f64()
+        );
+    }
+}
+
+/// The number of passed tests that the output of a test program reports.
+pub(crate) fn passed(log: &str) -> usize {
+    let counts = log.lines().filter_map(|line| {
+        let (count, _) = line.strip_prefix("test result: ")?.split_once(". ")?.1.split_once(' ')?;
+        count.parse::<usize>().ok()
+    });
+    counts.sum()
 }
 
 /// The test program that one of cargo's messages is about, if it is about one. Benchmarks are
@@ -135,7 +199,7 @@ mod tests {
     use serde_json::json;
     use xshell::Shell;
 
-    use super::{Program, program, run};
+    use super::{Program, passed, program, run};
 
     #[test]
     fn test_programs_are_told_from_all_else_that_cargo_builds() {
@@ -161,6 +225,15 @@ mod tests {
         assert_eq!(program(&artifact("bin", false)), None);
         assert_eq!(program(&artifact("bench", true)), None);
         assert_eq!(program(&json!({ "reason": "build-finished", "success": true })), None);
+    }
+
+    #[test]
+    fn passed_tests_are_counted_over_all_summaries() {
+        let summary =
+            |passed| format!("test a ... ok\n\ntest result: ok. {passed} passed; 0 failed\n");
+        assert_eq!(passed(&(summary(3) + &summary(4))), 7);
+        assert_eq!(passed("test result: FAILED. 2 passed; 1 failed\n"), 2);
+        assert_eq!(passed("no tests\n"), 0);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use delayline_core::{Error, QueueBackend, QueueName};
 use delayline_redis_protocol::{AclRole, ConnectOptions, Keys, Resp, ScriptBackend};
@@ -40,6 +40,18 @@ enum Servers {
 }
 
 impl Place {
+    /// The word for it in the names of trials.
+    fn name(self) -> &'static str {
+        match self {
+            Self::UnixSocket => "unix_socket",
+            Self::Tcp => "tcp",
+            Self::LeastPrivilege => "least_privilege",
+            Self::Cluster => "cluster",
+            Self::TlsCluster => "tls_cluster",
+            Self::Sentinel => "sentinel",
+        }
+    }
+
     fn start(self) -> (Servers, String, Option<Vec<u8>>) {
         match self {
             Self::UnixSocket | Self::LeastPrivilege | Self::Tcp => {
@@ -67,43 +79,40 @@ impl Place {
     }
 }
 
-/// Runs the suite of [`delayline_testkit`] on private servers, over one driver. Call it from `main`
-/// in a test target with `harness = false`. Reads the program's arguments, like other Rust tests.
+/// Runs the whole suite of [`delayline_testkit`] on a private server, over one driver with
+/// [`Resp::V2`] on a unix socket. Call it from `main` in a test target with `harness = false`.
+/// Reads the program's arguments, like other Rust tests.
 ///
-/// `driver` is shown in the output. [`Resp::V2`] on a [`Place::UnixSocket`] runs all of the suite
-/// with 1,000 random sequences, every other way 250 unless `DELAYLINE_CASES` says otherwise. The
-/// scripts are the same over every path, so the named cases run there only with a user of least
-/// privilege: that their commands are permitted is not a matter of course.
+/// `driver` is shown in the output. There are 1,000 random sequences unless `DELAYLINE_CASES` says
+/// otherwise.
 ///
 /// Returns success if every trial has passed.
 ///
 /// # Panics
 ///
-/// The servers do not start.
+/// The server does not start.
 #[must_use]
-pub fn conformance<C: Connect>(driver: &str, place: Place, resp: Resp) -> ExitCode {
-    let (servers, url, ca_pem) = place.start();
-    let mut options: ConnectOptions = match url.parse() {
-        Ok(options) => options,
-        Err(violation) => {
-            eprintln!("the server's address: {violation}");
-            return ExitCode::FAILURE;
-        }
+pub fn conformance<C: Connect>(driver: &str) -> ExitCode {
+    let fixture = RedisFixture::<C>::new(Place::UnixSocket, Resp::V2, 1_000);
+    delayline_testkit::main(driver, fixture)
+}
+
+/// Like [`conformance`], over other ways to servers. The name of each trial begins with the name
+/// of its place, such as `tls_cluster::`.
+///
+/// Each way has the trials that use every operation, with 250 random sequences unless
+/// `DELAYLINE_CASES` says otherwise: [`conformance`] has tested the scripts, which are the same on
+/// every way. [`Place::LeastPrivilege`] has the named cases, too, since they need its permissions.
+///
+/// # Panics
+///
+/// The servers of a way do not start. They start when the first of its trials does.
+#[must_use]
+pub fn conformance_of_ways<C: Connect>(ways: &[(Place, Resp)]) -> ExitCode {
+    let fixture = |&(place, resp): &(Place, Resp)| {
+        (place.name(), RedisFixture::<C>::new(place, resp, OTHER_WAY_CASES))
     };
-    options.resp = resp;
-    options.ca_pem = ca_pem;
-    let name = format!("{driver} ({resp:?}, {url})");
-    let is_first = (place, resp) == (Place::UnixSocket, Resp::V2);
-    let fixture = RedisFixture::<C> {
-        options,
-        shared: OnceCell::new(),
-        queues: AtomicU64::new(0),
-        place,
-        cases: if is_first { 1_000 } else { OTHER_WAY_CASES },
-        servers,
-        connect: PhantomData,
-    };
-    delayline_testkit::main(&name, fixture)
+    delayline_testkit::main_of_ways(ways.iter().map(fixture).collect())
 }
 
 /// The scripts are the same over every path, and 1,000 sequences have tested them.
@@ -113,12 +122,12 @@ const OTHER_WAY_CASES: u32 = 250;
 const EVERY_OPERATION: [&str; 3] = ["regressions::", "differential::", "histories::"];
 
 struct RedisFixture<C: Connect> {
-    options: ConnectOptions,
+    place: Place,
+    resp: Resp,
+    cases: u32,
+    started: OnceLock<(Servers, ConnectOptions)>,
     shared: OnceCell<ScriptBackend<C::Transport>>,
     queues: AtomicU64,
-    place: Place,
-    cases: u32,
-    servers: Servers,
     connect: PhantomData<fn() -> C>,
 }
 
@@ -157,10 +166,34 @@ impl<C: Connect> Fixture for RedisFixture<C> {
 }
 
 impl<C: Connect> RedisFixture<C> {
+    fn new(place: Place, resp: Resp, cases: u32) -> Self {
+        Self {
+            place,
+            resp,
+            cases,
+            started: OnceLock::new(),
+            shared: OnceCell::new(),
+            queues: AtomicU64::new(0),
+            connect: PhantomData,
+        }
+    }
+
+    /// The servers, started by the first call, and how to connect to them.
+    fn started(&self) -> &(Servers, ConnectOptions) {
+        self.started.get_or_init(|| {
+            let (servers, url, ca_pem) = self.place.start();
+            let mut options: ConnectOptions = url.parse().expect("the server's own address");
+            options.resp = self.resp;
+            options.ca_pem = ca_pem;
+            (servers, options)
+        })
+    }
+
     /// Opens a queue over a new connection.
     async fn open(&self, name: QueueName) -> Result<ScriptBackend<C::Transport>, Error> {
-        let mut options = self.options.clone();
-        if let (Place::LeastPrivilege, Servers::One(server)) = (self.place, &self.servers) {
+        let (servers, options) = tokio::task::block_in_place(|| self.started());
+        let mut options = options.clone();
+        if let (Place::LeastPrivilege, Servers::One(server)) = (self.place, servers) {
             options.username = Some(user_of(server, &name));
         }
         let transport = Arc::new(C::connect(&options).await?);

@@ -2,8 +2,10 @@
 //! test program of the driver's crate, which names the driver's transport:
 //!
 //! ```
-//! // tests/transport.rs
-//! delayline_driver_testkit::transport_cases!(my_driver::MyTransport);
+//! // tests/integration.rs
+//! mod transport {
+//!     delayline_driver_testkit::transport_cases!(my_driver::MyTransport);
+//! }
 //! # fn main() {}
 //! ```
 //!
@@ -16,7 +18,8 @@
 //! - [`topology_cases!`]: clusters and sentinels.
 //! - [`durability_cases!`]: confirmed calls.
 //! - [`queue_cases!`]: queues on servers that are full, of another version, or take rights away.
-//! - [`conformance()`]: the suite of [`delayline_testkit`], in a program with `harness = false`.
+//! - [`conformance()`] and [`conformance_of_ways`]: the suite of [`delayline_testkit`], each in a
+//!   program with `harness = false`.
 //!
 //! The README has the whole recipe. Tests start private servers by [`delayline_test_server`], which
 //! says where it looks for the program, and fail without one.
@@ -45,7 +48,7 @@ pub mod transport;
 #[doc(hidden)]
 pub mod wire;
 
-pub use self::conformance::{Place, conformance};
+pub use self::conformance::{Place, conformance, conformance_of_ways};
 pub use self::connect::Connect;
 #[doc(hidden)]
 pub use self::connect::run;

@@ -1,10 +1,10 @@
-//! The conformance suite over fred: RESP2 on a cluster of three nodes, encrypted.
+//! The conformance suite over fred: on a cluster with TLS.
 
 use std::process::ExitCode;
 
-use delayline_driver_testkit::{Place, conformance};
+use delayline_driver_testkit::{Place, conformance_of_ways};
 use delayline_redis_protocol::Resp;
 
 fn main() -> ExitCode {
-    conformance::<delayline_fred::FredTransport>("fred", Place::TlsCluster, Resp::V2)
+    conformance_of_ways::<delayline_fred::FredTransport>(&[(Place::TlsCluster, Resp::V2)])
 }

@@ -2,9 +2,6 @@
 
 use std::process::ExitCode;
 
-use delayline_driver_testkit::{Place, conformance};
-use delayline_redis_protocol::Resp;
-
 fn main() -> ExitCode {
-    conformance::<delayline_redis::RedisTransport>("redis-rs", Place::UnixSocket, Resp::V2)
+    delayline_driver_testkit::conformance::<delayline_redis::RedisTransport>("redis-rs")
 }

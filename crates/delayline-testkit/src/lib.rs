@@ -87,9 +87,9 @@ pub use self::faults::{Fault, Faulty};
 pub use self::fixture::Fixture;
 pub use self::histories::{Call, History};
 pub use self::oracle::differential;
-pub use self::runner::main;
 #[doc(hidden)]
 pub use self::runner::trials;
+pub use self::runner::{main, main_of_ways};
 pub use self::trace::{Step, Trace, TraceError};
 
 #[cfg(test)]

@@ -22,25 +22,42 @@ use crate::{Fixture, cases, faults, histories, random, regressions, reopen};
 /// `DELAYLINE_SEED` their seed (a new one if unset; it is printed).
 #[must_use]
 pub fn main(name: &str, fixture: impl Fixture) -> ExitCode {
+    run(vec![(name, String::new(), fixture)])
+}
+
+/// Like [`main`], for several ways to a backend in one program: pairs of the way's name, which the
+/// names of its trials begin with (`cluster::differential::random_ops`), and its fixture.
+#[must_use]
+pub fn main_of_ways<F: Fixture>(ways: Vec<(&str, F)>) -> ExitCode {
+    run(ways.into_iter().map(|(way, fixture)| (way, format!("{way}::"), fixture)).collect())
+}
+
+/// Runs the suites of named fixtures, whose trials have a prefix.
+fn run<F: Fixture>(fixtures: Vec<(&str, String, F)>) -> ExitCode {
     let arguments = Arguments::from_args();
-    let settings = Settings::from_env(fixture.random_cases());
-    let (settings, runtime) = match (settings, Runtime::new()) {
-        (Ok(settings), Ok(runtime)) => (settings, Arc::new(runtime)),
-        (Err(reason), _) => return give_up(&reason),
-        (_, Err(error)) => return give_up(&error.to_string()),
+    let runtime = match Runtime::new() {
+        Ok(runtime) => Arc::new(runtime),
+        Err(error) => return give_up(&error.to_string()),
     };
-    if !arguments.list {
-        println!("conformance of {name}: {settings}");
-    }
-    let suite = Suite::new(runtime, fixture, settings);
-    let trials = suite.trials().into_iter().map(|NamedTrial { name, ignored, run }| {
-        let run = move || match run() {
-            Verdict::Passed => Ok(Completion::Completed),
-            Verdict::Ignored(reason) => Ok(Completion::ignored_with(reason)),
+    let mut trials = Vec::new();
+    for (name, prefix, fixture) in fixtures {
+        let settings = match Settings::from_env(fixture.random_cases()) {
+            Ok(settings) => settings,
+            Err(reason) => return give_up(&reason),
         };
-        Trial::ignorable_test(name, run).with_ignored_flag(ignored)
-    });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+        if !arguments.list {
+            println!("conformance of {name}: {settings}");
+        }
+        let suite = Suite::new(Arc::clone(&runtime), fixture, settings);
+        trials.extend(suite.trials().into_iter().map(|NamedTrial { name, ignored, run }| {
+            let run = move || match run() {
+                Verdict::Passed => Ok(Completion::Completed),
+                Verdict::Ignored(reason) => Ok(Completion::ignored_with(reason)),
+            };
+            Trial::ignorable_test(format!("{prefix}{name}"), run).with_ignored_flag(ignored)
+        }));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// Returns the trials by name, which may run in any order and repeatedly, for programs that test

@@ -68,9 +68,9 @@ const SUITES: [(&str, &[&str]); 8] = [
     (
         "crates/delayline-redis-protocol/lua",
         &[
-            "test -p delayline-redis --test conformance --test queue",
+            "test -p delayline-redis --test conformance --test integration",
             "test -p delayline-redis-protocol --test scripts",
-            "test -p delayline --test servers",
+            "test -p delayline --test integration",
         ],
     ),
     (
@@ -85,15 +85,9 @@ const SUITES: [(&str, &[&str]); 8] = [
     ("crates/delayline-memory", &["test -p delayline-memory", "test -p delayline --lib --tests"]),
     (
         "crates/delayline-redis-protocol/src",
-        &[
-            "test -p delayline-redis-protocol --lib",
-            "test -p delayline-redis --test transport --test wire",
-        ],
+        &["test -p delayline-redis-protocol --lib", "test -p delayline-redis --test integration"],
     ),
-    (
-        "crates/delayline-cli",
-        &["test -p delayline-cli --lib --test list_and_get --test dead --test changes"],
-    ),
+    ("crates/delayline-cli", &["test -p delayline-cli --lib --test integration"]),
     ("crates/delayline", &["test -p delayline --lib --tests"]),
 ];
 

@@ -1,0 +1,278 @@
+//! The verbs on a directory, alone and beside a process that has it open.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Ended, Running, bare, run, send_signal, start, wait_until};
+
+/// The command on the queue `orders` of a directory.
+fn on(path: &Path, args: &[&str]) -> Command {
+    let mut command = bare(args);
+    let url = format!("file:{}", path.display());
+    command.env("DELAYLINE_URL", url).env("DELAYLINE_QUEUE", "orders");
+    command
+}
+
+fn at(path: &Path, args: &[&str]) -> Ended {
+    run(on(path, args))
+}
+
+/// One number of `stats --json`.
+#[track_caller]
+fn count(path: &Path, name: &str) -> u64 {
+    at(path, &["stats", "--json"]).code(0).lines()[0][name].as_u64().unwrap()
+}
+
+/// Starts `serve` on a free port, and waits until it listens.
+fn serving(path: &Path, args: &[&str]) -> (Running, String) {
+    let all = [&["serve", "--all", "--listen", "127.0.0.1:0"], args].concat();
+    let mut child = start(&mut on(path, &all));
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
+    let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    (child, address)
+}
+
+fn http(address: &str, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let rest = "content-type: application/json\r\nconnection: close\r\ncontent-length";
+    let request = format!("{head} HTTP/1.1\r\nhost: {address}\r\n{rest}: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_directory_has_schedules_if_its_server_runs_a_scheduler() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    let (mut child, address) = serving(path, &["--scheduler"]);
+    // Through its socket.
+    at(path, &["schedule", "put", "tick", "--every", "1s"]).code(0);
+    wait_until("ticks", || count(path, "scheduled") >= 3);
+    let listed = http(&address, "GET /api/v1/schedules/tick", "");
+    assert!(listed.starts_with("HTTP/1.1 200") && listed.contains("\"every_ms\":1000"), "{listed}");
+    let page = http(&address, "GET /schedules", "");
+    assert!(page.contains("every 1 s") && page.contains("Run now"), "{page}");
+    let body = r#"{"owner": "shop", "schedules": {"a": {"every": "1h", "queue": "orders"}}}"#;
+    let declared = http(&address, "POST /api/v1/schedules", body);
+    assert!(declared.contains("\"created\":1"), "{declared}");
+    assert!(at(path, &["schedule", "list"]).code(0).stdout.contains("shop/a"));
+    at(path, &["schedule", "run-now", "shop/a"]).code(0);
+    at(path, &["schedule", "remove", "tick"]).code(0);
+    wait_until("no ticks", || count(path, "scheduled") == 0);
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // Without its server, the schedules are still there.
+    assert!(at(path, &["schedule", "list"]).code(0).stdout.contains("shop/a"));
+}
+
+/// What an operator does, on a queue with the dead letter `bad` and the message `later`.
+fn operate(path: &Path) {
+    for (args, expected) in [
+        (&["queues"][..], "orders\n"),
+        (&["stats"], "dead"),
+        (&["top", "--once"], "orders"),
+        (&["workers"], ""),
+        (&["doctor"], "disk"),
+        (&["limits", "--leased", "5"], ""),
+        (&["limits", "--leased", "none"], ""),
+        (&["list", "--state", "dead"], "bad"),
+        (&["get", "bad"], "bad"),
+        (&["explain", "later"], "later"),
+        (&["history"], ""),
+        (&["forecast"], ""),
+        (&["reschedule", "later", "--delay", "2h"], "later"),
+        (&["dead", "list"], "bad"),
+        (&["dead", "groups"], "1"),
+        (&["pause"], ""),
+        (&["resume"], ""),
+        (&["dead", "redrive", "bad", "--delay", "1h"], "bad"),
+        (&["cancel", "bad"], "bad"),
+        (&["schedule", "put", "report", "--every", "1h", "--payload", "1"], "created"),
+        (&["schedule", "list"], "report"),
+        (&["schedule", "pause", "report"], "paused"),
+        (&["schedule", "resume", "report"], "report"),
+        (&["schedule", "next", "report"], "20"),
+        (&["schedule", "remove", "report"], "removed"),
+    ] {
+        let ended = at(path, args);
+        let fits = matches!(ended.code, Some(0)) && ended.stdout.contains(expected);
+        assert!(fits, "{args:?}: {:?}\n{}\n{}", ended.code, ended.stdout, ended.stderr);
+    }
+    assert!(at(path, &["wait", "bad", "--timeout", "1m"]).code(1).stderr.contains("cancelled"));
+    assert!(at(path, &["check"]).code(0).stderr.contains("1 message examined, 0 faults"));
+}
+
+/// Sends the message `later`, and lets another one die.
+fn prepare(path: &Path) {
+    at(path, &["send", "--id", "bad", "--payload", "1", "--max-failures", "1"]).code(0);
+    at(path, &["work", "--until-empty", "--exec", "false"]).code(0);
+    assert_eq!(count(path, "dead"), 1);
+    at(path, &["send", "--id", "later", "--payload", "2", "--delay", "1h"]).code(0);
+}
+
+#[test]
+fn every_verb_works_on_a_directory() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = &parent.path().join("new");
+    prepare(path);
+    operate(path);
+    // Each command has closed it.
+    assert!(!path.join("delayline.sock").exists());
+    for verb in [&["upgrade"][..], &["relay", "--to-list", "due"], &["send"]] {
+        let all = if verb[0] == "send" {
+            &["send", "--payload", "1", "--durability", "replicas=1"]
+        } else {
+            verb
+        };
+        let refused = at(path, all).code(2);
+        assert!(!refused.stderr.contains("hint: is a Redis"), "{}", refused.stderr);
+    }
+}
+
+/// Every check of `doctor --json`, with its verdict.
+#[track_caller]
+fn examined(path: &Path, args: &[&str]) -> Vec<(String, String)> {
+    let lines = at(path, &[args, &["doctor", "--json"]].concat()).code(0).lines();
+    let text = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap().to_owned();
+    lines.iter().map(|line| (text(line, "check"), text(line, "verdict"))).collect()
+}
+
+#[test]
+fn a_directory_is_examined_and_its_empty_queues_are_deleted() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    at(&path.join("absent"), &["doctor"]).code(1);
+    prepare(path);
+    let names = |found: Vec<(String, String)>| found.into_iter().map(|it| it.0).collect::<Vec<_>>();
+    let found = names(examined(path, &[]));
+    for check in ["disk", "files", "last checkpoint", "syncs", "room", "free", "queue", "clock"] {
+        assert!(found.iter().any(|it| it == check), "{check}: {found:?}");
+    }
+    at(path, &["--queue", "misspelt", "doctor"]).code(1);
+    let check = at(path, &["check"]).code(0);
+    assert!(check.stderr.contains("directory: 1 queue; a log of"), "{}", check.stderr);
+    let lines = at(path, &["check", "--json"]).code(0).lines();
+    assert_eq!(lines.last().unwrap()["directory"]["queues"], 1);
+
+    let held = at(path, &["delete-queue"]).code(1);
+    assert!(held.stderr.contains("2 messages"), "{}", held.stderr);
+    at(path, &["cancel", "--yes", "later", "bad"]).code(0);
+    assert!(at(path, &["delete-queue"]).code(0).stdout.contains("deleted"));
+    assert_eq!(at(path, &["queues"]).code(0).stdout, "");
+    at(path, &["delete-queue"]).code(1);
+}
+
+#[test]
+fn accept_clock_is_for_directories() {
+    let parent = tempfile::tempdir().unwrap();
+    at(parent.path(), &["--accept-clock", "send", "--payload", "1"]).code(0);
+    let refused = run(bare(&["--accept-clock", "--queue", "q", "stats"])).code(2);
+    assert!(refused.stderr.contains("only a file: URL names a directory"), "{}", refused.stderr);
+}
+
+#[test]
+fn commands_work_beside_a_running_serve() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    prepare(path);
+    let (mut child, address) = serving(path, &[]);
+    operate(path);
+    // It is the same queue.
+    at(path, &["send", "--id", "order-1", "--payload", "7"]).code(0);
+    let page = http(&address, "GET /metrics", "");
+    assert!(page.contains("delayline_messages{queue=\"orders\",state=\"ready\"} 1"), "{page}");
+    for metric in ["delayline_directory_segments 1", "delayline_directory_sync_seconds_bucket"] {
+        assert!(page.contains(metric), "{page}");
+    }
+    let sent =
+        http(&address, "POST /api/v1/queues/orders/messages", r#"{"id": "order-2", "payload": 7}"#);
+    assert!(sent.starts_with("HTTP/1.1 201"), "{sent}");
+    assert_eq!(count(path, "ready"), 2);
+    let syncs = at(path, &["check", "--json"]).code(0).lines().pop().unwrap();
+    assert!(syncs["directory"]["syncs"]["count"].as_u64().unwrap() > 2, "{syncs}");
+    assert!(at(path, &["doctor"]).code(0).stdout.contains("p99"));
+    at(path, &["delete-queue"]).code(1);
+
+    // Work is for the process that has it.
+    for args in [
+        &["serve", "--listen", "127.0.0.1:0"][..],
+        &["work", "--exec", "true"],
+        &["schedule", "run"],
+    ] {
+        let refused = at(path, args).code(3);
+        let said = &refused.stderr;
+        let holder = format!("process {} has opened", child.id());
+        assert!(said.contains(&holder) && said.contains("stop it first"), "{said}");
+        assert!(said.contains("hint: `delayline serve QUEUE") && !said.contains("::"), "{said}");
+    }
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // A clean end leaves a snapshot, the lock file, and nothing else.
+    let mut names: Vec<_> = std::fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(
+        matches!(&names[..], [lock, snapshot] if lock == "delayline.lock"
+        && snapshot.starts_with("snapshot-")),
+        "{names:?}"
+    );
+    assert_eq!(count(path, "ready"), 2);
+}
+
+#[test]
+fn a_killed_serve_loses_nothing_that_it_has_accepted() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path();
+    let (mut child, address) = serving(path, &[]);
+    let sent =
+        http(&address, "POST /api/v1/queues/orders/messages", r#"{"id": "order-1", "payload": 7}"#);
+    assert!(sent.starts_with("HTTP/1.1 201"), "{sent}");
+    at(path, &["send", "--id", "order-2", "--payload", "8"]).code(0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(path.join("delayline.sock").exists());
+    assert_eq!(count(path, "ready"), 2);
+    // The next one delivers them.
+    let (mut child, _) = serving(path, &["orders", "--exec", "true"]);
+    wait_until("the delivery", || count(path, "ready") + count(path, "leased") == 0);
+    assert_eq!(count(path, "acked_total"), 2);
+    let listed = at(path, &["workers", "--json"]).code(0).lines().remove(0);
+    assert_eq!(listed["complete"], true);
+    let [process] = &listed["processes"].as_array().unwrap()[..] else { panic!("{listed}") };
+    assert_eq!(
+        (&process["pid"], &process["queues"][0]["queue"]),
+        (&child.id().into(), &"orders".into())
+    );
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_is_no_directory_of_queues_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let absent = parent.path().join("absent");
+    for verb in [&["stats"][..], &["queues"], &["list"], &["dead", "list"], &["pause"]] {
+        let refused = at(&absent, verb).code(1);
+        assert!(refused.stderr.contains("there is no directory"), "{}", refused.stderr);
+    }
+    assert!(!absent.exists());
+    std::fs::write(parent.path().join("notes.txt"), "not ours").unwrap();
+    let refused = at(parent.path(), &["send", "--payload", "1"]).code(3);
+    assert!(refused.stderr.contains("notes.txt"), "{}", refused.stderr);
+    // No message could create it.
+    let refused = at(&parent.path().join("notes.txt/sub"), &["stats"]).code(3);
+    assert!(refused.stderr.contains("cannot create the directory"), "{}", refused.stderr);
+    run(bare(&["--url", "file:", "--queue", "q", "stats"])).code(2);
+    at(&absent, &["send", "--payload", "1"]).code(0);
+    let unknown = at(&absent, &["--queue", "misspelt", "stats"]).code(1);
+    assert!(unknown.stderr.contains("the directory has no queue misspelt"), "{}", unknown.stderr);
+}

@@ -1,0 +1,396 @@
+//! Consumers over HTTP: very many of them, hostile ones, and servers that are killed.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Child;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use crate::support::{Running, bare, count, on, send, send_signal, served, start, wait_until};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use delayline_test_server::{Reply, Server};
+use serde_json::{Value, json};
+
+/// Starts `delayline serve orders`, and waits until it listens. Returns where.
+fn serving(url: &str, listen: &str, args: &[&str]) -> (Running, String) {
+    let args = [&["serve", "--listen", listen], args, &["orders"]].concat();
+    let mut command = bare(&args);
+    command.env("DELAYLINE_URL", url).env("DELAYLINE_CLAIM_SECRET", "secret");
+    let mut child = start(&mut command);
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
+    let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    (child, address)
+}
+
+/// The head of a request for consumers, without its length.
+fn head(address: &str, verb: &str) -> String {
+    let kind = "content-type: application/json";
+    format!("POST /api/v1/queues/orders/{verb} HTTP/1.1\r\nhost: {address}\r\n{kind}\r\n")
+}
+
+/// Sends a request, and returns its connection.
+fn post(address: &str, verb: &str, body: &Value) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let body = body.to_string();
+    let request = format!("{}content-length: {}\r\n\r\n{body}", head(address, verb), body.len());
+    stream.write_all(request.as_bytes())?;
+    Ok(stream)
+}
+
+/// Reads an answer: its status and its body.
+fn answer(stream: &mut TcpStream) -> std::io::Result<(u16, String)> {
+    let ended = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+    let mut reader = BufReader::new(stream);
+    let (mut status, mut length) = (0, 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(ended());
+        }
+        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
+            status = rest.get(..3).and_then(|it| it.parse().ok()).ok_or_else(ended)?;
+        } else if let Some(rest) = line.strip_prefix("content-length: ") {
+            length = rest.trim().parse().map_err(|_| ended())?;
+        } else if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// Sends a request and reads its answer.
+fn ask(address: &str, verb: &str, body: &Value) -> std::io::Result<(u16, Value)> {
+    let (status, text) = answer(&mut post(address, verb, body)?)?;
+    Ok((status, serde_json::from_str(&text).map_err(std::io::Error::other)?))
+}
+
+/// The deliveries of an answer.
+fn deliveries(answer: &Value) -> Vec<Value> {
+    answer["deliveries"].as_array().cloned().unwrap_or_default()
+}
+
+fn ack(delivery: &Value) -> Value {
+    json!({"id": delivery["id"], "token": delivery["token"], "outcome": "ack"})
+}
+
+/// The memory of a process that is not on disk, in bytes.
+fn resident(child: &Child) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
+}
+
+/// The calls of some commands that the server has counted.
+fn calls(server: &Server, commands: &[&str]) -> u64 {
+    let calls = |command: &&str| {
+        let stats = server.info("commandstats", &format!("cmdstat_{command}"));
+        let calls = stats.split(',').find_map(|it| it.strip_prefix("calls="));
+        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
+    };
+    commands.iter().map(calls).sum()
+}
+
+/// Waits until one connection waits for hints.
+fn one_waits(server: &Server) {
+    wait_until("one connection waits for hints", || {
+        server.info("clients", "blocked_clients") == "1"
+    });
+}
+
+/// Everything that consumers send while they are idle.
+const COMMANDS: [&str; 2] = ["evalsha", "blpop"];
+/// Two intervals of the safety poll.
+const IDLE: Duration = Duration::from_secs(10);
+const POLLS: usize = 5_000;
+const MOST_BYTES_A_POLL: u64 = 30 * 1_024;
+
+#[test]
+fn thousands_of_polls_cost_what_one_worker_costs() {
+    let server = Server::start();
+    let idle = || {
+        let before = calls(&server, &COMMANDS);
+        sleep(IDLE);
+        calls(&server, &COMMANDS) - before
+    };
+    let mut worker = start(&mut on(&server, &["work"]));
+    one_waits(&server);
+    let of_worker = idle();
+    send_signal(&worker, "-TERM");
+    worker.wait().unwrap();
+
+    let (mut child, address) = serving(&server.url(), "127.0.0.1:0", &["--connections", "12000"]);
+    let wait = json!({"wait": "50s"});
+    // The first requests load what stays in memory.
+    let mut polls: Vec<TcpStream> =
+        (0..100).map(|_| post(&address, "claim", &wait).unwrap()).collect();
+    one_waits(&server);
+    let before = resident(&child);
+    let begin = Instant::now();
+    polls.extend((polls.len()..POLLS).map(|_| post(&address, "claim", &wait).unwrap()));
+    // A connection that the kernel drops is repeated after a second, one in 150 with a short queue.
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    wait_until("all polls wait", || served(&address) == POLLS as u64);
+    let each = (resident(&child) - before) / (POLLS as u64 - 100);
+    let of_polls = idle();
+    println!("{each} bytes a poll; in {IDLE:?} {of_polls} commands, of a worker {of_worker}");
+    assert!(each <= MOST_BYTES_A_POLL, "{each} bytes a poll");
+    // The ends of the intervals may fall into one time and not into the other, and a machine that
+    // stands still for a second costs a connection.
+    assert!(of_polls <= of_worker + 10, "{of_polls} commands in {IDLE:?}, of a worker {of_worker}");
+
+    let before = calls(&server, &COMMANDS);
+    let messages: Vec<Value> =
+        (0..50).map(|n| json!({"id": format!("m{n}"), "payload": n})).collect();
+    assert_eq!(ask(&address, "messages", &json!(messages)).unwrap().0, 200);
+    // Not by a call that would count as well.
+    let [from, to] = [4_u64, 5].map(|band| band << 48);
+    let leased = || {
+        let range = [from.to_string(), format!("({to}")];
+        server.command(&["ZCOUNT", "delayline:{orders}:index", &range[0], &range[1]])
+    };
+    wait_until("all messages are leased", || leased() == Reply::Int(50));
+    let woken = calls(&server, &COMMANDS) - before;
+    println!("{woken} commands for 50 messages");
+    assert!(woken <= 150, "{woken} commands for 50 messages");
+
+    let begin = Instant::now();
+    send_signal(&child, "-TERM");
+    let mut ids = BTreeSet::new();
+    for poll in &mut polls {
+        let (status, text) = answer(poll).unwrap();
+        assert_eq!(status, 200, "{text}");
+        let answer = serde_json::from_str(&text).unwrap();
+        ids.extend(deliveries(&answer).iter().map(|it| it["id"].to_string()));
+    }
+    println!("a stop answers {POLLS} polls in {:?}", begin.elapsed());
+    // Each would have waited for 50 s.
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_eq!(ids.len(), 50);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(count(&server, "leased"), 50);
+}
+
+#[test]
+fn a_killed_server_of_a_directory_loses_nothing_and_leases_nothing_twice() {
+    let place = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", place.path().join("queues").display());
+    let (child, address) = serving(&url, "127.0.0.1:0", &[]);
+    let child = Mutex::new(child);
+    let (ledger, ends) = (Ledger::default(), AtomicBool::new(false));
+    scope(|threads| {
+        for number in 0..6 {
+            let (address, ledger, ends) = (&address, &ledger, &ends);
+            threads.spawn(move || consume(address, number, ledger, ends));
+        }
+        for number in 0..MESSAGES {
+            let delay = if number % 3 == 0 { "300ms" } else { "0s" };
+            let message = json!({"id": format!("m{number}"), "payload": 1, "delay": delay, "max_crashes": 100});
+            patiently(&address, "messages", &message);
+            if number % 60 == 30 {
+                let mut child = child.lock().unwrap();
+                send_signal(&child, "-KILL");
+                child.wait().unwrap();
+                *child = serving(&url, &address, &[]).0;
+            }
+        }
+        let begin = Instant::now();
+        while ledger.settled.lock().unwrap().len() < MESSAGES && begin.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(20));
+        }
+        ends.store(true, Ordering::SeqCst);
+    });
+    let settled = ledger.settled.lock().unwrap().clone();
+    let expected: BTreeSet<String> = (0..MESSAGES).map(|number| format!("m{number}")).collect();
+    assert_eq!(settled, expected);
+}
+
+const MESSAGES: usize = 300;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What consumers know of the messages.
+#[derive(Default)]
+struct Ledger {
+    held: Mutex<BTreeSet<String>>,
+    settled: Mutex<BTreeSet<String>>,
+}
+
+/// Claims and settles, and repeats each request until it is answered. No lease expires meanwhile,
+/// so a message that is delivered while another consumer has it is leased twice.
+fn consume(address: &str, number: usize, ledger: &Ledger, ends: &AtomicBool) {
+    for claims in 0.. {
+        if ends.load(Ordering::SeqCst) {
+            return;
+        }
+        let claim = json!({
+            "max": 3, "wait": "1s", "lease": "10m",
+            "consumer": format!("c{number}"), "claim_id": format!("{claims}"),
+        });
+        let deliveries = deliveries(&patiently(address, "claim", &claim));
+        if deliveries.is_empty() {
+            continue;
+        }
+        let ids: Vec<String> =
+            deliveries.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect();
+        for id in &ids {
+            assert!(ledger.held.lock().unwrap().insert(id.clone()), "{id} is leased twice");
+            assert!(!ledger.settled.lock().unwrap().contains(id), "{id} comes back");
+        }
+        sleep(Duration::from_millis(2));
+        let acks: Vec<Value> = deliveries.iter().map(ack).collect();
+        let settled = patiently(address, "settle", &json!({ "settlements": acks }));
+        for (id, result) in ids.iter().zip(settled["results"].as_array().unwrap()) {
+            assert_eq!(result["state"], "acked", "{result}");
+            ledger.settled.lock().unwrap().insert(id.clone());
+        }
+    }
+}
+
+fn patiently(address: &str, verb: &str, body: &Value) -> Value {
+    let begin = Instant::now();
+    loop {
+        match ask(address, verb, body) {
+            Ok((200 | 201, answer)) => return answer,
+            Ok((503 | 504, _)) | Err(_) => {}
+            Ok((status, problem)) => panic!("{verb}: {status}: {problem}"),
+        }
+        assert!(begin.elapsed() < PATIENCE, "{verb} is not answered");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn bodies_of_a_gigabyte_are_refused_within_little_memory() {
+    let server = Server::start();
+    let (child, address) = serving(&server.url(), "127.0.0.1:0", &[]);
+    let before = resident(&child);
+    for verb in ["claim", "settle", "extend"] {
+        for framing in ["content-length: 1073741824", "transfer-encoding: chunked"] {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            write!(stream, "{}{framing}\r\n\r\n", head(&address, verb)).unwrap();
+            let chunk = vec![b' '; 1_024 * 1_024];
+            let mut sent = 0;
+            for _ in 0..1_024 {
+                if framing.starts_with("transfer") && write!(stream, "100000\r\n").is_err() {
+                    break;
+                }
+                // The server stops reading, and closes.
+                if stream.write_all(&chunk).is_err() {
+                    break;
+                }
+                if framing.starts_with("transfer") && write!(stream, "\r\n").is_err() {
+                    break;
+                }
+                sent += 1;
+            }
+            assert!(sent < 64, "{verb} with {framing}: {sent} MiB were read");
+        }
+    }
+    let grown = resident(&child).saturating_sub(before) / 1_024 / 1_024;
+    assert!(grown < 48, "{grown} MiB");
+    assert_eq!(ask(&address, "claim", &json!({"wait": "0s"})).unwrap().0, 200);
+}
+
+#[test]
+fn endless_polls_of_one_client_leave_room_for_others_and_for_health() {
+    let server = Server::start();
+    let (_child, address) = serving(&server.url(), "127.0.0.1:0", &["--connections", "40"]);
+    let polls: Vec<TcpStream> =
+        (0..100).filter_map(|_| post(&address, "claim", &json!({"wait": "50s"})).ok()).collect();
+    one_waits(&server);
+    let mut health = TcpStream::connect(&address).unwrap();
+    write!(health, "GET /health HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+    assert_eq!(answer(&mut health).unwrap().0, 200);
+    let mut refused = post(&address, "claim", &json!({"wait": "50s"})).unwrap();
+    assert_eq!(answer(&mut refused).unwrap().0, 503);
+    drop(polls);
+    wait_until("a poll is served", || {
+        ask(&address, "claim", &json!({"wait": "0s"})).is_ok_and(|(status, _)| status == 200)
+    });
+}
+
+#[test]
+fn guessed_leases_and_those_of_others_settle_nothing() {
+    let server = Server::start();
+    let place = tempfile::tempdir().unwrap();
+    let users = users(place.path());
+    let (_child, address) = serving(&server.url(), "127.0.0.1:0", &["--users", &users]);
+    let by = |token: &str, verb: &str, body: &Value| -> Value {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let (head, body) = (head(&address, verb), body.to_string());
+        let length = body.len();
+        write!(
+            stream,
+            "{head}authorization: Bearer {token}\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let (status, text) = answer(&mut stream).unwrap();
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    send(&server, &["--id", "order-1", "--payload", "7"]);
+    let claim = json!({"wait": "0s", "consumer": "c", "claim_id": "1", "lease": "10m"});
+    let own = deliveries(&by("t0ken-one", "claim", &claim)).remove(0);
+    // The same claim by another user is another claim.
+    assert!(deliveries(&by("t0ken-two", "claim", &claim)).is_empty());
+    let real = URL_SAFE_NO_PAD.decode(own["token"].as_str().unwrap()).unwrap();
+    let mut guesses = vec![vec![0; real.len()], vec![0xff; real.len()]];
+    for place in 0..real.len() - 4 {
+        // Each byte but the four of the failures, which are no part of the lease.
+        let mut guess = real.clone();
+        guess[place] ^= 1;
+        guesses.push(guess);
+    }
+    for guess in guesses {
+        let token = URL_SAFE_NO_PAD.encode(&guess);
+        let lease = json!({"id": "order-1", "token": token});
+        let settle = json!({"settlements": [{"id": "order-1", "token": token, "outcome": "ack"}]});
+        assert_eq!(by("t0ken-two", "settle", &settle)["results"][0]["outcome"], "stale");
+        let extend = json!({"leases": [lease], "lease": "1s"});
+        assert_eq!(by("t0ken-two", "extend", &extend)["results"][0]["outcome"], "stale");
+    }
+    let settle = json!({"settlements": [ack(&own)]});
+    assert_eq!(by("t0ken-one", "settle", &settle)["results"][0]["state"], "acked");
+}
+
+/// A file of two workers.
+fn users(place: &Path) -> String {
+    let path = place.join("users");
+    std::fs::write(&path, "worker bearer one t0ken-one\nworker bearer two t0ken-two\n").unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn half_closed_connections_hold_neither_leases_nor_polls() {
+    let server = Server::start();
+    let (_child, address) = serving(&server.url(), "127.0.0.1:0", &[]);
+    let poll = json!({"wait": "50s", "lease": "10m"});
+    let mut closing: Vec<TcpStream> =
+        (0..20).map(|_| post(&address, "claim", &poll).unwrap()).collect();
+    one_waits(&server);
+    for stream in &closing {
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    for stream in &mut closing {
+        assert!(answer(stream).is_err(), "a half-closed connection is taken for a closed one");
+    }
+    wait_until("no poll waits", || server.info("clients", "blocked_clients") == "0");
+    for number in 0..20 {
+        send(&server, &["--id", &format!("m{number}"), "--payload", "7"]);
+    }
+    assert_eq!(count(&server, "leased"), 0);
+    let claimed = ask(&address, "claim", &json!({"max": 100, "wait": "0s"})).unwrap().1;
+    assert_eq!(deliveries(&claimed).len(), 20);
+}

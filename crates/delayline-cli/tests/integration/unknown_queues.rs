@@ -1,0 +1,78 @@
+//! Queues that the server does not have.
+
+use crate::support::{DRIVERS, bare, on, run, send};
+use delayline_test_server::{Reply, Server};
+
+/// Whether the server has any key.
+fn is_empty(server: &Server) -> bool {
+    matches!(server.command(&["DBSIZE"]), Reply::Int(0))
+}
+
+#[test]
+fn verbs_refuse_a_queue_that_does_not_exist_and_create_none() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        for verb in [
+            &["stats"][..],
+            &["stats", "--json"],
+            &["stats", "--watch"],
+            &["forecast"],
+            &["history"],
+            &["list"],
+            &["get", "a"],
+            &["explain", "a"],
+            &["wait", "a", "--timeout", "1s"],
+            &["cancel", "a"],
+            &["reschedule", "a", "--delay", "1h"],
+            &["dead", "list"],
+            &["dead", "redrive", "a"],
+            &["dead", "redrive", "--all", "--yes"],
+            &["dead", "purge", "--all", "--yes"],
+            &["pause"],
+            &["resume"],
+            &["limits"],
+            &["limits", "--leased", "3"],
+            &["upgrade", "--dry-run"],
+            &["upgrade", "--yes"],
+            &["check"],
+            &["check", "--repair", "--yes"],
+        ] {
+            let mut args = vec!["--driver", driver, "--queue", "misspelt"];
+            args.extend(verb);
+            let ended = run(on(&server, &args)).code(1);
+            let said = "the server has no queue misspelt";
+            assert!(ended.stderr.contains(said), "{verb:?}: {}", ended.stderr);
+            assert!(ended.stderr.contains("--create of pause and limits"), "{}", ended.stderr);
+            assert_eq!(ended.stdout, "", "{verb:?}");
+            assert!(is_empty(&server), "{verb:?}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_is_created_by_a_message_or_if_a_flag_says_so() {
+    let server = Server::start();
+    run(on(&server, &["pause", "--create"])).code(0);
+    let paused = &run(on(&server, &["stats", "--json"])).code(0).lines()[0]["paused"];
+    assert_eq!(paused, true);
+    run(on(&server, &["resume"])).code(0);
+    run(on(&server, &["--queue", "calls", "limits", "--leased", "3", "--create"])).code(0);
+    send(&server, &["--queue", "texts", "--payload", "1"]);
+    run(on(&server, &["--queue", "texts", "pause"])).code(0);
+    run(on(&server, &["--queue", "texts", "check"])).code(0);
+    // A worker may start before the first producer.
+    run(on(&server, &["--queue", "later", "work", "--until-empty", "--exec", "true"])).code(0);
+    // A queue in memory ends with the command, so that it is always new.
+    run(bare(&["--url", "memory:", "--queue", "orders", "stats"])).code(0);
+}
+
+#[test]
+fn a_queue_that_has_lost_its_control_record_is_known() {
+    let server = Server::start();
+    send(&server, &["--id", "a", "--payload", "1"]);
+    server.command(&["DEL", "delayline:{orders}:control"]);
+    run(on(&server, &["stats"])).code(0);
+    server.command(&["DEL", "delayline:{orders}:index"]);
+    run(on(&server, &["check", "--repair", "--yes"])).code(0);
+    run(on(&server, &["get", "a"])).code(0);
+}

@@ -1,0 +1,458 @@
+//! `delayline work`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::ChildStderr;
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
+
+use crate::support::{
+    DRIVERS, Running, count, ended, on, run, run_with_input, send_signal, start, wait_until,
+};
+use delayline_test_server::Server;
+use serde_json::Value;
+
+/// Sends messages of these ids and delays.
+fn send(server: &Server, messages: impl IntoIterator<Item = (String, u64)>) {
+    let line = |(id, delay_ms)| {
+        format!("{{\"id\": \"{id}\", \"payload\": \"{id}\", \"delay\": \"{delay_ms}ms\"}}\n")
+    };
+    let lines: String = messages.into_iter().map(line).collect();
+    run_with_input(on(server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+}
+
+#[test]
+fn deliveries_are_printed_as_json_and_acked() {
+    for driver in DRIVERS {
+        let server = Server::start();
+        let input = b"{\"id\": \"a\", \"payload\": \"\\u009b2J\", \"headers\": {\"shop\": \"9\"}}
+            {\"id\": \"b\", \"payload_base64\": \"/wA=\", \"delay\": \"300ms\"}";
+        run_with_input(on(&server, &["send", "--file", "-"]), input).code(0);
+        let flags = ["--driver", driver, "work", "--until-empty"];
+        let ended = run(on(&server, &flags)).code(0);
+        let mut lines = ended.lines();
+        // A machine that has much else to do may claim both at once.
+        lines.sort_by_key(|line| line["id"].to_string());
+        let [a, b] = &lines[..] else { panic!("{}", ended.stdout) };
+        assert_eq!((&a["id"], &a["payload"]), (&"a".into(), &"\u{9b}2J".into()));
+        assert!(!ended.stdout.contains('\u{9b}'), "it would steer a terminal");
+        assert_eq!(a["headers"]["shop"], "9");
+        assert_eq!((&b["id"], &b["payload_base64"]), (&"b".into(), &"/wA=".into()));
+        assert_eq!((&b["epoch"], &b["failures"], &b["crashes"]), (&1.into(), &0.into(), &0.into()));
+        assert!(b["lateness_ms"].is_u64());
+        assert!(b["due"].as_str().unwrap().ends_with('Z'));
+        assert_eq!((count(&server, "acked_total"), count(&server, "leased")), (2, 0));
+    }
+}
+
+#[test]
+fn a_closed_stderr_stops_nothing_but_the_words() {
+    let server = Server::start();
+    let closed = |args: &[&str]| {
+        let mut command = on(&server, args);
+        command.stderr(std::io::pipe().unwrap().1);
+        command
+    };
+    run(closed(&["send", "--id", "a", "--payload", "a"])).code(0);
+    run(closed(&["list", "--limit", "1"])).code(0);
+    run(closed(&["dead", "purge", "--all"])).code(0);
+    run(closed(&["get", "unknown"])).code(1);
+    let worker = start(&mut closed(&["work", "--exec", "true"]));
+    wait_until("the ack", || count(&server, "acked_total") == 1);
+    send_signal(&worker, "-TERM");
+    ended(worker).code(0);
+}
+
+#[test]
+fn a_command_acks_by_succeeding_and_is_tried_again_after_failing() {
+    for driver in DRIVERS {
+        let server = Server::start();
+        let log = tempfile::tempdir().unwrap();
+        send(&server, [("a".to_owned(), 0)]);
+        let script = r#"
+            payload=$(cat)
+            echo "$DELAYLINE_ID $payload $DELAYLINE_ATTEMPT $DELAYLINE_HEADERS" >> "$0/log"
+            echo oops >&2
+            exit $((1 - DELAYLINE_FAILURES))"#;
+        let directory = log.path().to_str().unwrap();
+        let flags =
+            ["--driver", driver, "work", "--until-empty", "--exec", "sh", "-c", script, directory];
+        let ended = run(on(&server, &flags)).code(0);
+        assert_eq!(fs::read_to_string(log.path().join("log")).unwrap(), "a a 1 {}\na a 2 {}\n");
+        assert_eq!(ended.stderr, "oops\noops\n");
+    }
+}
+
+#[test]
+fn what_a_command_prints_is_the_result_if_somebody_wants_it() {
+    let server = Server::start();
+    let lines = r#"{"id": "small", "payload": "7\n", "keep_result": "1h"}
+{"id": "large", "payload": "yes | head -c 65537", "keep_result": "1h"}
+{"id": "unasked", "payload": "7"}
+"#;
+    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    let script = r#"[ "$DELAYLINE_ID" = large ] && exec sh; cat; echo said >&2"#;
+    let flags = ["work", "--until-empty", "--concurrency", "1", "--exec", "sh", "-c", script];
+    let ended = run(on(&server, &flags)).code(0);
+    assert!(ended.stdout.starts_with("7\n") && ended.stdout.ends_with("7"), "it is passed on");
+    assert_eq!(ended.stdout.len(), 65_537 + 3);
+    assert!(ended.stderr.contains("id=large limit=65536"), "{}", ended.stderr);
+    for (id, result) in [("small", "7\n"), ("large", ""), ("unasked", "")] {
+        assert_eq!(run(on(&server, &["wait", id])).code(0).stdout, result, "{id}");
+    }
+}
+
+#[test]
+fn a_part_of_a_result_is_not_kept_as_the_whole() {
+    let server = Server::start();
+    // The output of the first fills the pipe, which is not read.
+    let lines = r#"{"id": "loud", "payload": "60000"}
+{"id": "asked", "payload": "30000", "keep_result": "1h"}
+"#;
+    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    let script = r#"head -c "$(cat)" /dev/zero"#;
+    let flags = ["work", "--until-empty", "--concurrency", "1", "--exec", "sh", "-c", script];
+    let mut child = start(&mut on(&server, &flags));
+    let (mut stderr, mut line) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    while !line.contains("stdout is not being read; the result is not kept id=asked") {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it has kept a part of it");
+    }
+    ended(child).code(0);
+    assert_eq!(run(on(&server, &["wait", "asked"])).code(0).stdout, "");
+}
+
+#[test]
+fn wrong_times_are_refused_with_their_flags() {
+    for (flag, text) in [("--grace", "soon"), ("--lease", "30"), ("--timeout", "0s")] {
+        let args = ["--url", "memory:", "--queue", "q", "work", flag, text, "--exec", "true"];
+        let said = run(crate::support::bare(&args)).code(2).stderr;
+        assert!(said.lines().any(|line| line.starts_with(&format!("delayline: {flag}"))), "{said}");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_run_costs_no_message_its_life() {
+    let server = Server::start();
+    send(&server, [("a".to_owned(), 0)]);
+    let ended = run(on(&server, &["work", "--exec", "/nowhere/close-order"])).code(2);
+    assert!(ended.stderr.contains("/nowhere/close-order cannot be run"), "{}", ended.stderr);
+    assert_eq!((count(&server, "ready"), count(&server, "dead")), (1, 0));
+}
+
+fn fifo(path: &Path) {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    mkfifoat(CWD, path, Mode::from_raw_mode(0o600)).unwrap();
+}
+
+/// A pipe with a name, which a command's processes hold open for as long as they live.
+struct Lifeline {
+    directory: tempfile::TempDir,
+    ended: mpsc::Receiver<String>,
+}
+
+impl Lifeline {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        fifo(&path);
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || sender.send(fs::read_to_string(path).unwrap()));
+        Self { directory, ended }
+    }
+
+    /// Starts a worker, and waits until it runs a command that writes `begun` and then does what
+    /// `script` says.
+    #[track_caller]
+    fn at_work(&self, server: &Server, flags: &[&str], script: &str) -> Running {
+        let script = format!(r#"exec > "$0/pipe"; echo begun; touch "$0/begun"; {script}"#);
+        let mut work = on(server, &["work"]);
+        work.args(flags).args(["--exec", "sh", "-c", &script, self.directory()]);
+        let child = start(&mut work);
+        let begun = self.directory.path().join("begun");
+        wait_until("the command", || begun.exists());
+        child
+    }
+
+    fn directory(&self) -> &str {
+        self.directory.path().to_str().unwrap()
+    }
+
+    /// What the processes wrote, once the last of them has ended.
+    #[track_caller]
+    fn last_words(&self) -> String {
+        self.ended.recv_timeout(Duration::from_secs(60)).expect("a process runs on")
+    }
+}
+
+#[test]
+fn what_a_command_has_started_ends_before_its_message_is_tried_again() {
+    let flags = ["work", "--until-empty", "--concurrency", "1", "--timeout"];
+    // The time limits are long enough for the scripts to begin, and run out side by side.
+    let cases = [
+        // It waits for its child.
+        ("8s", r#"sleep 600 > "$0/pipe" & wait"#, "timed out after 8s"),
+        // Neither of them minds a gentle signal.
+        ("8s", r#"trap '' TERM; sleep 600 > "$0/pipe" & wait"#, "timed out after 8s"),
+        // It fails, and its child runs on.
+        ("1h", r#"sleep 600 > "$0/pipe" & exit 3"#, "exit code 3"),
+        // It has time to say goodbye.
+        (
+            "8s",
+            r#"exec > "$0/pipe"; trap 'echo bye; echo sorry >&2; exit 1' TERM; sleep 600 & wait"#,
+            "timed out after 8s: sorry",
+        ),
+    ];
+    side_by_side(cases, |(limit, script, error)| {
+        let server = Server::start();
+        let lifeline = Lifeline::new();
+        crate::support::send(&server, &["--id", "a", "--payload", "x", "--max-failures", "1"]);
+        let mut work = on(&server, &flags);
+        work.args([limit, "--exec", "sh", "-c", script, lifeline.directory()]);
+        run(work).code(0);
+        let words = lifeline.last_words();
+        assert_eq!(words, if script.contains("bye") { "bye\n" } else { "" }, "{script}");
+        let get = run(on(&server, &["get", "a", "--json"])).code(0).lines();
+        assert_eq!(get[0]["last_error"], error, "{script}");
+    });
+}
+
+/// Runs a test for each case, at the same time.
+fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || test(case));
+        }
+    });
+}
+
+#[test]
+fn a_command_that_is_ended_by_a_stop_costs_its_message_nothing() {
+    let server = Server::start();
+    let lifeline = Lifeline::new();
+    crate::support::send(&server, &["--id", "a", "--payload", "x"]);
+    let child = lifeline.at_work(&server, &["--grace", "100ms"], "sleep 600");
+    send_signal(&child, "-TERM");
+    ended(child).code(0);
+    assert_eq!(lifeline.last_words(), "begun\n");
+    let get = run(on(&server, &["get", "a", "--json"])).code(0).lines();
+    let (state, error) = (&get[0]["state"], &get[0]["last_error"]);
+    assert_eq!((state, &get[0]["failures"], error), (&"ready".into(), &0.into(), &Value::Null));
+}
+
+#[test]
+fn commands_learn_the_url_only_if_they_are_to_and_the_secret_never() {
+    let server = Server::start();
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let path = log.path().to_str().unwrap();
+    let script = r#"echo "${DELAYLINE_URL:-none} $DELAYLINE_QUEUE $DELAYLINE_POST_SECRET" >> "$0""#;
+    for flags in [&["work", "--until-empty"][..], &["work", "--until-empty", "--pass-url"]] {
+        crate::support::send(&server, &["--payload", "x"]);
+        let mut work = on(&server, flags);
+        work.args(["--exec", "sh", "-c", script, path]);
+        work.env("DELAYLINE_POST_SECRET", "hunter2hunter2hunter2");
+        run(work).code(0);
+    }
+    let expected = format!("none orders \n{} orders \n", server.url());
+    assert_eq!(fs::read_to_string(path).unwrap(), expected);
+    run(on(&server, &["work", "--pass-url"])).code(2);
+}
+
+#[test]
+fn a_closed_stdout_ends_the_work_without_acking_what_was_not_printed() {
+    let server = Server::start();
+    // More than a pipe holds.
+    let payload = "x".repeat(200_000);
+    let lines: String =
+        (0..10).map(|n| format!("{{\"id\": \"{n}\", \"payload\": \"{payload}\"}}\n")).collect();
+    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    let mut child = start(&mut on(&server, &["work", "--concurrency", "1"]));
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    stdout.read_line(&mut first).unwrap();
+    drop(stdout);
+    let ended = ended(child).code(0);
+    assert_eq!(ended.stderr, "");
+    assert_eq!(count(&server, "leased"), 0);
+    // The second may or may not have been written before the pipe was closed.
+    assert!(count(&server, "ready") >= 8, "{}", count(&server, "ready"));
+}
+
+#[test]
+fn work_until_empty_without_rights_ends() {
+    let server = Server::start();
+    crate::support::send(&server, &["--payload", "x"]);
+    let line = run(on(&server, &["acl", "worker", "--user", "app"])).code(0).stdout;
+    server.command(&line.split_whitespace().collect::<Vec<_>>());
+    server.command(&["ACL", "SETUSER", "app", ">secret", "-zadd"]);
+    for driver in DRIVERS {
+        let mut work = on(&server, &["--driver", driver, "work", "--until-empty"]);
+        work.env("DELAYLINE_URL", server.url_with_login("app", "secret"));
+        let ended = run(work).code(3);
+        assert!(ended.stderr.contains("access rules"), "{}", ended.stderr);
+        assert!(ended.stderr.lines().count() <= 8, "{}", ended.stderr);
+    }
+    assert_eq!(count(&server, "ready"), 1);
+}
+
+#[test]
+fn work_on_a_paused_queue_says_so() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        run(on(&server, &["pause", "--create"])).code(0);
+        let paused = run(on(&server, &["--driver", driver, "work", "--until-empty"])).code(0);
+        assert_eq!(paused.stderr.matches("the queue is paused").count(), 1, "{}", paused.stderr);
+        run(on(&server, &["resume"])).code(0);
+        let running = run(on(&server, &["--driver", driver, "work", "--until-empty"])).code(0);
+        assert_eq!(running.stderr, "");
+    }
+}
+
+#[test]
+fn logs_in_a_pipe_have_no_colours_and_name_the_queue() {
+    let server = Server::start();
+    let id = "a\u{202e}b";
+    crate::support::send(&server, &["--id", id, "--payload", "x", "--max-failures", "1"]);
+    let ended = run(on(&server, &["-vv", "work", "--until-empty", "--exec", "false"])).code(0);
+    assert!(ended.stderr.contains("dead letter"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("queue=\"orders\"") && ended.stderr.contains("a\\u{202e}b"));
+    assert!(!ended.stderr.contains(['\u{1b}', '\u{202e}']), "{:?}", ended.stderr);
+    let stats = run(on(&server, &["-vv", "stats"])).code(0);
+    assert!(stats.stderr.contains("stats"), "{}", stats.stderr);
+}
+
+#[test]
+fn a_concurrency_that_is_out_of_range_is_named() {
+    for number in ["0", "1001"] {
+        let ended = run(crate::support::bare(&[
+            "--url",
+            "memory:",
+            "--queue",
+            "q",
+            "work",
+            "--concurrency",
+            number,
+        ]));
+        let ended = ended.code(2);
+        assert!(ended.stderr.contains("the concurrency is"), "{}", ended.stderr);
+    }
+}
+
+/// Asks a worker to stop, and waits until it has heard. The rest follows here.
+#[track_caller]
+fn stop(child: &mut Running, signal: &str) -> BufReader<ChildStderr> {
+    send_signal(child, signal);
+    let (mut stderr, mut answer) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    stderr.read_line(&mut answer).unwrap();
+    assert!(answer.contains("send the signal again to stop at once"), "{answer}");
+    stderr
+}
+
+#[test]
+fn sigterm_lets_a_command_finish() {
+    let server = Server::start();
+    let lifeline = Lifeline::new();
+    let path = lifeline.directory.path().join("go");
+    fifo(&path);
+    // Opened for reading and writing, so that opening it does not block.
+    let mut go = fs::File::options().read(true).write(true).open(&path).unwrap();
+    send(&server, [("a".to_owned(), 0), ("b".to_owned(), 3_600_000)]);
+    let mut child = lifeline.at_work(&server, &["--grace", "1h"], r#"read go < "$0/go""#);
+    let _stderr = stop(&mut child, "-TERM");
+    go.write_all(b"go\n").unwrap();
+    lifeline.last_words();
+    ended(child).code(0);
+    assert_eq!((count(&server, "acked_total"), count(&server, "scheduled")), (1, 1));
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let server = Server::start();
+    let lifeline = Lifeline::new();
+    send(&server, [("a".to_owned(), 0)]);
+    let mut child = lifeline.at_work(&server, &["--grace", "1h"], "sleep 600");
+    let _stderr = stop(&mut child, "-INT");
+    send_signal(&child, "-INT");
+    lifeline.last_words();
+    ended(child).code(0);
+    assert_eq!((count(&server, "ready"), count(&server, "leased")), (1, 0));
+}
+
+#[test]
+fn a_test_that_fails_leaves_neither_its_worker_nor_what_that_runs() {
+    let server = Server::start();
+    let lifeline = Lifeline::new();
+    send(&server, [("a".to_owned(), 0)]);
+    drop(lifeline.at_work(&server, &["--grace", "1h"], "sleep 600"));
+    lifeline.last_words();
+}
+
+#[test]
+fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_again() {
+    side_by_side(DRIVERS, |driver| {
+        let server = Server::start();
+        let log = tempfile::tempdir().unwrap();
+        send(&server, (0..60).map(|n| (format!("order-{n}"), n * 50)));
+        // A file for each delivery: its name says which one it is. What the file system notes of
+        // the time is up to 23 ms late (CLOCK_REALTIME_COARSE, on a busy virtual machine).
+        let script = r#"now=$(date +%s%N)
+            echo "$DELAYLINE_DUE $now" > "$0/$DELAYLINE_ID.$DELAYLINE_EPOCH.$DELAYLINE_CRASHES"
+            sleep 0.1"#;
+        let directory = log.path().to_str().unwrap();
+        let flags = [
+            "--driver",
+            driver,
+            "work",
+            "--lease",
+            // A worker that is held up for that long ends its commands, and they fail.
+            "12s",
+            "--concurrency",
+            "6",
+            "--until-empty",
+            "--exec",
+            "sh",
+            "-c",
+            script,
+            directory,
+        ];
+        let mut first = start(&mut on(&server, &flags));
+        wait_until("some work", || deliveries(log.path()).len() >= 15);
+        first.kill().unwrap();
+        first.wait().unwrap();
+        run(on(&server, &flags)).code(0);
+
+        let mut starts = BTreeMap::<String, Vec<(u64, u64)>>::new();
+        for (name, due, seen) in deliveries(log.path()) {
+            let parts: Vec<_> = name.split('.').collect();
+            assert!(seen >= due, "{name} is early");
+            let number = |n: usize| parts[n].parse::<u64>().unwrap();
+            starts.entry(parts[0].to_owned()).or_default().push((number(1), number(2)));
+        }
+        assert_eq!(starts.len(), 60, "every message was delivered");
+        for (id, mut starts) in starts {
+            starts.sort_unstable();
+            assert!(starts.len() <= 2, "{id}: {starts:?}");
+            if let [_, (_, crashes)] = starts[..] {
+                assert_eq!(crashes, 1, "{id} came again, and no lease of it had run out");
+            }
+        }
+        assert_eq!((count(&server, "acked_total"), count(&server, "dead")), (60, 0));
+    });
+}
+
+/// Name, due instant and time of each delivery.
+fn deliveries(directory: &Path) -> Vec<(String, SystemTime, SystemTime)> {
+    let files = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let delivery = |file: fs::DirEntry| {
+        let text = fs::read_to_string(file.path()).unwrap();
+        // It may not be written yet.
+        let (due, seen) = text.trim().split_once(' ')?;
+        let due = due.parse::<jiff::Timestamp>().unwrap();
+        let seen = SystemTime::UNIX_EPOCH + Duration::from_nanos(seen.parse().unwrap());
+        Some((file.file_name().into_string().unwrap(), SystemTime::from(due), seen))
+    };
+    files.filter_map(delivery).collect()
+}

@@ -1,0 +1,14 @@
+//! Servers, networks and proxies behave as the other tests rely on.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "test code"
+)]
+
+mod network;
+mod orphans;
+mod proxy;
+mod server;

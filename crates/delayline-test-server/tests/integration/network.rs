@@ -1,0 +1,91 @@
+//! Servers in a network are cut off from each other, in one direction or in both.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use delayline_test_server::{Network, Reply, Server};
+
+/// A primary and its replica in a network; `None` where the machine does not permit it.
+fn pair(test: &str) -> Option<(Network, Server, Server)> {
+    let network = match Network::start() {
+        Ok(network) => network,
+        Err(error) => {
+            println!("skipped: {test}: {error}: {:?}", std::error::Error::source(&error));
+            return None;
+        }
+    };
+    let primary = Server::builder().config("repl-diskless-sync-delay", "0");
+    let primary = primary.network(&network).start();
+    let address = primary.address();
+    let replica = Server::builder().network(&network);
+    let replica = replica.config("replicaof", &format!("{} {}", address.ip(), address.port()));
+    let replica = replica.start();
+    until(|| replica.info("replication", "master_link_status") == "up");
+    // Until the replica's first confirmation, the primary sends it nothing. It needs none for a
+    // write that is older than the link.
+    primary.command(&["SET", "first", "v"]);
+    assert_eq!(primary.command(&["WAIT", "1", "20000"]), Reply::Int(1));
+    Some((network, primary, replica))
+}
+
+#[test]
+fn a_one_way_cut_lets_the_other_direction_pass() {
+    let Some((network, primary, replica)) = pair("a_one_way_cut_lets_the_other_direction_pass")
+    else {
+        return;
+    };
+    network.cut(&replica, &primary);
+    primary.command(&["SET", "k", "v"]);
+    assert_eq!(primary.command(&["WAIT", "1", "200"]), Reply::Int(0), "a confirmation passed");
+    until(|| replica.command(&["EXISTS", "k"]) == Reply::Int(1));
+    network.heal();
+    assert_eq!(primary.command(&["WAIT", "1", "20000"]), Reply::Int(1));
+}
+
+#[test]
+fn a_partition_lets_nothing_pass_until_it_is_healed() {
+    let Some((network, primary, replica)) =
+        pair("a_partition_lets_nothing_pass_until_it_is_healed")
+    else {
+        return;
+    };
+    network.part(&[&primary], &[&replica]);
+    primary.command(&["SET", "k", "v"]);
+    assert_eq!(primary.command(&["WAIT", "1", "200"]), Reply::Int(0));
+    assert_eq!(replica.command(&["EXISTS", "k"]), Reply::Int(0));
+    network.heal();
+    until(|| replica.command(&["EXISTS", "k"]) == Reply::Int(1));
+}
+
+#[test]
+fn networks_do_not_collide_and_leave_nothing_behind() {
+    let name = "networks_do_not_collide_and_leave_nothing_behind";
+    let (Some(one), Some(other)) = (pair(name), pair(name)) else { return };
+    let mine = || {
+        let list = Command::new("ip").args(["netns", "list"]).output().unwrap();
+        let list = String::from_utf8(list.stdout).unwrap();
+        let prefix = format!("delayline-{}-", std::process::id());
+        list.lines().filter(|line| line.starts_with(&prefix)).count()
+    };
+    // Each has a hub and two servers. Other tests of this process may have some more.
+    assert!(mine() >= 6);
+    one.0.part(&[&one.1], &[&one.2]);
+    other.1.command(&["SET", "k", "v"]);
+    assert_eq!(other.1.command(&["WAIT", "1", "20000"]), Reply::Int(1));
+    let hub = format!("{:?}", one.0);
+    let prefix = hub.split('"').nth(1).unwrap().to_owned();
+    drop((one, other));
+    let list = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(!list.contains(&prefix), "{list}");
+}
+
+/// Asks again and again until something is so: servers do not tell when it is.
+#[track_caller]
+fn until(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,130 @@
+//! Why a message is not delivered, and when messages are due.
+
+use std::time::Duration;
+
+use crate::support::Faulty;
+use delayline::admin::Explanation;
+use delayline::backend::{Claim, ClaimId, Op, Reply};
+use delayline::backend::{Lease, Millis};
+use delayline::message::Status;
+use delayline::{ErrorKind, Queue, limits};
+use delayline_core::{Outcome, Schedule, Settlement};
+use tokio::time::sleep;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn said(queue: &Queue<u64>, id: &str) -> String {
+    queue.explain(id).await.unwrap().to_string()
+}
+
+async fn claim(backend: &Faulty, number: u8, lease: Duration) -> Vec<Lease> {
+    let claim = Claim::new(
+        "w".parse().unwrap(),
+        ClaimId::from_bytes([number; ClaimId::BYTES]),
+        10,
+        Millis::try_from(lease).unwrap(),
+    );
+    match backend.direct(Op::Claim(claim)).await {
+        Reply::Claim(claimed) => claimed.deliveries.iter().map(|one| one.lease).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn settle(backend: &Faulty, lease: Lease, outcome: Outcome) {
+    let id = "a".try_into().unwrap();
+    backend.direct(Op::Settle(vec![Settlement::new(id, lease, outcome)])).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_explained_through_its_life() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    assert!(said(&queue, "a").await.starts_with("The queue does not know it"));
+
+    let _ = queue.message(&1).id("a").due_in(90 * SECOND).max_failures(2).send().await.unwrap();
+    assert_eq!(said(&queue, "a").await, "It is due in 1 min 30 s.");
+    sleep(100 * SECOND).await;
+    assert_eq!(said(&queue, "a").await, "It has been due for 10.0 s, and waits for a free worker.");
+    queue.pause().await.unwrap();
+    assert_eq!(said(&queue, "a").await, "It has been due for 10.0 s, but the queue is paused.");
+    queue.resume().await.unwrap();
+
+    let leases = claim(&backend, 1, 30 * SECOND).await;
+    let held = "A worker holds it (delivery 1), and its lease expires in 30.0 s unless extended.";
+    assert_eq!(said(&queue, "a").await, held);
+    let schedule = Schedule::In(Millis::try_from(5 * SECOND).unwrap());
+    let error = "no luck".to_owned();
+    settle(&backend, leases[0], Outcome::Retry { schedule, error }).await;
+    assert_eq!(said(&queue, "a").await, "It is due in 5.0 s, after failure 1 of 2.");
+
+    sleep(5 * SECOND).await;
+    let leases = claim(&backend, 2, SECOND).await;
+    sleep(2 * SECOND).await;
+    let lost = "A worker holds it (delivery 2), but its lease has expired. The next claim \
+                reclaims it.";
+    assert_eq!(said(&queue, "a").await, lost);
+    settle(&backend, leases[0], Outcome::Reject { error: "no such order".to_owned() }).await;
+    sleep(7200 * SECOND).await;
+    let dead = "It has been a dead letter for 2 h 0 min: a handler rejected it. The last error \
+                was: no such order";
+    assert_eq!(said(&queue, "a").await, dead);
+
+    queue.redrive("a").await.unwrap();
+    let leases = claim(&backend, 3, SECOND).await;
+    queue.cancel("a").await.unwrap();
+    let explanation = queue.explain("a").await.unwrap();
+    assert!(matches!(explanation, Explanation::Leased { epoch: 3, cancel_requested: true, .. }));
+    assert!(explanation.to_string().ends_with("A cancel was requested: it ends with this lease."));
+    settle(&backend, leases[0], Outcome::Release).await;
+    assert_eq!(queue.explain("a").await.unwrap(), Explanation::Finished(Status::Cancelled));
+
+    for (end, sentence) in [
+        (Status::Acked, "A worker has handled and acked it."),
+        (Status::Cancelled, "It was cancelled."),
+        (Status::Purged, "It was a dead letter, and was purged."),
+        (Status::Relayed, "It was moved to a list or stream."),
+        (Status::Replaced, "An update has replaced it."),
+    ] {
+        assert_eq!(Explanation::Finished(end).to_string(), sentence);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_expires_is_explained() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let draft = queue.message(&1).id("a").due_in(20 * SECOND).expires_in(10 * SECOND);
+    let _ = draft.send().await.unwrap();
+    let text = "It is due in 20.0 s, but expires before that, and becomes a dead letter then.";
+    assert_eq!(said(&queue, "a").await, text);
+    sleep(20 * SECOND).await;
+    assert_eq!(queue.explain("a").await.unwrap(), Explanation::Expired);
+    claim(&backend, 4, SECOND).await;
+    let text = "It has been a dead letter for 0 ms: it expired.";
+    assert_eq!(said(&queue, "a").await, text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_forecast_is_refused() {
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    let rising = |count: u64| (0..count).map(Duration::from_secs).collect::<Vec<_>>();
+    for (delays, said) in [
+        (vec![], "the forecast is empty"),
+        (rising(101), "101 items long; at most 100"),
+        (
+            vec![SECOND, SECOND],
+            "\"1000\" is not valid: it must be longer than the one before, 1000",
+        ),
+        (vec![2 * SECOND, SECOND], "it must be longer than the one before, 2000"),
+        (
+            vec![Duration::MAX],
+            "the forecast's delay in ms is 18446744073709551615; it must be from 0",
+        ),
+    ] {
+        let error = queue.forecast(delays).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error:?}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    let due = queue.forecast(rising(100)).await.unwrap().due;
+    assert_eq!(due.len(), limits::MAX_FORECAST);
+}

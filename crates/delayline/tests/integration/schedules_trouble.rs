@@ -1,0 +1,380 @@
+//! Schedules whose queues, targets and clocks have trouble: no tick twice, and none lost but those
+//! of a downtime.
+
+use std::future::ready;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use delayline::codec::Raw;
+use delayline::message::Status;
+use delayline::schedules::{Put, Schedules, Spec};
+use delayline::testing::{TestConnection, TestQueue};
+use delayline::{Bytes, ErrorKind, Job, Queue};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_millis(1_893_456_000_000);
+
+struct World {
+    test: TestConnection,
+    schedules: Schedules,
+    own: TestQueue<Spec>,
+    target: TestQueue<String>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let test = TestConnection::starting_at(SystemTime::UNIX_EPOCH + START);
+        let schedules = Schedules::open(test.connection()).await.unwrap();
+        let (own, target) = (test.queue("schedules"), test.queue("work"));
+        Self { test, schedules, own, target }
+    }
+
+    /// Runs a scheduler for this time, and no worker of the target queue.
+    async fn run_for(&self, time: Duration) {
+        let _ = self.test.workers().add(&self.own, self.schedules.handler()).drain_for(time).await;
+    }
+
+    /// The minutes of all messages of the target queue, in order.
+    fn minutes(&self) -> Vec<u64> {
+        let dues = self.target.sent().into_iter().map(|sent| sent.due());
+        let since = dues.map(|due| due.duration_since(SystemTime::UNIX_EPOCH + START).unwrap());
+        since.map(|since| since.as_secs() / 60).collect()
+    }
+}
+
+fn minutely() -> Spec {
+    Spec::every(MINUTE, "work").unwrap().payload("tick").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_target_gets_its_messages_and_delivers_them_when_it_is_resumed() {
+    let world = World::new().await;
+    world.schedules.put("a", &minutely().lead(Duration::ZERO).unwrap()).await.unwrap();
+    world.target.queue().pause().await.unwrap();
+    world.run_for(MINUTE * 5).await;
+    assert_eq!(world.minutes(), [1, 2, 3, 4, 5]);
+    let worker = || {
+        let handler = |_: Job<String>| ready(Ok::<_, io::Error>(()));
+        world.test.workers().add(&world.target, handler)
+    };
+    assert_eq!(worker().drain_due().await.count(Status::Acked), 0);
+    world.target.queue().resume().await.unwrap();
+    assert_eq!(worker().drain_due().await.count(Status::Acked), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_that_cannot_be_read_hides_no_others_and_can_be_removed() {
+    let world = World::new().await;
+    let due = SystemTime::UNIX_EPOCH + START + MINUTE * 60;
+    let raw: Queue<Bytes, Raw> =
+        world.test.connection().queue("schedules").await.unwrap().codec(Raw);
+    let newer = r#"{"queue":"work","every_ms":60000,"jitter_ms":5}"#;
+    let zoneless = r#"{"queue":"work","cron":"@daily","zone":"Mars/Base"}"#;
+    for (name, text) in [("shop/a", newer), ("shop/b", zoneless), ("no", "no schedule")] {
+        let sent = raw.message(&Bytes::from(text)).id(name).due_at(due).send().await.unwrap();
+        assert!(sent.is_accepted());
+    }
+    // The owner's other schedules are removed.
+    let declared = world.schedules.declare("shop", [("c", minutely())]).await.unwrap();
+    assert_eq!((declared.created, declared.removed), (1, 2));
+    let entries = world.schedules.list().await.unwrap();
+    let listed: Vec<_> = entries.iter().map(|it| (&it.name[..], it.spec.as_ref())).collect();
+    assert_eq!(listed, [("no", None), ("shop/c", Some(&minutely()))]);
+    assert!(entries[0].next.is_empty() && !entries[0].is_paused);
+    assert!(world.schedules.last_ticks(&entries).await.unwrap()[0].is_none());
+    for error in [
+        world.schedules.pause("no").await.unwrap_err(),
+        world.schedules.resume("no").await.unwrap_err(),
+        world.schedules.run_now("no").await.unwrap_err(),
+    ] {
+        assert_eq!(*error.kind(), ErrorKind::Decode);
+    }
+    assert!(world.schedules.remove("no").await.unwrap());
+    assert!(!world.schedules.remove("no").await.unwrap());
+    assert_eq!(world.schedules.list().await.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_number_of_changes_just_before_a_tick_loses_it() {
+    let world = World::new().await;
+    world.schedules.put("a", &minutely()).await.unwrap();
+    for change in 0..12 {
+        world.run_for(Duration::from_secs(1)).await;
+        assert_eq!(world.target.queue().stats().await.unwrap().scheduled, 1, "{change}");
+        assert!(world.schedules.pause("a").await.unwrap());
+        assert_eq!(world.target.queue().stats().await.unwrap().scheduled, 0, "{change}");
+        assert!(world.schedules.resume("a").await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_queue_of_schedules_is_paused_only_what_exists_is_delivered() {
+    let world = World::new().await;
+    world.schedules.put("a", &minutely().lead(MINUTE * 2).unwrap()).await.unwrap();
+    world.run_for(MINUTE).await;
+    assert_eq!(world.minutes(), [1, 2, 3]);
+    world.own.queue().pause().await.unwrap();
+    world.run_for(MINUTE * 9).await;
+    assert_eq!(world.minutes(), [1, 2, 3]);
+    world.own.queue().resume().await.unwrap();
+    world.run_for(Duration::ZERO).await;
+    // It is minute 10: that one is made up for, and those of the lead follow.
+    assert_eq!(world.minutes(), [1, 2, 3, 10, 11, 12]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_whose_message_was_removed_is_declared_again_without_a_second_tick() {
+    let world = World::new().await;
+    let all = || [("a", minutely().lead(MINUTE * 3).unwrap())];
+    world.schedules.declare("shop", all()).await.unwrap();
+    world.run_for(Duration::ZERO).await;
+    assert_eq!(world.minutes(), [1, 2, 3]);
+    // As by an operator who cancels in the wrong queue.
+    world.own.queue().cancel("shop/a").await.unwrap();
+    assert_eq!(world.schedules.list().await.unwrap(), []);
+    assert!(world.schedules.get("shop/a").await.unwrap().is_none());
+    let declared = world.schedules.declare("shop", all()).await.unwrap();
+    assert_eq!((declared.created, declared.unchanged), (1, 0));
+    world.run_for(MINUTE).await;
+    assert_eq!(world.minutes(), [1, 2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_with_one_name_of_a_schedule_do_not_touch_each_other() {
+    let world = World::new().await;
+    let all = || [("a", minutely())];
+    for owner in ["shop", "depot"] {
+        assert_eq!(world.schedules.declare(owner, all()).await.unwrap().created, 1);
+    }
+    world.run_for(MINUTE).await;
+    assert_eq!(world.minutes(), [1, 1, 2, 2]);
+    world.schedules.declare("shop", <[(&str, Spec); 0]>::default()).await.unwrap();
+    let left: Vec<_> = world.target.sent().iter().map(|sent| sent.id().to_string()).collect();
+    assert!(left.iter().any(|id| id.starts_with("depot/a@")), "{left:?}");
+    world.run_for(MINUTE * 2).await;
+    let stats = world.target.queue().stats().await.unwrap();
+    // The first tick of both, and the later ones of one: what was ahead of the other is cancelled.
+    assert_eq!((stats.ready, stats.scheduled), (4, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_in_an_unknown_zone_stays_for_a_scheduler_that_knows_it() {
+    let world = World::new().await;
+    world.schedules.put("known", &minutely()).await.unwrap();
+    // As a program writes it whose zone data are newer.
+    let raw: Queue<Bytes, Raw> =
+        world.test.connection().queue("schedules").await.unwrap().codec(Raw);
+    let newer = r#"{"cron":"* * * * *","zone":"Mars/Olympus","queue":"work","payload":null}"#;
+    let newer = raw.message(&Bytes::from_static(newer.as_bytes())).id("newer");
+    assert!(
+        newer
+            .max_failures(delayline::limits::MAX_ATTEMPT_LIMIT)
+            .send()
+            .await
+            .unwrap()
+            .is_accepted()
+    );
+    world.run_for(MINUTE * 30).await;
+    assert_eq!(world.minutes(), (1..=31).collect::<Vec<_>>());
+    let stats = world.own.queue().stats().await.unwrap();
+    assert_eq!((stats.dead, stats.scheduled + stats.ready), (0, 2));
+}
+
+#[cfg(any(feature = "redis", feature = "fred"))]
+mod on_servers {
+    use std::collections::BTreeSet;
+
+    use delayline::relay::{Destination, DestinationKey};
+    use delayline::worker::WorkerHandle;
+    use delayline::{Connect, Connection, RedisClient, Worker};
+    use delayline_test_server::{Cluster, Server};
+    use tokio::sync::mpsc;
+    use tokio::task::JoinHandle;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    const DRIVERS: &[RedisClient] = &[
+        #[cfg(feature = "redis")]
+        RedisClient::Redis,
+        #[cfg(feature = "fred")]
+        RedisClient::Fred,
+    ];
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn connect(url: &str, driver: RedisClient) -> Connection {
+        Connect::new(url).unwrap().client(driver).connect().await.unwrap()
+    }
+
+    struct Scheduler {
+        handle: WorkerHandle,
+        task: JoinHandle<()>,
+    }
+
+    impl Scheduler {
+        fn start(schedules: &Schedules) -> Self {
+            let worker = schedules.worker().build().unwrap();
+            let (handle, run) = (worker.handle(), worker.run(schedules.handler()));
+            let task = tokio::spawn(async {
+                run.await;
+            });
+            Self { handle, task }
+        }
+
+        async fn stop(self) {
+            self.handle.stop(SECOND);
+            self.task.await.unwrap();
+        }
+    }
+
+    async fn sent(queue: &Queue<String>) -> u64 {
+        let call = async || queue.stats().await.map(|stats| stats.totals.enqueued);
+        let answered = async {
+            loop {
+                // The cluster may fail calls for a moment after a node was away.
+                if let Ok(count) = call().await {
+                    return count;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), answered).await.expect("the queue cannot be counted")
+    }
+
+    async fn until_sent(queue: &Queue<String>, count: u64) {
+        let met = async {
+            while sent(queue).await < count {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), met).await.expect("no ticks");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_target_on_a_full_or_silent_node_holds_up_no_other() {
+        futures_util::future::join_all(DRIVERS.iter().map(|&driver| in_a_cluster(driver))).await;
+    }
+
+    async fn in_a_cluster(driver: RedisClient) {
+        let cluster = Cluster::start();
+        let [first, second, third] = cluster.nodes() else { panic!("three nodes") };
+        for node in cluster.nodes() {
+            node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+        }
+        let named = |node: &Server, what: &str| {
+            let is_there =
+                |name: &String| std::ptr::eq(cluster.owner(first, cluster.slot(name)), node);
+            (0..).map(|number| format!("{what}-{number}")).find(is_there).unwrap()
+        };
+        let connection = connect(&cluster.url_of(&[first, third]), driver).await;
+        let own = named(first, "schedules");
+        let schedules = Schedules::open_named(&connection, &own).await.unwrap().patience(SECOND);
+        let (troubled, well) = (named(second, "work"), named(third, "work"));
+        for queue in [&troubled, &well] {
+            let spec = Spec::every(SECOND, queue).unwrap().lead(Duration::ZERO).unwrap();
+            schedules.put(queue, &spec).await.unwrap();
+        }
+        let troubled: Queue<String> = connection.queue(&troubled).await.unwrap();
+        let well: Queue<String> = connection.queue(&well).await.unwrap();
+        let scheduler = Scheduler::start(&schedules);
+        until_sent(&troubled, 2).await;
+        until_sent(&well, 2).await;
+
+        for is_full in [true, false] {
+            let before = sent(&well).await;
+            if is_full {
+                second.command(&["CONFIG", "SET", "maxmemory", "1"]);
+            } else {
+                second.pause();
+            }
+            until_sent(&well, before + 2).await;
+            if is_full {
+                second.command(&["CONFIG", "SET", "maxmemory", "0"]);
+            } else {
+                second.resume();
+            }
+            // Its latest tick and those that follow.
+            until_sent(&troubled, sent(&troubled).await + 2).await;
+        }
+        scheduler.stop().await;
+        for queue in [&troubled, &well] {
+            // No id is a second one for an instant.
+            let mut pages = queue.list(delayline::admin::Listed::Ready);
+            let mut ticks = BTreeSet::new();
+            while let Some(page) = pages.next_page().await.unwrap() {
+                for info in page {
+                    let id = info.id.to_string();
+                    let tick: u64 = id.split_once('@').unwrap().1.parse().unwrap();
+                    assert!(ticks.insert(tick), "{id}");
+                }
+            }
+            assert_eq!(u64::try_from(ticks.len()).unwrap(), sent(queue).await);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_relayed_schedule_is_gone_until_it_is_put_again() {
+        for &driver in DRIVERS {
+            let server = Server::start();
+            let connection = connect(&server.url(), driver).await;
+            let schedules = Schedules::open(&connection).await.unwrap();
+            let spec = Spec::every(SECOND, "work").unwrap();
+            schedules.put("a", &spec).await.unwrap();
+            let to =
+                Destination::List { key: DestinationKey::try_from("due").unwrap(), max_len: None };
+            let relay = schedules.queue().relay(to).until_empty(true);
+            assert_eq!(relay.run().await.unwrap().relayed, 1);
+            assert!(schedules.get("a").await.unwrap().is_none());
+            assert!(!schedules.pause("a").await.unwrap() && !schedules.remove("a").await.unwrap());
+            assert_eq!(schedules.put("a", &spec).await.unwrap(), Put::Created);
+            let work: Queue<String> = connection.queue("work").await.unwrap();
+            let scheduler = Scheduler::start(&schedules);
+            until_sent(&work, 2).await;
+            scheduler.stop().await;
+        }
+    }
+
+    /// All steps are smaller than the lead, so no tick is jumped over.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_clock_that_steps_back_and_forth_neither_doubles_nor_loses_a_tick() {
+        futures_util::future::join_all(DRIVERS.iter().map(|&driver| steps(driver))).await;
+    }
+
+    async fn steps(driver: RedisClient) {
+        let server = Server::builder().own_clock().start();
+        let connection = connect(&server.url(), driver).await;
+        let schedules = Schedules::open(&connection).await.unwrap();
+        let spec = Spec::every(SECOND, "work").unwrap().lead(SECOND * 60).unwrap();
+        schedules.put("a", &spec).await.unwrap();
+        let scheduler = Scheduler::start(&schedules);
+        let work: Queue<Bytes, Raw> = connection.queue("work").await.unwrap().codec(Raw);
+        let (handled, mut ticks) = mpsc::unbounded_channel();
+        // The clock may go through all steps before an ack arrives, and no lease may expire by
+        // that.
+        let worker = Worker::builder(work.clone()).lease(MINUTE).build().unwrap();
+        let stop = worker.handle();
+        let worker = tokio::spawn(worker.run(move |job: Job<Bytes>| {
+            let id = job.id().to_string();
+            handled.send(id.split_once('@').unwrap().1.parse::<u64>().unwrap()).unwrap();
+            ready(Ok::<_, io::Error>(()))
+        }));
+        let mut seen = Vec::new();
+        for step in [0, 4_000, 2_500, 20_000, 18_000, 19_999, 45_000, 43_000, 45_000] {
+            server.set_clock_step(step);
+            for _ in 0..2 {
+                let next = timeout(Duration::from_secs(30), ticks.recv()).await;
+                seen.push(next.expect("no tick is delivered").unwrap());
+            }
+        }
+        scheduler.stop().await;
+        stop.stop(SECOND);
+        worker.await.unwrap();
+        while let Ok(tick) = ticks.try_recv() {
+            seen.push(tick);
+        }
+        seen.sort_unstable();
+        for pair in seen.windows(2) {
+            assert_eq!(pair[1] - pair[0], 1_000, "{driver:?}: {seen:?}");
+        }
+    }
+}

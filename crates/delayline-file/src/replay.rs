@@ -19,8 +19,8 @@ pub(crate) struct Files {
     pub(crate) segments: Vec<u64>,
     /// Whether the segment behind the snapshot was begun, if the snapshot does not say so.
     pub(crate) begun: bool,
-    /// Whether all files that the snapshot replaces still exist: then the snapshot's name may not be
-    /// durable, and is not needed.
+    /// Whether all files that the snapshot replaces still exist: then the snapshot's name may not
+    /// be durable, and is not needed.
     pub(crate) replaced: bool,
     /// What may be removed.
     pub(crate) obsolete: Vec<String>,

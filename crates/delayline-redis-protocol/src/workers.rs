@@ -109,7 +109,8 @@ impl WorkerProcess {
     }
 }
 
-/// The process as it introduces itself: one line of at most 1,024 bytes, with as many queues as fit.
+/// The process as it introduces itself: one line of at most 1,024 bytes, with as many queues as
+/// fit.
 impl fmt::Display for WorkerProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.name(0)))

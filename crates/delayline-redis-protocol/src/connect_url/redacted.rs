@@ -3,7 +3,7 @@
 use super::scheme::{Scheme, Shape};
 
 /// Returns a URL for an error or a log: without user name, password, query and fragment. What
-/// cannot be told from these is left out with them, so that a password which should have been
+/// cannot be separated from these is left out with them, so that a password which should have been
 /// percent-encoded is not shown either.
 #[must_use]
 pub fn redacted(url: &str) -> String {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use delayline_core::{DeathReason, Enqueued, Limits, Outcome, Stats, Timestamp};
+use delayline_core::{DeathReason, Enqueued, Outcome, Stats, Timestamp};
 use tokio::time::Instant;
 
 /// Registers the meaning and the unit of each metric with the installed exporter. Call it once,
@@ -167,7 +167,7 @@ meters! {
         let age = stats.earliest_due.map(|due| at.since(due)).unwrap_or_default();
         metrics::gauge!(OLDEST, [queue.label()].iter()).set(age.as_secs_f64());
         metrics::gauge!(PAUSED, [queue.label()].iter()).set(f64::from(u8::from(stats.paused)));
-        let Limits { leased, rate, held_until, .. } = stats.limits;
+        let delayline_core::Limits { leased, rate, held_until, .. } = stats.limits;
         let is_held = f64::from(u8::from(held_until.is_some()));
         metrics::gauge!(HELD, [queue.label()].iter()).set(is_held);
         // A gauge cannot be withdrawn when a limit is removed.

@@ -1,4 +1,5 @@
-//! Many concurrent clients on one queue, on the server's clock, and a check of their replies.
+//! Many concurrent clients on one queue, and a check of their replies. Half of the histories are on
+//! the server's clock, half on one that the clients share and that stands still during calls.
 //!
 //! Every reply contains its revision and instant. So the calls have one possible order of
 //! execution, and the model must return the same results in it ([`replay`]). What the results mean
@@ -11,13 +12,17 @@ mod replay;
 use std::sync::Arc;
 use std::time::Instant;
 
-use delayline_core::{Applied, At, Check, Error, List, Op, QueueBackend, Reply, Status, Timestamp};
+use delayline_core::limits::MAX_PAGE;
+use delayline_core::{
+    Applied, At, Check, Error, List, Millis, Op, QueueBackend, Reply, Status, Timestamp,
+};
 use tokio::runtime::Runtime;
+use tokio::sync::RwLock;
 
 pub use self::call::Call;
 use crate::limits::{CASES_A_ROUND, HISTORY_CALLS, HISTORY_TASKS};
 use crate::settings::Settings;
-use crate::workload::Improviser;
+use crate::workload::{Improviser, start};
 use crate::{Fixture, oracle};
 
 /// The calls of a queue's clients and their results, from its first operation on.
@@ -58,18 +63,28 @@ pub(crate) fn concurrent(runtime: &Runtime, fixture: &dyn Fixture, settings: Set
     let mut runner = settings.runner(1);
     for round in 0..settings.cases.div_ceil(CASES_A_ROUND) {
         let improviser = Improviser::new(runner.new_rng());
-        let history = runtime.block_on(record(fixture, improviser));
+        let history = if round % 2 == 0 {
+            runtime.block_on(record(fixture, improviser, None))
+        } else {
+            let clock = Arc::new(RwLock::new(start()));
+            runtime.block_on(record(fixture, improviser.with_rates(), Some(clock)))
+        };
         let history = history.unwrap_or_else(|error| panic!("{settings}, round {round}: {error}"));
         history.check().unwrap_or_else(|reason| panic!("{settings}, round {round}: {reason}"));
     }
 }
 
-async fn record(fixture: &dyn Fixture, improviser: Improviser) -> Result<History, Error> {
+async fn record(
+    fixture: &dyn Fixture,
+    improviser: Improviser,
+    clock: Option<Arc<RwLock<Timestamp>>>,
+) -> Result<History, Error> {
     let queue = fixture.fresh().await?;
     let improviser = Arc::new(improviser);
     let begin = Instant::now();
     let clients = (0..HISTORY_TASKS).map(|_| {
-        let client = Client { queue: Arc::clone(&queue), begin, calls: Vec::new() };
+        let (queue, clock) = (Arc::clone(&queue), clock.clone());
+        let client = Client { queue, begin, clock, calls: Vec::new() };
         tokio::spawn(client.run(Arc::clone(&improviser)))
     });
     let mut history = History::default();
@@ -77,46 +92,77 @@ async fn record(fixture: &dyn Fixture, improviser: Improviser) -> Result<History
         let calls = client.await.unwrap_or_else(|error| panic!("a client panicked: {error}"));
         history.calls.extend(calls?);
     }
-    let drain = Client { queue, begin, calls: Vec::new() };
-    history.calls.extend(drain.drain().await?);
+    let mut client = Client { queue, begin, clock: None, calls: Vec::new() };
+    drain(async |op| client.call(At::Fixed(Timestamp::MAX), op).await).await?;
+    history.calls.extend(client.calls);
     Ok(history)
+}
+
+/// The end of a history: handles every message that can ever be due, and reads the rest. The time
+/// of each call must be [`Timestamp::MAX`].
+///
+/// # Errors
+///
+/// The first error of `call`.
+pub async fn drain<E>(mut call: impl AsyncFnMut(Op) -> Result<Applied, E>) -> Result<(), E> {
+    call(Op::Resume).await?;
+    for round in 0.. {
+        let reply = call(Op::Claim(oracle::drain_claim(round))).await?.reply;
+        let Reply::Claim(claimed) = reply else { break };
+        let acks: Vec<_> = claimed.deliveries.iter().map(oracle::ack).collect();
+        if !acks.is_empty() {
+            call(Op::Settle(acks)).await?;
+        } else if !claimed.more {
+            break;
+        }
+    }
+    let mut after = None;
+    loop {
+        match call(Op::List(List::new(Status::Dead, MAX_PAGE).after(after))).await?.reply {
+            Reply::List(page) if page.next.is_some() => after = page.next,
+            _ => break,
+        }
+    }
+    after = None;
+    loop {
+        match call(Op::Check(Check::new(MAX_PAGE).after(after))).await?.reply {
+            Reply::Check(checked) if checked.next.is_some() => after = checked.next,
+            _ => break,
+        }
+    }
+    call(Op::Stats).await?;
+    Ok(())
 }
 
 struct Client {
     queue: Arc<dyn QueueBackend>,
     begin: Instant,
+    /// The server's if there is none.
+    clock: Option<Arc<RwLock<Timestamp>>>,
     calls: Vec<Call>,
 }
 
 impl Client {
     async fn run(mut self, improviser: Arc<Improviser>) -> Result<Vec<Call>, Error> {
+        let clock = self.clock.clone();
         for _ in 0..HISTORY_CALLS {
             let op = improviser.next();
-            let applied = self.call(At::Server, op.clone()).await?;
+            let applied = match &clock {
+                Some(clock) => {
+                    let now = clock.read().await;
+                    self.call(At::Fixed(*now), op.clone()).await?
+                }
+                None => self.call(At::Server, op.clone()).await?,
+            };
             improviser.observe(&op, &applied);
-            tokio::task::yield_now().await;
-        }
-        Ok(self.calls)
-    }
-
-    /// Handles every message that can ever be due, and reads the rest.
-    async fn drain(mut self) -> Result<Vec<Call>, Error> {
-        let end = At::Fixed(Timestamp::MAX);
-        self.call(end, Op::Resume).await?;
-        for round in 0.. {
-            let applied = self.call(end, Op::Claim(oracle::drain_claim(round))).await?;
-            let Reply::Claim(claimed) = applied.reply else { break };
-            let acks: Vec<_> = claimed.deliveries.iter().map(oracle::ack).collect();
-            if !acks.is_empty() {
-                self.call(end, Op::Settle(acks)).await?;
-            } else if !claimed.more {
-                break;
+            match &clock {
+                Some(clock) if self.calls.len().is_multiple_of(CALLS_A_TICK) => {
+                    let mut now = clock.write().await;
+                    *now = now.after(Millis::saturating(1));
+                }
+                _ => tokio::task::yield_now().await,
             }
         }
-        let dead = List::new(Status::Dead, 100);
-        self.call(end, Op::List(dead)).await?;
-        self.call(end, Op::Check(Check::new(100))).await?;
-        self.call(end, Op::Stats).await?;
         Ok(self.calls)
     }
 
@@ -128,3 +174,6 @@ impl Client {
         Ok(applied)
     }
 }
+
+/// Calls of each client after which the shared clock advances by a millisecond.
+const CALLS_A_TICK: usize = 4;

@@ -85,7 +85,7 @@ pub use async_trait::async_trait;
 pub use self::divergence::Divergence;
 pub use self::faults::{Fault, Faulty};
 pub use self::fixture::Fixture;
-pub use self::histories::{Call, History};
+pub use self::histories::{Call, History, drain};
 pub use self::oracle::differential;
 #[doc(hidden)]
 pub use self::runner::trials;

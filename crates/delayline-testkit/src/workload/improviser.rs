@@ -13,6 +13,7 @@ use super::{Action, Ledger, action, start};
 /// leases and repeat each other, because it learns from their results.
 pub struct Improviser {
     memory: Mutex<Memory>,
+    rates: bool,
 }
 
 struct Memory {
@@ -29,7 +30,15 @@ impl Improviser {
     pub fn new(chance: TestRng) -> Self {
         let runner = TestRunner::new_with_rng(Config::default(), chance);
         let memory = Memory { runner, actions: Vec::new(), ledger: Ledger::default() };
-        Self { memory: Mutex::new(memory) }
+        Self { memory: Mutex::new(memory), rates: false }
+    }
+
+    /// Also sets rates. The clients must pass the time: a server counts by microseconds, and its
+    /// replies have milliseconds only, so the model could not follow.
+    #[must_use]
+    pub fn with_rates(mut self) -> Self {
+        self.rates = true;
+        self
     }
 
     /// Returns the next operation, which is within the limits.
@@ -41,7 +50,7 @@ impl Improviser {
                 memory.prepare();
                 continue;
             };
-            let op = soon(memory.ledger.concrete(&action));
+            let op = soon(memory.ledger.concrete(&action), self.rates);
             if op.validate().is_ok() {
                 return op;
             }
@@ -74,7 +83,7 @@ impl fmt::Debug for Improviser {
 }
 
 /// Returns the same operation with the instants of random runs turned into short delays.
-fn soon(op: Op) -> Op {
+fn soon(op: Op, rates: bool) -> Op {
     let start = start();
     let soon = |schedule| match schedule {
         Schedule::At(instant) if instant >= start && instant.since(start).as_secs() == 0 => {
@@ -96,8 +105,9 @@ fn soon(op: Op) -> Op {
             items.into_iter().map(|item| Reschedule::new(item.id, soon(item.schedule))).collect(),
         ),
         Op::SetLimits(mut set) => {
-            // A server counts by microseconds, and its replies have milliseconds only.
-            if let Change::Set(_) = set.rate {
+            if let Change::Set(_) = set.rate
+                && !rates
+            {
                 set.rate = Change::Keep;
             }
             if let Change::Set(until) = set.hold {

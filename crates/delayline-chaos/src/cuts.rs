@@ -37,7 +37,8 @@ pub(crate) async fn play(seed: u64, count: usize) -> Result<Cuts> {
     let setting = Setting::new(false);
     let writer = server().await?;
     let options = || load::options(&writer.url(), PATIENCE);
-    let queues = load::open([options()?, options()?], &setting, &["improvised".to_owned()]).await?;
+    let (options, names) = ([options()?, options()?], ["improvised".to_owned()]);
+    let queues = load::open(options, &setting, &names, &mut chance).await?;
     let improvisers = Improvised::start(&queues[0], &mut chance);
     while queues[0].log.answered() < OPERATIONS {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -99,7 +99,8 @@ impl Effects {
             return matches!(op, Op::Relay(_));
         }
         match op {
-            Op::Claim(_) | Op::Relay(_) => !self.places.is_empty(),
+            // Without a message, it may have caught up with the rate after a step of the clock.
+            Op::Claim(_) | Op::Relay(_) => true,
             // An update may have left no more than a follower or its token.
             Op::Enqueue(items) => {
                 let updates = items.iter().any(|item| item.known != Known::Refuse);

@@ -7,8 +7,10 @@ use anyhow::Result;
 use delayline_test_server::Server;
 use delayline_test_server::proxy::{self, Proxy};
 
+use crate::blocking::blocking;
 use crate::load::Working;
 use crate::log::Setting;
+use crate::strikes::Effect;
 use crate::witness::AppendOnlyFile;
 
 /// A kind of fault.
@@ -90,36 +92,14 @@ impl Fault {
         Self::StepClock,
     ];
 
-    /// Faults that are neither a kill nor a freeze. Two rounds in a row share them out.
-    pub(crate) const OTHERS: [Self; 16] = [
-        Self::Restart,
-        Self::FlushScripts,
-        Self::KillClients,
-        Self::PauseClients,
-        Self::LoseReplies,
-        Self::LoseReplies,
-        Self::LoseRequests,
-        Self::Silence,
-        Self::WrongType,
-        Self::OutOfMemory,
-        Self::ReadOnly,
-        Self::TooFewReplicas,
-        Self::FailedSnapshot,
-        Self::BusyScript,
-        Self::TooManyClients,
-        Self::CrashWorker,
-    ];
-}
-
-/// What becomes of the calls that a fault meets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// Some get no answer.
-    Failure,
-    /// They are answered after its end, unless their callers give up.
-    Delay,
-    /// They must only have been under way.
-    None,
+    /// Faults that are neither a kill, a freeze nor a step of the clock. Two rounds in a row share
+    /// them out.
+    pub(crate) fn others() -> Vec<Self> {
+        let is_other = |fault: &Self| {
+            !matches!(fault, Self::Kill | Self::KillAndLoseTail | Self::Freeze | Self::StepClock)
+        };
+        Self::ALL.into_iter().filter(is_other).chain([Self::LoseReplies]).collect()
+    }
 }
 
 /// Who brings faults about.
@@ -149,21 +129,24 @@ impl Adversary<'_> {
                 let bytes = self.chance.usize(..LONGEST_TAIL_BYTES);
                 self.kill_and_lose(bytes).await
             }
-            Fault::Restart => self.with_server(Server::restart).await,
+            Fault::Restart => {
+                blocking(|| self.server.restart());
+                Ok(())
+            }
             Fault::Freeze => self.freeze().await,
             Fault::FlushScripts => {
                 for _ in 0..20 {
-                    self.command(&["SCRIPT", "FLUSH", "SYNC"]).await?;
+                    self.command(&["SCRIPT", "FLUSH", "SYNC"])?;
                 }
                 Ok(())
             }
             Fault::KillClients => {
-                self.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await
+                self.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
             }
             Fault::PauseClients => {
                 let mode = if self.chance.bool() { "ALL" } else { "WRITE" };
                 let ms = self.chance.u64(100..LONGEST_OUTAGE_MS);
-                self.command(&["CLIENT", "PAUSE", &ms.to_string(), mode]).await?;
+                self.command(&["CLIENT", "PAUSE", &ms.to_string(), mode])?;
                 self.wait(ms).await;
                 Ok(())
             }
@@ -187,19 +170,19 @@ impl Adversary<'_> {
                 Ok(())
             }
             Fault::OutOfMemory => {
-                self.config("maxmemory", "1").await?;
+                self.config("maxmemory", "1")?;
                 self.outage().await;
-                self.config("maxmemory", "0").await
+                self.config("maxmemory", "0")
             }
             Fault::ReadOnly => {
-                self.command(&["REPLICAOF", "127.0.0.1", "1"]).await?;
+                self.command(&["REPLICAOF", "127.0.0.1", "1"])?;
                 self.outage().await;
-                self.command(&["REPLICAOF", "NO", "ONE"]).await
+                self.command(&["REPLICAOF", "NO", "ONE"])
             }
             Fault::TooFewReplicas => {
-                self.config("min-replicas-to-write", "1").await?;
+                self.config("min-replicas-to-write", "1")?;
                 self.outage().await;
-                self.config("min-replicas-to-write", "0").await
+                self.config("min-replicas-to-write", "0")
             }
             Fault::FailedSnapshot => self.failed_snapshot().await,
             Fault::BusyScript => self.busy_script().await,
@@ -233,21 +216,21 @@ impl Adversary<'_> {
     }
 
     async fn kill(&mut self) -> Result<()> {
-        self.with_server(Server::kill).await?;
+        blocking(|| self.server.kill());
         self.outage().await;
         // It may have died while it wrote a transaction.
         self.file.lose_tail(0)?;
-        self.with_server(Server::restart).await
+        blocking(|| self.server.restart());
+        Ok(())
     }
 
     /// No call is made while the server is down, so every reply belongs to the time before or
     /// after.
     async fn kill_and_lose(&mut self, bytes: usize) -> Result<()> {
-        self.with_server(Server::kill).await?;
-        let setting = Arc::clone(&self.setting);
-        let mut era = setting.era.write().await;
+        blocking(|| self.server.kill());
+        let mut era = self.setting.era.write().await;
         self.file.lose_tail(bytes)?;
-        self.with_server(Server::restart).await?;
+        blocking(|| self.server.restart());
         self.era_ends.push(self.file.len()?);
         *era += 1;
         Ok(())
@@ -289,75 +272,64 @@ impl Adversary<'_> {
             let words = [b"EVAL", text.as_bytes(), b"2", key, &away[..]];
             words.map(<[u8]>::to_vec)
         };
-        self.command(&script(there)).await?;
+        self.command(&script(there))?;
         self.outage().await;
-        self.command(&script(back)).await
+        self.command(&script(back))
     }
 
     async fn failed_snapshot(&mut self) -> Result<()> {
         // Nothing can be renamed to a directory.
         let snapshot = self.server.data_dir().join("dump.rdb");
         std::fs::create_dir_all(&snapshot)?;
-        self.config("save", "3600 1").await?;
-        self.command(&["BGSAVE"]).await?;
-        let server = Arc::clone(&self.server);
-        let failed = move || server.info("persistence", "rdb_last_bgsave_status") == "err";
-        while !tokio::task::spawn_blocking(failed.clone()).await? {
+        self.config("save", "3600 1")?;
+        self.command(&["BGSAVE"])?;
+        let failed = || self.server.info("persistence", "rdb_last_bgsave_status") == "err";
+        while !blocking(failed) {
             self.wait(5).await;
         }
         self.outage().await;
-        self.config("save", "").await?;
+        self.config("save", "")?;
         Ok(std::fs::remove_dir(&snapshot)?)
     }
 
     async fn busy_script(&mut self) -> Result<()> {
-        self.config("busy-reply-threshold", "20").await?;
+        self.config("busy-reply-threshold", "20")?;
         let server = Arc::clone(&self.server);
         let busy = tokio::task::spawn_blocking(move || {
             // It ends with an error, when it is killed.
             let _ = server.try_command(&["EVAL", "while true do end", "0"]);
         });
         self.outage().await;
-        let mut killed = self.command(&["SCRIPT", "KILL"]).await;
+        let mut killed = self.command(&["SCRIPT", "KILL"]);
         // It may be only about to begin.
         while killed.is_err() && !busy.is_finished() {
             self.wait(10).await;
-            killed = self.command(&["SCRIPT", "KILL"]).await;
+            killed = self.command(&["SCRIPT", "KILL"]);
         }
         busy.await?;
-        self.config("busy-reply-threshold", "5000").await
+        self.config("busy-reply-threshold", "5000")
     }
 
     async fn too_many_clients(&mut self) -> Result<()> {
-        let server = Arc::clone(&self.server);
-        let begin = move || {
-            // One connection for all of it: there may be no other.
-            let mut admin = server.admin()?;
-            redis::cmd("CONFIG").arg(&["SET", "maxclients", "2"]).exec(&mut admin)?;
-            redis::cmd("CLIENT").arg(&["KILL", "SKIPME", "yes"]).exec(&mut admin)?;
-            anyhow::Ok(admin)
+        // One connection for all of it: there may be no other.
+        let mut admin = blocking(|| self.server.admin())?;
+        let mut tell = |words: &[&str]| {
+            let mut command = redis::cmd(words[0]);
+            blocking(|| command.arg(&words[1..]).exec(&mut admin))
         };
-        let mut admin = tokio::task::spawn_blocking(begin).await??;
+        tell(&["CONFIG", "SET", "maxclients", "2"])?;
+        tell(&["CLIENT", "KILL", "SKIPME", "yes"])?;
         self.outage().await;
-        let end =
-            move || redis::cmd("CONFIG").arg(&["SET", "maxclients", "10000"]).exec(&mut admin);
-        Ok(tokio::task::spawn_blocking(end).await??)
+        Ok(tell(&["CONFIG", "SET", "maxclients", "10000"])?)
     }
 
-    async fn config(&self, name: &str, value: &str) -> Result<()> {
-        self.command(&["CONFIG", "SET", name, value]).await
+    fn config(&self, name: &str, value: &str) -> Result<()> {
+        self.command(&["CONFIG", "SET", name, value])
     }
 
-    async fn command<A: AsRef<[u8]>>(&self, words: &[A]) -> Result<()> {
-        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_ref().to_vec()).collect();
-        let server = Arc::clone(&self.server);
-        tokio::task::spawn_blocking(move || server.try_command(&words)).await??;
+    fn command<A: redis::ToRedisArgs>(&self, words: &[A]) -> Result<()> {
+        blocking(|| self.server.try_command(words))?;
         Ok(())
-    }
-
-    async fn with_server(&self, act: impl FnOnce(&Server) + Send + 'static) -> Result<()> {
-        let server = Arc::clone(&self.server);
-        Ok(tokio::task::spawn_blocking(move || act(&server)).await?)
     }
 
     /// Shorter or longer than callers wait for an answer.

@@ -2,6 +2,7 @@
 //! data, jump in time. The server's append-only file is the witness: every history is replayed on
 //! the model in the order in which the server executed it, including calls without a reply.
 
+mod blocking;
 mod cuts;
 mod evidence;
 mod fault;
@@ -12,16 +13,19 @@ mod relayed;
 mod replay;
 mod round;
 pub mod schedules;
+mod strikes;
 pub mod topology;
 mod verdict;
 mod witness;
 
+use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 
-use self::fault::Fault;
+use self::strikes::Met;
 use self::topology::{Kind, Tally};
 use self::verdict::Totals;
 
@@ -60,6 +64,15 @@ enum Choice {
     Several(Kind),
 }
 
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single => f.write_str("single"),
+            Self::Several(kind) => kind.fmt(f),
+        }
+    }
+}
+
 fn topology_of(text: &str) -> Result<Choice, String> {
     match text {
         "single" => Ok(Choice::Single),
@@ -78,95 +91,76 @@ impl Args {
     }
 }
 
-/// Plays rounds on clusters, or on servers behind sentinels.
-async fn topologies(kind: Kind, args: &Args) -> ExitCode {
-    let (begin, mut tally, mut number) = (Instant::now(), Tally::default(), args.first);
-    let seed = args.seed;
-    while !args.is_over(begin, number) {
-        if let Err(error) = topology::play(kind, seed, number, &mut tally).await {
-            println!(
-                "{tally}\nchaos: round {number} of seed {seed}: {error:#}\n\
-                 play it again with --topology {kind} --seed {seed} --first {number} --rounds 1"
-            );
-            return ExitCode::FAILURE;
-        }
-        number += 1;
-        let (seconds, faults) = (begin.elapsed().as_secs(), tally.faults());
-        println!("chaos: {} rounds in {seconds} s: {faults} faults", number - args.first);
-    }
-    println!("\n{tally}");
-    let unseen = tally.unseen();
-    if !unseen.is_empty() && number - args.first >= ENOUGH_ROUNDS {
-        println!("chaos: nothing to judge by for {}", unseen.join("; "));
-        return ExitCode::FAILURE;
-    }
-    println!("chaos: {kind}, seed {seed}, {} rounds, every promise held", number - args.first);
-    ExitCode::SUCCESS
-}
-
-/// Number of rounds after which every guarantee must have been judged.
-const ENOUGH_ROUNDS: u64 = 4;
-/// Number of rounds after which every kind of fault must have affected a call.
-const ENOUGH_STRIKES: u64 = 12;
-
 /// Minimum number of cuts within an operation.
 const ENOUGH_CUTS: usize = 100;
 
 /// Plays what the command line asks for.
 pub async fn run() -> ExitCode {
     let args = Args::parse();
-    if let Choice::Several(kind) = args.topology {
-        return topologies(kind, &args).await;
-    }
-    let (begin, mut totals, mut number) = (Instant::now(), Totals::default(), args.first);
-    let Args { cuts, seed, first, .. } = args;
-    while !args.is_over(begin, number) {
-        if let Err(error) = round::play(seed, number, &mut totals).await {
-            println!("{totals}");
-            println!(
-                "chaos: round {number} of seed {seed}: {error:#}\n\
-                 play it again with --seed {seed} --first {number} --rounds 1"
-            );
-            return ExitCode::FAILURE;
+    let seed = args.seed;
+    let played = match args.topology {
+        Choice::Several(kind) => {
+            let play = async |n, tally: &mut _| topology::play(kind, seed, n, tally).await;
+            rounds(&args, Tally::default(), play).await
         }
-        number += 1;
-        let (kills, _) =
-            totals.faults(|fault| matches!(fault, Fault::Kill | Fault::KillAndLoseTail));
-        let (struck, hits) = totals.faults(|_| true);
-        let seconds = begin.elapsed().as_secs();
-        println!(
-            "chaos: {} rounds in {seconds} s: {struck} faults, {hits} of them felt by a call, \
-             {kills} kills",
-            number - first
-        );
-    }
-    println!("\n{totals}");
-    let unseen = totals.unseen();
-    if !unseen.is_empty() && number - first >= ENOUGH_ROUNDS {
-        println!("chaos: nothing to judge by for {}", unseen.join("; "));
-        return ExitCode::FAILURE;
-    }
-    let unmet = totals.unmet();
-    if !unmet.is_empty() && number - first >= ENOUGH_STRIKES {
-        println!("chaos: no call has felt these faults: {unmet:?}");
-        return ExitCode::FAILURE;
-    }
-    match cuts::play(seed, cuts).await {
-        Ok(cuts::Cuts { all, within }) => {
-            println!(
-                "chaos: {all} ends of an append-only file cut off, {within} of them within an \
-                 operation; what was left was whole"
-            );
-            if within == 0 && all >= ENOUGH_CUTS {
-                println!("chaos: no cut was within an operation, so they prove nothing");
-                return ExitCode::FAILURE;
+        Choice::Single => {
+            let play = async |n, totals: &mut _| round::play(seed, n, totals).await;
+            match rounds(&args, Totals::new(), play).await {
+                Ok(()) => cut(&args).await,
+                failed => failed,
             }
         }
+    };
+    match played {
+        Ok(()) => {
+            println!("chaos: seed {seed}: every promise held");
+            ExitCode::SUCCESS
+        }
         Err(error) => {
-            println!("chaos: {error:#}\nplay it again with --seed {seed} --rounds 0");
-            return ExitCode::FAILURE;
+            println!("chaos: {error:#}");
+            ExitCode::FAILURE
         }
     }
-    println!("chaos: seed {seed}, {} rounds, every promise held", number - first);
-    ExitCode::SUCCESS
+}
+
+async fn rounds<M: Met>(
+    args: &Args,
+    mut met: M,
+    play: impl AsyncFn(u64, &mut M) -> Result<()>,
+) -> Result<()> {
+    let (begin, mut number, seed) = (Instant::now(), args.first, args.seed);
+    while !args.is_over(begin, number) {
+        if let Err(error) = play(number, &mut met).await {
+            println!("{met}");
+            let topology = args.topology;
+            bail!(
+                "round {number} of seed {seed}: {error:#}\nplay it again with --topology {topology} \
+                 --seed {seed} --first {number} --rounds 1"
+            );
+        }
+        number += 1;
+        let (rounds, seconds) = (number - args.first, begin.elapsed().as_secs());
+        println!("chaos: {rounds} rounds in {seconds} s: {}", met.faults());
+    }
+    println!("\n{met}");
+    let unseen = met.unseen(number - args.first);
+    ensure!(unseen.is_empty(), "nothing to judge by for {}", unseen.join("; "));
+    Ok(())
+}
+
+/// Cuts off ends of an append-only file.
+async fn cut(args: &Args) -> Result<()> {
+    let seed = args.seed;
+    let played = cuts::play(seed, args.cuts).await;
+    let cuts::Cuts { all, within } =
+        played.with_context(|| format!("play it again with --seed {seed} --rounds 0"))?;
+    println!(
+        "chaos: {all} ends of an append-only file cut off, {within} of them within an operation; \
+         what was left was whole"
+    );
+    ensure!(
+        within > 0 || all < ENOUGH_CUTS,
+        "no cut was within an operation, so they prove nothing"
+    );
+    Ok(())
 }

@@ -4,6 +4,7 @@ mod handling;
 mod improvised;
 mod keyed;
 mod relaying;
+mod versions;
 mod working;
 
 use std::sync::Arc;
@@ -11,16 +12,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use delayline_core::{
-    At, Check, Claim, ClaimId, ConsumerName, List, Millis, Op, Outcome, QueueBackend, QueueName,
-    Reply, Settlement, Status, Timestamp, limits,
-};
+use delayline_core::{QueueBackend, QueueName};
 use delayline_fred::FredTransport;
 use delayline_redis::RedisTransport;
-use delayline_redis_protocol::{ConnectOptions, Keys, ScriptBackend};
+use delayline_redis_protocol::{ConnectOptions, Keys, ScriptBackend, Transport};
 
 pub(crate) use self::improvised::Improvised;
 pub(crate) use self::relaying::{Consumer, Relaying, STREAM, entries};
+pub(crate) use self::versions::judge as judge_versions;
+use self::versions::{Feature, Later};
 pub(crate) use self::working::Working;
 
 use crate::log::{Log, Setting};
@@ -29,8 +29,10 @@ use crate::log::{Log, Setting};
 pub(crate) struct Queue {
     pub(crate) name: QueueName,
     pub(crate) log: Arc<Log>,
-    /// One client for each driver.
+    /// One client for each driver, that of the later version first.
     pub(crate) clients: Vec<Arc<dyn QueueBackend>>,
+    /// The client of this version, if a later one begins to use what this one does not know.
+    pub(crate) outdated: Option<&'static str>,
 }
 
 /// A queue of bytes, as programs have it.
@@ -59,23 +61,30 @@ pub(crate) fn options(url: &str, patience: Duration) -> Result<ConnectOptions> {
     Ok(options)
 }
 
-/// Opens queues over one connection of redis-rs and one of fred.
+/// Opens queues over one connection of redis-rs and one of fred. One of them, which is left to
+/// chance, is that of a [later](versions) version, whose feature comes to the queue [`WORKING`].
 pub(crate) async fn open(
     options: [ConnectOptions; 2],
     setting: &Arc<Setting>,
     names: &[String],
+    chance: &mut fastrand::Rng,
 ) -> Result<Vec<Queue>> {
     let [redis, fred] = options;
-    let redis = Arc::new(RedisTransport::connect(&redis).await?);
-    let fred = Arc::new(FredTransport::connect(&fred).await?);
+    let redis: Arc<dyn Transport> = Arc::new(RedisTransport::connect(&redis).await?);
+    let fred: Arc<dyn Transport> = Arc::new(FredTransport::connect(&fred).await?);
+    let mut transports = [(CLIENTS[0], redis), (CLIENTS[1], fred)];
+    chance.shuffle(&mut transports);
+    let [(later_client, later), (client, this)] = transports;
     let mut queues = Vec::new();
     for name in names {
+        let feature = if name == WORKING { Feature::ComesWithLimits } else { Feature::Unused };
         let (name, log) = (QueueName::new(name.as_str())?, Log::new(setting));
-        let redis = ScriptBackend::open(Arc::clone(&redis), name.clone(), false).await?;
-        let fred = ScriptBackend::open(Arc::clone(&fred), name.clone(), false).await?;
-        let [one, other] = CLIENTS;
-        let clients = vec![log.recorded(one, redis), log.recorded(other, fred)];
-        queues.push(Queue { name, log, clients });
+        let later = Later::over(Arc::clone(&later), feature);
+        let later = ScriptBackend::open(later, name.clone(), false).await?;
+        let this = ScriptBackend::open(Arc::clone(&this), name.clone(), false).await?;
+        let clients = vec![log.recorded(later_client, later), log.recorded(client, this)];
+        let outdated = (feature == Feature::ComesWithLimits).then_some(client);
+        queues.push(Queue { name, log, clients, outdated });
     }
     Ok(queues)
 }
@@ -95,51 +104,8 @@ async fn until_empty(queue: &Bare) -> Result<()> {
     }
 }
 
-/// Handles every message that can ever be due, and reads the rest: the end of every history.
-pub(crate) async fn drain(queue: &dyn QueueBackend) -> Result<()> {
-    let end = At::Fixed(Timestamp::MAX);
-    queue.apply(end, &Op::Resume).await?;
-    for round in 0_u64.. {
-        let mut token = [0xd7; ClaimId::BYTES];
-        token[..8].copy_from_slice(&round.to_be_bytes());
-        let claim = Claim::new(
-            ConsumerName::new("drain")?,
-            ClaimId::from_bytes(token),
-            limits::MAX_BATCH,
-            Millis::saturating(60_000),
-        );
-        let applied = queue.apply(end, &Op::Claim(claim)).await?;
-        let Reply::Claim(claimed) = applied.reply else { bail!("a claim was not answered as one") };
-        let ack = |delivery: &delayline_core::Delivery| {
-            Settlement::new(delivery.message.info.id.clone(), delivery.lease, Outcome::Ack)
-        };
-        let acks: Vec<_> = claimed.deliveries.iter().map(ack).collect();
-        if !acks.is_empty() {
-            queue.apply(end, &Op::Settle(acks)).await?;
-        } else if !claimed.more {
-            break;
-        }
-    }
-    let limit = limits::MAX_PAGE;
-    let mut after = None;
-    loop {
-        let list = Op::List(List::new(Status::Dead, limit).after(after));
-        match queue.apply(end, &list).await?.reply {
-            Reply::List(page) if page.next.is_some() => after = page.next,
-            _ => break,
-        }
-    }
-    after = None;
-    loop {
-        match queue.apply(end, &Op::Check(Check::new(limit).after(after))).await?.reply {
-            Reply::Check(checked) if checked.next.is_some() => after = checked.next,
-            _ => break,
-        }
-    }
-    queue.apply(end, &Op::Stats).await?;
-    Ok(())
-}
-
+/// The queue of a single server that has workers and operators.
+pub(crate) const WORKING: &str = "working";
 /// The drivers. Each has a separate connection, as a process would have.
 pub(crate) const CLIENTS: [&str; 2] = ["redis-rs", "fred"];
 const LONGEST_FINISH: Duration = Duration::from_secs(60);

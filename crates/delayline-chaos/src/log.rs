@@ -10,6 +10,8 @@ use delayline_core::{
 };
 use tokio::sync::RwLock;
 
+use crate::strikes::Effect;
+
 /// What all calls of one round share.
 #[derive(Debug)]
 pub(crate) struct Setting {
@@ -77,7 +79,7 @@ impl Entry {
 pub(crate) enum Outcome {
     Answered(Applied),
     /// The error promises that nothing was executed.
-    NotExecuted(#[expect(dead_code, reason = "shown with what is kept of a failed round")] Error),
+    NotExecuted(Error),
     /// It may have been executed, or will be; also while there is no reply yet.
     Unknown,
 }
@@ -103,44 +105,31 @@ impl Log {
         Arc::new(Recorded { client, inner, log: Arc::clone(self) })
     }
 
+    pub(crate) fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
     pub(crate) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a call was under way at some time between two instants.
-    pub(crate) fn was_busy(&self, from: Duration, to: Duration) -> bool {
-        self.entries().iter().rev().take(RECENT).any(|entry| entry.is_between(from, to))
-    }
-
-    /// Whether a call that was under way then got no answer.
-    pub(crate) fn has_failed(&self, from: Duration, to: Duration) -> bool {
-        let failed = |entry: &Entry| !matches!(entry.outcome, Outcome::Answered(_));
-        let entries = self.entries();
-        entries.iter().rev().take(RECENT).any(|entry| entry.is_between(from, to) && failed(entry))
-    }
-
-    /// Whether a call that was under way then took as long as half of that time.
-    pub(crate) fn was_held_up(&self, from: Duration, to: Duration) -> bool {
+    /// Whether a call that was under way between two instants felt a fault: it got no answer, or it
+    /// took as long as half of that time.
+    pub(crate) fn has_met(&self, effect: Effect, from: Duration, to: Duration) -> bool {
         let end = self.setting.elapsed();
-        let held_up =
-            |entry: &Entry| entry.returned.unwrap_or(end) - entry.called >= (to - from) / 2;
-        let entries = self.entries();
-        entries.iter().rev().take(RECENT).any(|entry| entry.is_between(from, to) && held_up(entry))
-    }
-
-    /// When the first answer came after an instant.
-    pub(crate) fn first_answer(&self, from: Duration) -> Option<Duration> {
-        let answer = |entry: &Entry| match entry.outcome {
-            Outcome::Answered(_) => entry.returned.filter(|returned| *returned >= from),
-            _ => None,
+        let met = |entry: &Entry| match effect {
+            Effect::Failure => !matches!(entry.outcome, Outcome::Answered(_)),
+            Effect::Delay => entry.returned.unwrap_or(end) - entry.called >= (to - from) / 2,
+            Effect::None => true,
         };
-        self.entries().iter().rev().take(RECENT).filter_map(answer).min()
+        let entries = self.entries();
+        entries.iter().rev().take(RECENT).any(|entry| entry.is_between(from, to) && met(entry))
     }
 
-    /// The same for the calls of one client.
-    pub(crate) fn first_answer_of(&self, client: &str, from: Duration) -> Option<Duration> {
+    /// When the first answer came after an instant, to any client or to one.
+    pub(crate) fn first_answer(&self, client: Option<&str>, from: Duration) -> Option<Duration> {
         let answer = |entry: &Entry| match entry.outcome {
-            Outcome::Answered(_) if entry.client == client => {
+            Outcome::Answered(_) if client.is_none_or(|client| entry.client == client) => {
                 entry.returned.filter(|returned| *returned >= from)
             }
             _ => None,

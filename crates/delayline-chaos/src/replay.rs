@@ -3,7 +3,7 @@
 //! Calls whose reply was lost are placed where the server's account has an operation without a
 //! reply. Where several calls fit, all are tried.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use delayline_core::{Applied, At, Op, Reply, Resolution, State, Stats, Timestamp};
@@ -166,12 +166,30 @@ struct Branch {
 type OtherWay = (State, Vec<usize>);
 
 /// Calls in the order of their execution, with their answers.
-type Order = Vec<(usize, Applied)>;
+#[derive(Debug, Default)]
+struct Order {
+    calls: Vec<(usize, Applied)>,
+    /// The calls among them, which are looked up at every step.
+    used: HashSet<usize>,
+}
+
+impl Order {
+    fn push(&mut self, n: usize, applied: Applied) {
+        self.used.insert(n);
+        self.calls.push((n, applied));
+    }
+
+    fn truncate(&mut self, length: usize) {
+        for (n, _) in self.calls.drain(length..) {
+            self.used.remove(&n);
+        }
+    }
+}
 
 impl Search<'_> {
-    fn run(&self) -> Result<Order, String> {
+    fn run(&self) -> Result<Vec<(usize, Applied)>, String> {
         let (mut model, mut order, mut branches) =
-            (State::new(), Order::new(), Vec::<Branch>::new());
+            (State::new(), Order::default(), Vec::<Branch>::new());
         self.look(&mut model, 0, None, &mut order)?;
         let (mut step, mut rest, mut tried) = (0, None, 0);
         let mut deepest = (0_usize, String::new());
@@ -181,7 +199,7 @@ impl Search<'_> {
                 return Err(format!("undecided after {tried} attempts; {}", deepest.1));
             }
             let candidates = rest.take().unwrap_or_else(|| self.candidates(step, &order));
-            let mark = order.len();
+            let mark = order.calls.len();
             match self.advance(model, step, candidates, &mut order) {
                 Ok((next, other_way)) => {
                     let branch = |(model, rest)| Branch { step, model, order: mark, rest };
@@ -199,7 +217,7 @@ impl Search<'_> {
                 }
             }
         }
-        Ok(order)
+        Ok(order.calls)
     }
 
     /// The calls that may have brought a step about, the likely ones first.
@@ -217,7 +235,7 @@ impl Search<'_> {
             entry(*n).era <= *era
                 && early(n)
                 && effects.can_be_of(&entry(*n).op)
-                && !order.iter().any(|(used, _)| used == n)
+                && !order.used.contains(n)
         };
         movers.extend(self.unknown.iter().copied().filter(fits));
         movers
@@ -243,7 +261,7 @@ impl Search<'_> {
         candidates: Vec<usize>,
         order: &mut Order,
     ) -> Result<(State, Option<OtherWay>), String> {
-        let (mark, mut model, mut reasons) = (order.len(), Some(model), Vec::new());
+        let (mark, mut model, mut reasons) = (order.calls.len(), Some(model), Vec::new());
         let mut untried: VecDeque<_> = candidates.into();
         while let Some(n) = untried.pop_front() {
             // A copy only where it is needed again: queues are large and steps are many.
@@ -302,7 +320,7 @@ impl Search<'_> {
         if matches!(entry.outcome, Outcome::Unknown) && counters(model, at) != *control {
             return Err(format!("{} would count differently", self.told(n)));
         }
-        order.push((n, applied));
+        order.push(n, applied);
         self.look(model, control.revision, Some(n), order)
     }
 
@@ -319,7 +337,7 @@ impl Search<'_> {
             let entry = &self.entries[n];
             let applied = model.apply(instant(entry)?, &entry.op);
             match &entry.outcome {
-                Outcome::Answered(answer) if *answer == applied => order.push((n, applied)),
+                Outcome::Answered(answer) if *answer == applied => order.push(n, applied),
                 _ => return Err(format!("{} should have been {:?}", self.told(n), applied)),
             }
         }
@@ -332,7 +350,7 @@ impl Search<'_> {
     }
 
     fn tail(&self, order: &Order) -> String {
-        let latest = &order[order.len().saturating_sub(SHOWN)..];
+        let latest = &order.calls[order.calls.len().saturating_sub(SHOWN)..];
         latest.iter().map(|(n, _)| self.told(*n)).collect::<Vec<_>>().join("\n")
     }
 }

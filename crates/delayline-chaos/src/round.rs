@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use delayline_core::{At, Timestamp};
 
 use delayline_test_server::Server;
 use delayline_test_server::proxy::Proxy;
 use delayline_testkit::History;
 
-use crate::fault::{Adversary, Effect, Fault, LONGEST_OUTAGE_MS};
+use crate::fault::{Adversary, Fault, LONGEST_OUTAGE_MS};
 use crate::load::{self, Consumer, Improvised, Queue, Relaying, Working};
 use crate::log::{Outcome, Setting};
 use crate::promises;
@@ -70,7 +71,7 @@ impl Kind {
 /// which has all of them; so there is a whole pair in any four rounds.
 fn others(seed: u64, number: u64) -> impl Iterator<Item = Fault> {
     let place = number / 4 * 3 + number % 4;
-    let mut deck = Fault::OTHERS;
+    let mut deck = Fault::others();
     fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(place / 2))
         .shuffle(&mut deck);
     let half = deck.len() / 2;
@@ -95,8 +96,9 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
         _ => Duration::from_millis(LONGEST_OUTAGE_MS / 2),
     };
     let options = |n: usize| load::options(&format!("{}{protocol}", urls[n].url()), patience);
-    let names = ["improvised", "working", "keyed", "relaying"].map(str::to_owned);
-    let queues = load::open([options(0)?, options(1)?], &setting, &names).await?;
+    let names = ["improvised", load::WORKING, "keyed", "relaying"].map(str::to_owned);
+    let options = [options(0)?, options(1)?];
+    let queues = load::open(options, &setting, &names, &mut chance).await?;
     let [improvised, working, keyed, relaying] = &queues[..] else {
         bail!("four names make four queues")
     };
@@ -121,19 +123,20 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
         furthest_step_ms: 0,
     };
 
-    for fault in kind.schedule(seed, number, &mut chance) {
+    let faults = kind.schedule(seed, number, &mut chance);
+    let deployed = chance.usize(faults.len() / 3..faults.len() * 2 / 3);
+    for (n, fault) in faults.into_iter().enumerate() {
+        if n == deployed {
+            workers[0].set_limits(!setting.goes_by_server())?;
+        }
         tokio::time::sleep(Duration::from_millis(chance.u64(..100))).await;
         let from = setting.elapsed();
         adversary.strike(fault, &mut workers).await.with_context(|| format!("{fault:?}"))?;
         let healed = setting.elapsed();
         recover(&queues, &setting).await.with_context(|| format!("after {fault:?}"))?;
-        totals.note_recovery(setting.elapsed() - healed);
-        let met = |queue: &Queue| match fault.effect() {
-            Effect::Failure => queue.log.has_failed(from, healed),
-            Effect::Delay => queue.log.was_held_up(from, healed),
-            Effect::None => queue.log.was_busy(from, healed),
-        };
-        totals.note_fault(fault, queues.iter().any(met));
+        let recovery = setting.elapsed() - healed;
+        let met = |queue: &Queue| queue.log.has_met(fault.effect(), from, healed);
+        totals.note_fault(fault, queues.iter().any(met), recovery);
     }
     adversary.heal_clock();
     let era_ends = adversary.era_ends;
@@ -193,9 +196,10 @@ async fn recover(queues: &[Queue], setting: &Setting) -> Result<()> {
 async fn drain(queue: &Queue, setting: &Setting) -> Result<()> {
     let begin = setting.elapsed();
     loop {
-        match load::drain(&*queue.clients[0]).await {
+        let end = At::Fixed(Timestamp::MAX);
+        match delayline_testkit::drain(async |op| queue.clients[0].apply(end, &op).await).await {
             Ok(()) => return Ok(()),
-            Err(error) if setting.elapsed() - begin > LONGEST_HEALING => return Err(error),
+            Err(error) if setting.elapsed() - begin > LONGEST_HEALING => return Err(error.into()),
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
@@ -219,6 +223,10 @@ fn judge(
         History::check_messages(&replayed.order).map_err(told)?;
     }
     let kept = promises::check(&replayed.order).map_err(told)?;
+    if let Some(client) = queue.outdated {
+        let refused = load::judge_versions(&entries, client, &replayed.order).map_err(told)?;
+        totals.note_versions(refused);
+    }
     let refused = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::NotExecuted(_)));
     totals.note_history(&replayed, kept, refused.count());
     Ok(())

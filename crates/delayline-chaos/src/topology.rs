@@ -18,19 +18,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use delayline_core::{At, Check, Found, MessageId, Op, Rate, Reply, SetLimits, limits};
+use delayline_core::{
+    At, Change, Check, Found, MessageId, Op, QueueBackend, Rate, Reply, SetLimits, limits,
+};
 use delayline_redis_protocol::{ConnectOptions, HostPort};
 use delayline_test_server::proxy::Proxy;
 use delayline_test_server::{Network, StartError};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 pub use self::fault::{Fault, Struck};
+use self::ground::Ground;
 pub use self::ground::Kind;
-use self::ground::{Ground, blocking};
 pub use self::judge::Seen;
 use self::judge::{
     Loss, Read, has_result, judge, judge_limits, judge_relays, judge_updates, kept, sent, story,
 };
 pub use self::tally::Tally;
+use crate::blocking::blocking;
 use crate::load::{self, Queue, Relaying, Working};
 use crate::log::{Entry, Setting};
 
@@ -45,6 +50,8 @@ pub struct Stage {
     setting: Arc<Setting>,
     queues: Vec<Queue>,
     loads: Vec<Load>,
+    /// They change the limits until they are stopped.
+    operators: (watch::Sender<bool>, JoinSet<()>),
     /// For each queue, what a consumer of its stream has read.
     reads: Vec<Vec<Read>>,
     /// For each queue, what may be lost.
@@ -121,7 +128,8 @@ impl Stage {
         let protocols =
             if chance.bool() { ["", "?protocol=resp3"] } else { ["?protocol=resp3", ""] };
         let [redis, fred] = [0, 1].map(|process| options((protocols[process], &proxies[process])));
-        let queues = load::open([redis?, fred?], &setting, &names).await?;
+        let options = [redis?, fred?];
+        let queues = load::open(options, &setting, &names, &mut chance).await?;
         for (number, queue) in queues.iter().enumerate() {
             if let Some(limits) = Role::of(number).limits() {
                 ask(queue, &Op::SetLimits(limits)).await?;
@@ -137,6 +145,13 @@ impl Stage {
             Role::Keyed => Working::start_keyed(queue, &mut chance).map(Load::Working),
         };
         let loads = queues.iter().enumerate().map(start).collect::<Result<_>>()?;
+        let mut operators = (watch::Sender::new(false), JoinSet::new());
+        for (number, queue) in queues.iter().enumerate() {
+            if let Some(limits) = Role::of(number).limits() {
+                let stop = operators.0.subscribe();
+                operators.1.spawn(operate(queue.clients.clone(), limits, chance.fork(), stop));
+            }
+        }
         let reads = queues.iter().map(|_| Vec::new()).collect();
         let losses = queues.iter().map(|_| Vec::new()).collect();
         let known = (setting.elapsed(), blocking(|| ground.primaries(None)));
@@ -148,6 +163,7 @@ impl Stage {
             setting,
             queues,
             loads,
+            operators,
             reads,
             losses,
             known,
@@ -193,6 +209,8 @@ impl Stage {
     pub async fn finish(mut self) -> Result<Seen> {
         let mut seen = Seen::default();
         self.excuse_unasked();
+        self.operators.0.send_replace(true);
+        while self.operators.1.join_next().await.is_some() {}
         let loads = std::mem::take(&mut self.loads);
         for load in loads {
             match load {
@@ -310,6 +328,26 @@ impl Role {
     }
 }
 
+/// Holds a queue again and again, and changes how many messages may be leased.
+async fn operate(
+    clients: Vec<Arc<dyn QueueBackend>>,
+    limits: SetLimits,
+    mut chance: fastrand::Rng,
+    stop: watch::Receiver<bool>,
+) {
+    while !*stop.borrow() {
+        let mut set = SetLimits::new().hold_for(HOLD);
+        if let Change::Set(most) = limits.leased {
+            set = set.leased(chance.u32(1..=most));
+        }
+        if let Some(client) = chance.choice(&clients) {
+            // Whether it works is for the log to tell.
+            drop(client.apply(At::Server, &Op::SetLimits(set)).await);
+        }
+        tokio::time::sleep(Duration::from_millis(chance.u64(200..1_000))).await;
+    }
+}
+
 /// Where the messages of a queue are relayed to: in the same slot of a cluster.
 fn stream_of(queue: &Queue) -> String {
     format!("relayed{{{}}}", queue.name)
@@ -366,5 +404,7 @@ async fn audit(queue: &Queue) -> Result<()> {
     }
 }
 
+/// For how long operators hold a queue.
+const HOLD: Duration = Duration::from_millis(100);
 /// How often a last question may fail.
 const MOST_FAILURES: u32 = 100;

@@ -21,7 +21,10 @@ impl Improvised {
     pub(crate) fn start(queue: &Queue, chance: &mut fastrand::Rng) -> Self {
         let mut seed = [0; 32];
         chance.fill(&mut seed);
-        let improviser = Arc::new(Improviser::new(TestRng::from_seed(RngAlgorithm::ChaCha, &seed)));
+        let improviser = Improviser::new(TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+        let goes_by_server = queue.log.setting().goes_by_server();
+        let improviser =
+            Arc::new(if goes_by_server { improviser } else { improviser.with_rates() });
         let (mut clients, stop) = (JoinSet::new(), watch::Sender::new(false));
         for _ in 0..CLIENTS_A_DRIVER {
             for client in &queue.clients {

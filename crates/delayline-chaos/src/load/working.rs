@@ -10,7 +10,7 @@ use bytes::Bytes;
 use delayline::admin::Listed;
 use delayline::worker::{Summary, WorkerHandle};
 use delayline::{Job, Outcome, RetryPolicy, Worker};
-use delayline_core::{At, MessageId, NewMessage, Op, QueueBackend};
+use delayline_core::{At, MessageId, NewMessage, Op, QueueBackend, Rate, SetLimits};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -24,6 +24,8 @@ pub(crate) struct Working {
     others: JoinSet<()>,
     workers: Vec<(WorkerHandle, JoinHandle<Summary>)>,
     stop: watch::Sender<bool>,
+    /// How long a worker may take to stop.
+    grace: Duration,
     pub(crate) handled: Arc<Handled>,
 }
 
@@ -56,7 +58,8 @@ impl Working {
     fn with_workers(queue: &Queue, handler: Handler) -> Result<Self> {
         let (queues, stop) = (queue.bare(), watch::Sender::new(false));
         let (others, workers, handled) = (JoinSet::new(), Vec::new(), Arc::default());
-        let mut working = Self { queues, handler, others, workers, stop, handled };
+        let grace = LONGEST_FINISH;
+        let mut working = Self { queues, handler, others, workers, stop, grace, handled };
         for number in 0..WORKERS {
             let worker = working.worker(number)?;
             working.workers.push(worker);
@@ -73,6 +76,25 @@ impl Working {
         Ok(())
     }
 
+    /// Sets limits of the queue, which are reached after an outage. From then on the other version
+    /// is refused: this one gets more workers, and the grace of all of them is short.
+    pub(crate) fn set_limits(&mut self, with_rate: bool) -> Result<()> {
+        self.grace = Duration::from_secs(2);
+        for number in [4, 6] {
+            let worker = self.worker(number)?;
+            self.workers.push(worker);
+        }
+        let (queue, stop) = (self.queues[0].clone(), self.stop.subscribe());
+        self.others.spawn(async move {
+            let rate = with_rate.then(|| Rate::per_second(400, 10));
+            let limits = SetLimits::new().leased(24).rate(rate);
+            while queue.set_limits(limits).await.is_err() && !*stop.borrow() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        Ok(())
+    }
+
     /// Stops the producers, waits until all that was sent has come to an end, and stops the
     /// workers.
     pub(crate) async fn finish(mut self) -> Result<Arc<Handled>> {
@@ -83,7 +105,7 @@ impl Working {
         super::until_empty(queue).await?;
         // Not aborted: the answer to their last call may still be on its way.
         for (handle, worker) in self.workers.drain(..) {
-            handle.stop(LONGEST_FINISH);
+            handle.stop(self.grace);
             worker.await?;
         }
         Ok(self.handled)

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::strikes::Effect;
+
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
@@ -62,9 +64,14 @@ impl Fault {
         Self::SlowDown,
     ];
 
-    /// Whether some call must have got no answer, or a late one.
-    pub(super) const fn must_be_felt(self) -> bool {
-        matches!(self, Self::Kill | Self::Freeze | Self::CutOff | Self::LoseReplies | Self::Part)
+    pub(super) const fn effect(self) -> Effect {
+        match self {
+            Self::Kill | Self::Freeze | Self::CutOff | Self::LoseReplies | Self::Part => {
+                Effect::Failure
+            }
+            Self::Stall => Effect::Delay,
+            _ => Effect::None,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use delayline_test_server::{Cluster, Network, Reply, Sentinels, Server};
 
 use super::fault::Fault;
+use crate::blocking::blocking;
 
 /// What the queues are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,11 +338,6 @@ fn field(server: &Server, section: &str, name: &str) -> Option<String> {
     let text = info(server, section)?;
     let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
     text.lines().find_map(value).map(|value| value.trim().to_owned())
-}
-
-/// Runs what waits for servers, without holding up the load.
-pub(super) fn blocking<T>(act: impl FnOnce() -> T) -> T {
-    tokio::task::block_in_place(act)
 }
 
 const QUEUES_A_PRIMARY: usize = 2;

@@ -7,9 +7,10 @@ use delayline_test_server::proxy;
 use delayline_test_server::{Network, Server};
 
 use super::Stage;
-use super::ground::{Ground, blocking};
+use super::ground::Ground;
 use super::judge::Loss;
 use super::strike::{DOUBT, LEARNED_WITHIN, LONGEST_HEALING, Outcome};
+use crate::blocking::blocking;
 use crate::load::CLIENTS;
 
 impl Stage {
@@ -48,7 +49,7 @@ impl Stage {
         let end = promoted.max(until + DOUBT) + stay;
         self.wait_until(end).await;
         let answers = self.queues.iter().find_map(|queue| {
-            let answer = queue.log.first_answer_of(CLIENTS[lonely], until + DOUBT)?;
+            let answer = queue.log.first_answer(Some(CLIENTS[lonely]), until + DOUBT)?;
             Some((queue.name.clone(), answer))
         });
         if let Some((name, answer)) = answers {
@@ -113,7 +114,7 @@ impl Stage {
         let (healed, start) = (self.setting.elapsed(), Instant::now());
         for queue in &self.queues {
             for client in CLIENTS {
-                while queue.log.first_answer_of(client, healed).is_none() {
+                while queue.log.first_answer(Some(client), healed).is_none() {
                     if start.elapsed() > LONGEST_HEALING {
                         let name = &queue.name;
                         bail!(

@@ -8,8 +8,10 @@ use delayline_test_server::{Cluster, Server};
 
 use super::Stage;
 use super::fault::{Fault, Struck};
-use super::ground::{Ground, Migration, blocking, is_primary};
+use super::ground::{Ground, Migration, is_primary};
 use super::judge::Loss;
+use crate::blocking::blocking;
+use crate::strikes::Effect;
 
 impl Stage {
     /// Brings a fault about, takes it away, and waits until the queues answer and the servers
@@ -57,12 +59,9 @@ impl Stage {
         self.known = (self.setting.elapsed(), blocking(|| self.ground.primaries(None)));
         let now = self.setting.elapsed();
         let is_felt = concerned.iter().any(|n| {
-            let log = &self.queues[*n].log;
-            match fault {
-                fault if fault.must_be_felt() => log.has_failed(begin, now),
-                Fault::Stall => log.was_held_up(begin, healed),
-                _ => log.was_busy(begin, healed),
-            }
+            // A call may fail until the servers agree again.
+            let end = if fault.effect() == Effect::Failure { now } else { healed };
+            self.queues[*n].log.has_met(fault.effect(), begin, end)
         });
         Ok(Struck { recovery, asked_a_second, is_felt, is_unasked })
     }
@@ -309,7 +308,7 @@ impl Stage {
         let mut longest = Duration::ZERO;
         for n in concerned {
             let answer = loop {
-                if let Some(answer) = self.queues[*n].log.first_answer(healed) {
+                if let Some(answer) = self.queues[*n].log.first_answer(None, healed) {
                     break answer;
                 }
                 if self.setting.elapsed() - healed > LONGEST_HEALING {

@@ -1,20 +1,17 @@
 //! The observations of all rounds.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use super::fault::{Fault, Struck};
 use super::judge::Seen;
+use crate::strikes::{ENOUGH_ROUNDS, Met, Strikes};
 
 /// All that was seen in all rounds.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Each possible fault: the number of injections, the number of affected calls, the longest
-    /// recovery.
-    faults: BTreeMap<Fault, (usize, usize, Duration)>,
+    strikes: Strikes<Fault>,
     seen: Seen,
     most_asked: f64,
     unasked: usize,
@@ -23,9 +20,7 @@ pub struct Tally {
 impl Tally {
     /// These faults must be felt.
     pub fn expect(&mut self, faults: &[Fault]) {
-        for fault in faults {
-            self.faults.entry(*fault).or_default();
-        }
+        self.strikes.expect(faults);
     }
 
     /// Counts a fault.
@@ -34,10 +29,7 @@ impl Tally {
     ///
     /// A server was asked more often than it may be.
     pub fn note_fault(&mut self, fault: Fault, struck: &Struck) -> Result<()> {
-        let (times, felt, longest) = self.faults.entry(fault).or_default();
-        *times += 1;
-        *felt += usize::from(struck.is_felt);
-        *longest = struck.recovery.max(*longest);
+        self.strikes.note(fault, struck.is_felt, struck.recovery);
         self.unasked += usize::from(struck.is_unasked);
         self.most_asked = struck.asked_a_second.max(self.most_asked);
         if struck.asked_a_second > MOST_ASKED {
@@ -52,21 +44,21 @@ impl Tally {
             *sum.0 += *more.0;
         }
     }
+}
 
-    /// How many faults there were.
-    #[must_use]
-    pub fn faults(&self) -> usize {
-        self.faults.values().map(|(times, ..)| times).sum()
+impl Met for Tally {
+    fn faults(&self) -> String {
+        format!("{} faults", self.strikes.sum(|_| true).0)
     }
 
-    /// What there was nothing of.
-    #[must_use]
-    pub fn unseen(&self) -> Vec<String> {
-        let unmet = self.faults.iter().filter(|(_, (_, felt, _))| *felt == 0);
-        let unmet = unmet.map(|(fault, _)| format!("{fault:?}, which no call has felt"));
+    fn unseen(&self, rounds: u64) -> Vec<String> {
+        if rounds < ENOUGH_ROUNDS {
+            return Vec::new();
+        }
         let mut seen = self.seen;
         let unseen = seen.fields().into_iter().filter(|(count, _, must)| *must && **count == 0);
-        unmet.chain(unseen.map(|(_, what, _)| what.to_owned())).collect()
+        let unseen = unseen.map(|(_, what, _)| what.to_owned());
+        self.strikes.unfelt().into_iter().chain(unseen).collect()
     }
 }
 
@@ -76,7 +68,7 @@ impl Seen {
     }
 
     /// Each number, its meaning, and whether it must not be 0.
-    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 18] {
+    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 19] {
         [
             (&mut self.acknowledged, "messages acknowledged to their senders", true),
             (&mut self.lost, "of them lost, all where a primary was replaced", false),
@@ -98,6 +90,7 @@ impl Seen {
             (&mut self.taken_back, "entries read, and lost where a primary was replaced", false),
             (&mut self.handled, "messages handed to a handler, none twice under one lease", true),
             (&mut self.capped, "deliveries close to a limit of leases, none beyond it", true),
+            (&mut self.held, "holds, none with a delivery before its end", true),
             (&mut self.unasked, "rounds with a failover after all faults", false),
             (&mut self.slowed, "deliveries at the limit of a rate, none beyond it", true),
         ]
@@ -106,13 +99,7 @@ impl Seen {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (fault, (times, felt, longest)) in &self.faults {
-            let ms = longest.as_millis();
-            let name = format!("{fault:?}");
-            writeln!(f, "{times:>8}  {name:16} {felt} felt by a call, answers {ms} ms later")?;
-        }
-        let faults = self.faults();
-        writeln!(f, "{faults:>8}  faults in all\n")?;
+        write!(f, "{}", self.strikes)?;
         for (count, what, _) in self.seen.copy().fields() {
             writeln!(f, "{count:>8}  {what}")?;
         }

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use delayline_core::{Applied, Change, ClaimId, Lease, MessageId, Op, Rate, Reply, Timestamp};
+use delayline_core::{
+    Applied, Change, ClaimId, Lease, MessageId, Op, Rate, Reply, Schedule, Timestamp,
+};
 
 use super::{Loss, Seen, is_lossy};
 use crate::log::{Entry, Outcome};
 
-/// Judges the calls to one queue by its limits. They are on all of its servers before the first
-/// fault.
+/// Judges the calls to one queue by its limits. The first ones are on all of its servers before the
+/// first fault; later ones have the same rate, and let no more through.
 ///
 /// Calls that may be lost do not count: a server that never had them cannot count them.
 ///
@@ -22,14 +24,39 @@ pub(in crate::topology) fn judge_limits(
     seen: &mut Seen,
 ) -> Result<(), String> {
     let kept: Vec<_> = entries.iter().filter(|entry| !is_lossy(entry, losses)).collect();
+    let delivered = delivered(entries, &kept);
+    let mut leased = None;
     for entry in entries {
         let Op::SetLimits(set) = &entry.op else { continue };
         if let Change::Set(most) = set.leased {
-            check_leased(entries, &kept, most, seen)?;
+            leased = leased.max(Some(most));
         }
         if let Change::Set(rate) = set.rate {
-            check_rate(&kept, rate, seen)?;
+            check_rate(&delivered, rate, seen)?;
         }
+    }
+    check_held(&kept, &delivered, seen)?;
+    leased.map_or(Ok(()), |most| check_leased(entries, &kept, most, seen))
+}
+
+/// Nothing is delivered between a hold and its end. Each hold is as long as the others, so a later
+/// one ends none.
+fn check_held(kept: &[&Entry], delivered: &[Delivered], seen: &mut Seen) -> Result<(), String> {
+    for entry in kept {
+        let Op::SetLimits(set) = &entry.op else { continue };
+        let (Change::Set(Schedule::In(hold)), Outcome::Answered(applied)) =
+            (set.hold, &entry.outcome)
+        else {
+            continue;
+        };
+        let until = applied.at.after(hold);
+        let mut later = delivered.iter().filter(|it| it.revision > applied.revision);
+        if let Some(early) = later.clone().find(|it| it.at < until) {
+            return Err(format!(
+                "G34: the queue is held until {until} by {entry:?}, and {early:?}"
+            ));
+        }
+        seen.held += usize::from(later.next().is_some());
     }
     Ok(())
 }
@@ -115,12 +142,15 @@ fn certainly_held<'a>(
 }
 
 /// The generic cell rate algorithm, with the servers' whole milliseconds as its clock.
-fn check_rate(kept: &[&Entry], rate: Rate, seen: &mut Seen) -> Result<(), String> {
+fn check_rate(delivered: &[Delivered], rate: Rate, seen: &mut Seen) -> Result<(), String> {
     let per = rate.per().as_nanos() / u128::from(rate.count);
     let interval = u64::try_from(per).unwrap_or(u64::MAX);
     let burst = u64::from(rate.burst) * interval;
     let mut paid_at = 0;
-    for at in delivered_at(kept) {
+    let mut instants: Vec<_> =
+        delivered.iter().flat_map(|it| std::iter::repeat_n(it.at, it.count)).collect();
+    instants.sort_unstable();
+    for at in instants {
         let now = at.as_ms() * NS_PER_MS;
         paid_at = now.max(paid_at) + interval;
         // The delivery may be as much as a millisecond later than its instant says.
@@ -133,18 +163,28 @@ fn check_rate(kept: &[&Entry], rate: Rate, seen: &mut Seen) -> Result<(), String
     Ok(())
 }
 
-/// The instants of deliveries, in order. Those of repeated claims are left out: the first call,
-/// whose answer is not known, has delivered them.
-fn delivered_at(kept: &[&Entry]) -> Vec<Timestamp> {
+/// Messages that a call delivered.
+#[derive(Debug)]
+struct Delivered {
+    revision: u64,
+    at: Timestamp,
+    count: usize,
+}
+
+/// The deliveries. Those of repeated claims are left out: the first call, whose answer is not
+/// known, may have made them.
+fn delivered(entries: &[Entry], kept: &[&Entry]) -> Vec<Delivered> {
     let mut calls = HashMap::<ClaimId, usize>::new();
-    for entry in kept {
+    for entry in entries {
         if let Op::Claim(claim) = &entry.op {
             *calls.entry(claim.claim_id).or_default() += 1;
         }
     }
     let mut delivered = Vec::new();
     for entry in kept {
-        let Outcome::Answered(Applied { at, reply, .. }) = &entry.outcome else { continue };
+        let Outcome::Answered(Applied { at, revision, reply, .. }) = &entry.outcome else {
+            continue;
+        };
         let count = match (&entry.op, reply) {
             (Op::Claim(claim), Reply::Claim(claimed)) if calls[&claim.claim_id] == 1 => {
                 claimed.deliveries.len()
@@ -152,9 +192,10 @@ fn delivered_at(kept: &[&Entry]) -> Vec<Timestamp> {
             (_, Reply::Relay(relayed)) => relayed.ids.len(),
             _ => 0,
         };
-        delivered.extend(std::iter::repeat_n(*at, count));
+        if count > 0 {
+            delivered.push(Delivered { revision: *revision, at: *at, count });
+        }
     }
-    delivered.sort_unstable();
     delivered
 }
 
@@ -233,6 +274,23 @@ mod tests {
         server.claim(3);
         let reason = server.verdict().unwrap_err();
         assert!(reason.starts_with("G34: 6 messages are leased"), "{reason}");
+    }
+
+    #[test]
+    fn deliveries_while_the_queue_is_held_are_seen() {
+        let limits = SetLimits::new().hold_for(Duration::from_millis(30));
+        let mut server = Server::default();
+        server.answer(Op::SetLimits(limits));
+        server.send(9);
+        // The call after it comes when the hold ends.
+        server.claim(1);
+        server.claim(2);
+        assert_eq!(server.verdict().unwrap().held, 1);
+        server.answer(Op::SetLimits(limits));
+        server.answer(Op::SetLimits(SetLimits::new().end_hold()));
+        server.claim(3);
+        let reason = server.verdict().unwrap_err();
+        assert!(reason.starts_with("G34: the queue is held until"), "{reason}");
     }
 
     #[test]

@@ -1,0 +1,6 @@
+//! Calls that wait for servers.
+
+/// Runs what waits for servers, without holding up the load.
+pub(crate) fn blocking<T>(act: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(act)
+}

@@ -183,7 +183,7 @@ async fn what_a_killed_process_has_acknowledged_is_there() {
     }
     let parent = tempfile::tempdir().unwrap();
     let ended = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "what_a_killed_process_has_acknowledged_is_there"])
+        .args(["--exact", "file::what_a_killed_process_has_acknowledged_is_there"])
         .env(DIRECTORY, parent.path())
         .output()
         .unwrap();

@@ -296,7 +296,7 @@ async fn what_cannot_be_asked_for_is_refused_before_anything_is_sent() {
     for (retention, told) in [(Duration::ZERO, "is 0"), (beyond, "is 604800001")] {
         let error = queue.message(&7).keep_result(retention).send().await.unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("the result's retention in ms") && text.contains(told), "{text}");
+        assert!(text.contains("keep_result: the duration in ms") && text.contains(told), "{text}");
         assert!(text.contains("604800000"), "{text}");
     }
     assert!(queue.wait_for("", HOUR).await.is_err());

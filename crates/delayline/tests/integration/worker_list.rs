@@ -128,7 +128,11 @@ async fn workers_on_a_directory_are_those_of_the_process() {
     #[cfg(unix)]
     {
         let beside = Connect::new(&url).unwrap().beside(true).connect().await.unwrap();
-        workers_are_seen(&connection, &beside).await;
+        let working = Working::on(&connection).await;
+        until(&beside, |all| all.len() == 1 && all[0].handlers == 5).await;
+        working.handle.stop(Duration::ZERO);
+        timeout(PATIENCE, working.run).await.unwrap().unwrap();
+        until(&beside, <[_]>::is_empty).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! The test programs of the workspace: building them, and running several at a time.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -84,6 +85,7 @@ pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Resul
     let logs = shell.current_dir().join("target/test-logs");
     fs::create_dir_all(&logs)?;
     let at_a_time = thread::available_parallelism()?.get() + 1;
+    let server = server(shell);
     let progress = Mutex::new(Progress::default());
     let locked = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let run_some = || -> Result<()> {
@@ -91,8 +93,12 @@ pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Resul
             let Some(program) = locked().start(programs) else { return Ok(()) };
             let start = Instant::now();
             let log = logs.join(program.log_name());
-            let status = run_one(program, args, &log)?;
-            let text = fs::read_to_string(&log)?;
+            let output = File::create(&log)?;
+            let mut command = program.command();
+            command.args(args).envs(server.clone()).stdout(output.try_clone()?).stderr(output);
+            let status = command.status()?;
+            let text = fs::read(&log)?;
+            let text = String::from_utf8_lossy(&text);
             locked().end(programs, program, status, &text, start.elapsed());
         }
     };
@@ -109,11 +115,13 @@ pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Resul
     Ok(progress.passed)
 }
 
-/// Runs a program, whose output goes to `log`.
-fn run_one(program: &Program, args: &[String], log: &Path) -> Result<ExitStatus> {
-    let output = File::create(log)?;
-    Ok(program.command().args(args).stdout(output.try_clone()?).stderr(output).status()?)
+/// The chosen server, which commands that `shell` does not start have to be given.
+pub(crate) fn server(shell: &Shell) -> Option<(&'static str, OsString)> {
+    shell.var_os(SERVER).map(|server| (SERVER, server))
 }
+
+/// Where tests find the server's program.
+const SERVER: &str = "REDIS_SERVER_BIN";
 
 /// How far a run has come.
 #[derive(Default)]
@@ -132,10 +140,13 @@ impl Progress {
         let program = programs.get(self.started)?;
         self.started += 1;
         self.running.insert(program.name());
+        if self.ended == 0 {
+            println!("xtask: [0/{}] running: {}", programs.len(), program.name());
+        }
         Some(program)
     }
 
-    /// Prints how a program ended, what runs and what is left.
+    /// Prints how a program ended, which ones run, and how many are left.
     fn end(
         &mut self,
         programs: &[Program],
@@ -194,6 +205,7 @@ pub(crate) fn bare(test: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::PathBuf;
 
     use serde_json::json;
@@ -237,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_named_and_stops_no_other_program() {
+    fn programs_know_the_server_and_a_failure_stops_no_other() {
         let directory = tempfile::tempdir().unwrap();
         let there = directory.path();
         // `touch NAME` passes in a directory that exists, and shows that it ran there.
@@ -254,6 +266,13 @@ mod tests {
         };
         run(&shell, &all(&["a", "b"]), &["made".to_owned()]).unwrap();
         assert!(there.join("made").exists());
+
+        let _server = shell.push_env("REDIS_SERVER_BIN", "/usr/bin/a-server");
+        let mut programs = all(&["env"]);
+        programs[0].executable = "/usr/bin/env".into();
+        run(&shell, &programs, &[]).unwrap();
+        let printed = fs::read_to_string(there.join("target/test-logs/env.log")).unwrap();
+        assert!(printed.contains("REDIS_SERVER_BIN=/usr/bin/a-server\n"), "{printed}");
 
         let mut programs = all(&["a", "b", "c"]);
         programs[1].executable = "/usr/bin/false".into();

@@ -2,18 +2,19 @@
 
 use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::programs::Program;
 use crate::{chaos, inventory, programs, redis_server, servers, sim};
 
-/// Runs the tests, on this machine's server or on the one named by `--server`. With `--all`, what
-/// takes long runs, too. In `args`, arguments before `--` choose the tests, and the others are
-/// passed to them.
+/// Runs the tests, on this machine's server or on the one named by `--server`; with `--all` also
+/// the long ones. In `args`, arguments before `--` choose the tests, and the others are passed to
+/// them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let (named, args) = server_of(shell, args)?;
     let own_server = named.is_none();
@@ -27,10 +28,10 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let (cargo, tests) = args.split_at(split);
     let tests = tests.strip_prefix(&["--".to_owned()]).unwrap_or(tests);
     match cargo {
-        [] => quick(shell, tests),
+        [] => quick(shell, tests).map(drop),
         [all] if all == "--all" => {
-            quick(shell, tests)?;
-            long(shell, own_server, tests)
+            let programs = quick(shell, tests)?;
+            long(shell, &programs, own_server, tests)
         }
         _ => {
             // Without its features a test program may have no test, and pass.
@@ -42,61 +43,57 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     }
 }
 
-/// The tests of every day: all but what [`long`] has.
-fn quick(shell: &Shell, args: &[String]) -> Result<()> {
+/// Builds all test programs, and runs all but those of [`long`]. Returns all.
+fn quick(shell: &Shell, args: &[String]) -> Result<Vec<Program>> {
     let start = Instant::now();
     println!("xtask: building the test programs");
-    let mut programs = programs::build(shell)?;
-    let built = start.elapsed();
-    programs.retain(|program| !is_long(program));
+    let programs = programs::build(shell)?;
+    println!("xtask: built in {:.0} s", start.elapsed().as_secs_f64());
+    inventory::check(shell, &programs)?;
+    let mut chosen: Vec<_> = programs.iter().filter(|it| !is_long(it)).cloned().collect();
     // The slowest first, so that the last ones do not run alone.
-    programs.sort_by_key(|program| {
+    chosen.sort_by_key(|program| {
         SLOWEST.iter().position(|name| program.name() == *name).unwrap_or(SLOWEST.len())
     });
-    println!("xtask: built in {:.0} s; {} programs to run", built.as_secs_f64(), programs.len());
-    let passed = programs::run(shell, &programs, args)?;
+    let passed = programs::run(shell, &chosen, args)?;
 
     println!("xtask: the examples in the documentation");
     let examples = documented(shell, args)?;
     println!(
         "xtask: {passed} tests of {} programs and {examples} examples in the documentation passed in \
          {:.0} s; `cargo xtask test --all` also runs {LONG_PARTS}",
-        programs.len(),
+        chosen.len(),
         start.elapsed().as_secs_f64()
     );
     println!("tests: {} passed, 0 failed", passed + examples);
-    Ok(())
+    Ok(programs)
 }
 
 /// Runs the examples in the documentation, and returns how many passed.
 fn documented(shell: &Shell, args: &[String]) -> Result<usize> {
-    let doc = ["--workspace", "--doc", "--all-features", "--locked"];
-    let output = cmd!(shell, "cargo test {doc...} -- {args...}").ignore_status().output()?;
+    let doc = ["test", "--workspace", "--doc", "--all-features", "--locked", "--"];
+    // Its progress is shown; what the examples print is shown if one fails.
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(shell.current_dir()).args(doc).args(args).stderr(Stdio::inherit());
+    cargo.envs(programs::server(shell));
+    let output = cargo.output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        bail!("{text}{}", String::from_utf8_lossy(&output.stderr));
-    }
+    ensure!(output.status.success(), "{text}");
     Ok(programs::passed(&text))
 }
 
-/// What takes longer: examples and benchmarks as programs, faults in whole systems, more servers.
-pub(crate) fn long(shell: &Shell, own_server: bool, args: &[String]) -> Result<()> {
+/// Runs the long tests: examples and benchmarks as programs, faults in whole systems, more servers.
+fn long(shell: &Shell, programs: &[Program], own_server: bool, args: &[String]) -> Result<()> {
     let start = Instant::now();
     programs::build_examples(shell)?;
-    let programs = programs::build(shell)?;
-    inventory::check(shell, &programs)?;
     let chosen: Vec<_> = programs.iter().filter(|program| is_long(program)).cloned().collect();
     let passed = programs::run(shell, &chosen, args)?;
-    for [package, program] in BY_NAME {
-        let only = ["--all-features", "--locked", "-p", package, "--test", program];
-        cmd!(shell, "cargo test {only...} -- {args...}").run()?;
-    }
     // Chaos leaves a core idle for half of the time.
     let its_shell = shell.clone();
     thread::scope(|scope| -> Result<()> {
         let chaos = scope.spawn(move || chaos::run(&its_shell, &[]));
         if own_server {
-            servers::test_newest(shell, &programs)?;
+            servers::test_newest(shell, programs)?;
         }
         sim::run(shell, &[])?;
         chaos.join().unwrap_or_else(|panic| resume_unwind(panic))
@@ -130,13 +127,9 @@ const LONG: [&str; 4] = [
     "examples/tests/run.rs",
 ];
 
-/// Test programs that `cargo test` leaves out, by package.
-const BY_NAME: [[&str; 2]; 2] =
-    [["delayline-fred", "conformance_cluster"], ["delayline-redis", "conformance_sentinel"]];
-
 /// What a run without `--all` has left out.
-const LONG_PARTS: &str = "examples and benchmarks as programs, partitions, chaos, simulation, the \
-                          suite over more ways and on the newest servers";
+const LONG_PARTS: &str = "examples and benchmarks as programs, partitions, chaos, simulation, and \
+                          the conformance suite on the newest servers";
 
 /// Programs by the time that they take.
 const SLOWEST: [&str; 3] = [

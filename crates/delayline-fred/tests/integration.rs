@@ -6,30 +6,7 @@ use delayline_test_server::Server;
 use fred::types::Builder;
 use fred::types::config::Config;
 
-/// Confirmed calls.
-mod durability {
-    delayline_driver_testkit::durability_cases!(delayline_fred::FredTransport);
-}
-
-/// Queues on servers that are broken, full, hostile or not meant for them.
-mod queue {
-    delayline_driver_testkit::queue_cases!(delayline_fred::FredTransport);
-}
-
-/// Clusters and sentinels.
-mod topology {
-    delayline_driver_testkit::topology_cases!(delayline_fred::FredTransport);
-}
-
-/// Connections, calls and waits.
-mod transport {
-    delayline_driver_testkit::transport_cases!(delayline_fred::FredTransport);
-}
-
-/// Connections that end anywhere in a request or reply.
-mod wire {
-    delayline_driver_testkit::wire_cases!(delayline_fred::FredTransport);
-}
+delayline_driver_testkit::driver_cases!(delayline_fred::FredTransport);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_client_is_enough() {

@@ -312,7 +312,7 @@ fn unknown_parameter(query: &str, pair: &str, shape: Shape) -> Reason {
     let is_of_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let name = pair.split_once('=').map(|(name, _)| name);
     let name = name.filter(|name| name.len() <= 32 && name.bytes().all(is_of_names));
-    let name = name.filter(|_| !query.contains("pass"));
+    let name = name.filter(|_| !query.to_ascii_lowercase().contains("pass"));
     let name = name.unwrap_or_default();
     if ["ssl", "tls", "insecure", "verify"].iter().any(|word| name.starts_with(word)) {
         return always_verified(name);

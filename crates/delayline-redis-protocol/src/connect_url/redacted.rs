@@ -8,10 +8,12 @@ use super::scheme::{Scheme, Shape};
 #[must_use]
 pub fn redacted(url: &str) -> String {
     // An address or a path, and not a word that may be a password.
-    let is_path = url.starts_with('/') || url.starts_with("./");
-    let Some((scheme, rest)) = url.split_once(':').filter(|_| !is_path) else {
-        return if is_path || url.is_empty() { short(url) } else { HIDDEN.to_owned() };
-    };
+    let is_path = url.starts_with('/') && !url.starts_with("//") || url.starts_with("./");
+    if url.is_empty() || is_path && !url.contains('@') {
+        let (path, query) = parted(url, &['?']);
+        return short(&format!("{path}{query}"));
+    }
+    let Some((scheme, rest)) = url.split_once(':') else { return HIDDEN.to_owned() };
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     if !scheme.bytes().all(is_scheme) {
         return HIDDEN.to_owned();

@@ -160,6 +160,9 @@ fn what_is_wrong_is_said_and_nothing_repeated() {
         ("hunter2", "it must begin with redis://"),
         ("user:hunter2@h", "it must begin with redis://"),
         ("hunter2 or so://x", "it must begin with redis://"),
+        ("//u:hunter2@h", "\"(not shown)\" is not valid: it must begin with redis://"),
+        ("//hunter2@h", "\"(not shown)\" is not valid: it must begin with redis://"),
+        ("/a?password=hunter2", "\"/a?...\" is not valid: it must begin with redis://"),
         ("", "it must begin with redis://"),
         ("redis://", "the host is missing"),
         ("redis:///1", "the host is missing"),
@@ -209,6 +212,7 @@ fn what_is_wrong_is_said_and_nothing_repeated() {
         ("redis-sentinel://a/hunter2@b", "the service name may have letters"),
         ("redis-sentinel://a/s/x", "the database must be a number"),
         ("redis-sentinel://a/s?service_name=t", "the database must be a number"),
+        ("redis-sentinel://a/s?sentinelPassword=b&hunter2=c", "unknown query parameter;"),
         ("redis-sentinel://a/s?node=a", "a host appears more than once"),
         ("unix:", "the path of the unix socket is missing"),
         ("unix:?db=1", "the path of the unix socket is missing"),
@@ -232,7 +236,7 @@ proptest! {
 
     #[test]
     fn a_password_is_not_shown_however_it_is_written(
-        url in "((redis|redis-cluster|redis-sentinel|http):(//)?|(unix|file)://)(u?:)?",
+        url in "((redis|redis-cluster|redis-sentinel|http):(//)?|(unix|file)://|//?)(u?:)?",
         password in "[!-~]{9,12}",
         rest in "(@(h|h:6379x|a,b))?(/x/y)?(\\?[a-z]=1)?",
     ) {

@@ -81,6 +81,9 @@ fn network(scheme: Scheme, rest: &str) -> Result<ConnectOptions, Reason> {
     };
     let (mut addresses, mut first) = (Vec::new(), None);
     for host in hosts.split(',').chain(query.nodes.iter().copied()) {
+        if host.contains('@') {
+            return Err("the user and the password belong before the first host".into());
+        }
         let url = Url::parse(&format!("redis://{login}{host}")).map_err(unreadable)?;
         let address = address(&url, scheme)?;
         if addresses.contains(&address) {
@@ -314,6 +317,10 @@ fn unknown_parameter(query: &str, pair: &str, shape: Shape) -> Reason {
     let name = name.filter(|name| name.len() <= 32 && name.bytes().all(is_of_names));
     let name = name.filter(|_| !query.to_ascii_lowercase().contains("pass"));
     let name = name.unwrap_or_default();
+    if ["ssl", "tls"].contains(&name) {
+        return format!("the scheme decides whether TLS is used: write rediss, and remove {name}")
+            .into();
+    }
     if ["ssl", "tls", "insecure", "verify"].iter().any(|word| name.starts_with(word)) {
         return always_verified(name);
     }

@@ -223,7 +223,9 @@ fn update(
 /// Names the field that was probably meant, and all that there are.
 fn unknown_field(name: &str) -> String {
     let likeness = |known: &&str| strsim::jaro_winkler(name, known);
-    let nearest = NAMES.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    // A comparison takes as long as the name, which may fill the body of a request.
+    let comparable = NAMES.into_iter().filter(|_| name.len() <= LONGEST_COMPARED);
+    let nearest = comparable.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let nearest = nearest.filter(|known| likeness(known) >= ALIKE);
     let nearest = nearest.map(|known| format!("; did you mean \"{known}\"?"));
     format!("unknown field {}{}", quoted(name), nearest.unwrap_or_default())
@@ -307,6 +309,8 @@ const AN_INSTANT: &str = "a string like \"2026-12-01T09:00:00Z\", or \"179611200
 
 /// From 0 for words without a common letter to 1 for equal ones.
 const ALIKE: f64 = 0.8;
+/// Bytes of a name. Longer ones are no mistyped names of fields.
+const LONGEST_COMPARED: usize = 32;
 
 /// Where the JSON is wrong, without its text.
 fn place(error: &serde_json::Error) -> String {
@@ -386,6 +390,9 @@ mod tests {
         }
         let error = message(r#"{"colour": 1}"#).unwrap_err();
         assert!(error.starts_with("unknown field \"colour\" (the fields are id,"), "{error}");
+        let long = format!(r#"{{"payload{}": 1}}"#, "_".repeat(40));
+        let error = message(&long).unwrap_err();
+        assert!(error.starts_with("unknown field \"payload_") && !error.contains("did you mean"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ const HELP: &str = "\
 Examples:
   delayline cancel order-1234
   delayline cancel --yes order-1234 order-1235
-  delayline list --state scheduled --all --json | jq -r '.messages[].id' |
+  delayline list --state scheduled --all --json | jq -r .id |
     delayline cancel --file - --yes
 
 The exit code is 0 if all messages are cancelled, now or recently. It is 1 if one is unknown or with

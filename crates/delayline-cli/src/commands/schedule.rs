@@ -161,7 +161,8 @@ impl Place<'_> {
     }
 
     async fn next(&self, args: ScheduleNext) -> Result<ExitCode, Failure> {
-        let after = args.after.as_deref().map(typed).transpose().map_err(Failure::usage)?;
+        let after = args.after.as_deref().map(typed).transpose();
+        let after = after.map_err(|why| Failure::usage(why).about("--after"))?;
         let next = |spec: &Spec| -> Vec<_> {
             let after = after.unwrap_or_else(SystemTime::now);
             spec.upcoming(after).take(usize::from(args.count)).collect()

@@ -10,7 +10,7 @@ use delayline_json::harmless_line;
 pub(crate) struct Complaints(BTreeMap<String, Reason>);
 
 struct Reason {
-    /// What was reported of the first line.
+    /// The reason as reported for the first line.
     first: String,
     /// The number of the first line.
     line: u64,
@@ -40,7 +40,9 @@ impl Complaints {
 
     /// Reports how many lines were only counted.
     pub(crate) fn finish(self) {
-        for (name, Reason { line, lines, .. }) in self.0 {
+        let mut reasons: Vec<_> = self.0.into_iter().collect();
+        reasons.sort_unstable_by_key(|(_, reason)| reason.line);
+        for (name, Reason { line, lines, .. }) in reasons {
             match lines.saturating_sub(SHOWN) {
                 0 => {}
                 more if name == OTHERS => eprintln!("and {more} more for other reasons"),

@@ -82,6 +82,7 @@ fn options_that_no_verb_can_follow_are_named() {
         (&["forecast", "--within", "-5s"], &["--within", "it is negative"]),
         (&["dead", "list", "--died-after", "-5s"], &["--died-after", "it is negative"]),
         (&["schedule", "next", "--every", "-5m"], &["every", "it is negative"]),
+        (&["schedule", "next", "--every", "5m", "--after", "-5m"], &["--after", "not a time"]),
         (&["limits", "--hold", "-5s"], &["--hold", "it is negative"]),
         (&["top", "--interval", "199ms"], &["--interval", "200ms"]),
         (&["wait", "a", "--timeout", "5"], &["--timeout", "is not a duration"]),

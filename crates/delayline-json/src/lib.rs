@@ -5,8 +5,9 @@
 //!   payload.
 //! - [`Object`] is any JSON object, and refuses a name that stands twice. [`distinct`] does so at
 //!   every depth.
-//! - [`message`], [`info`], [`stateless`] and [`sent`] write what is known of a message. Bytes that
-//!   are not UTF-8 are in base64, under `id_base64`, `payload_base64` and so on.
+//! - [`message`], [`info`] and [`stateless`] write a message and its state, and [`sent`] the result
+//!   of a send. Bytes that are not UTF-8 are in base64, under `id_base64`, `payload_base64` and so
+//!   on.
 //! - [`explanation`] says why a message is not delivered; [`stats`] and [`forecast`] count.
 //! - [`OwnedSchedules`] and [`schedule_spec`] read schedules, and [`schedule`] writes one.
 //! - [`Cursor`] is the place where a list has ended.

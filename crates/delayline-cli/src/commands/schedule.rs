@@ -127,12 +127,12 @@ impl Place<'_> {
         let entries = self.open().await?.list().await?;
         let overdue = entries.iter().filter(|entry| entry.overdue >= OVERDUE);
         if let Some(longest) = overdue.clone().map(|entry| entry.overdue.as_secs()).max() {
+            let (late, all) = (overdue.count(), entries.len());
+            let are = if late == 1 { "is" } else { "are" };
             eprintln!(
-                "delayline: {} of {} schedules are overdue, for up to {longest} s: `delayline \
-                 schedule run` runs a scheduler; the queue of schedules may also be paused, or a \
-                 target queue full",
-                overdue.count(),
-                entries.len()
+                "delayline: {late} of {all} schedules {are} overdue, for up to {longest} s: \
+                 `delayline schedule run` runs a scheduler; the queue of schedules may also be \
+                 paused, or a target queue full"
             );
         }
         if args.json {

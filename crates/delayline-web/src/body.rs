@@ -1,4 +1,4 @@
-//! Bodies of requests: of which type they are, and how much memory they may take together.
+//! Bodies of requests: their types, and the memory that they may take together.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -132,10 +132,13 @@ fn media_type(headers: &HeaderMap, types: Types) -> Option<&'static str> {
     let name = parts.next()?;
     let is_utf_8 = parts.filter_map(|part| part.split_once('=')).all(|(name, value)| {
         !name.eq_ignore_ascii_case("charset")
-            || value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+            || UTF_8.iter().any(|utf_8| value.trim_matches('"').eq_ignore_ascii_case(utf_8))
     });
     types.iter().copied().find(|known| is_utf_8 && known.eq_ignore_ascii_case(name))
 }
+
+/// The name of the encoding, and a common misspelling.
+const UTF_8: [&str; 2] = ["utf-8", "utf8"];
 
 /// Some editors write it at the start of a file.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

@@ -131,6 +131,12 @@ async fn nobody_comes_in_without_a_credential() {
         assert_eq!(asked.len(), 2, "{uri}");
         assert!(!answer.text().contains("orders"), "{uri}: {}", answer.text());
     }
+    // Nor do visitors without a login learn what a request may carry.
+    for uri in ["/queue?stauts=dead", "/live?x", "/metrics?x", "/api/v1/queues?x"] {
+        let answer = get(&site, uri).await.status(401);
+        assert!(!answer.text().contains("may have"), "{uri}: {}", answer.text());
+    }
+    call(&site, "POST", "/queues/orders/pause", "{}").await.status(401);
     let problem = get(&site, "/api/v1/queues").await;
     assert_eq!(problem.header("content-type"), "application/problem+json");
     get(&site, "/health").await.status(200);

@@ -69,7 +69,8 @@ pub(crate) async fn metrics(context: Context) -> Response {
     if let Ok((queue, schedules)) = context.schedules()
         && let Ok(Ok(overdue)) = timeout(MOST_WAIT, schedules.overdue()).await
     {
-        head(&mut out, OVERDUE, "gauge", "How long a message that no scheduler sent is overdue");
+        let help = "Time since the first instant whose message no scheduler has sent";
+        head(&mut out, OVERDUE, "gauge", help);
         let _ = writeln!(out, "{OVERDUE}{{queue=\"{queue}\"}} {}", overdue.as_secs_f64());
     }
     if let Some(connection) = context.storage()

@@ -1,5 +1,5 @@
-//! What a request may carry besides its path. Whatever would be ignored is refused, alike for
-//! pages, metrics and API.
+//! What a request may carry besides its path. Pages, metrics and API refuse everything that they
+//! would ignore.
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;

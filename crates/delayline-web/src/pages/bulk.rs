@@ -133,7 +133,7 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     let fields = form(&context, request, &FIELDS).await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
     if fields.text("queue").is_some_and(|other| other != name) {
-        return Err(Failure::Wrong("the form and the URL name two queues".to_owned()));
+        return Err(Failure::Wrong("the form and the URL name different queues".to_owned()));
     }
     let schedule = when(&context, &fields).await?.unwrap_or(Schedule::NOW);
     let action = BulkAction::named(fields.text("action").unwrap_or_default(), schedule)?;

@@ -79,7 +79,7 @@ async fn what_would_be_ignored_is_refused() {
         ("/zone", "zone=UTC&zone=UTC", "the form has `zone` more than once"),
         ("/send?queue=orders", "id=a&payload=%ff", "`payload` must be text in UTF-8"),
         ("/send?queue=orders", "id=a&when=1s&when=2s", "`when` is given more than once"),
-        ("/bulk?queue=orders", "queue=texts&action=count", "name two queues"),
+        ("/bulk?queue=orders", "queue=texts&action=count", "name different queues"),
     ] {
         refused("POST", path, form, body, why).await;
     }

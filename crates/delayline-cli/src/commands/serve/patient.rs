@@ -1,4 +1,4 @@
-//! Connections whose other end must read, and can.
+//! Connections that bound the time for a client to read its answers, and let it read the last one.
 
 use std::io;
 use std::pin::Pin;

@@ -340,9 +340,11 @@ impl Schedules {
     /// backoff of up to 30 seconds. So a scheduler has 64 slots by default.
     ///
     /// Its leases last one second by default, and are renewed. If a scheduler dies, another one
-    /// sends the ticks after that time, and a schedule with a longer [lead](Spec::lead) has no late
-    /// tick. Set a longer [lease](WorkerBuilder::lease) if a call to the server takes more than a
-    /// quarter of a second.
+    /// takes over its schedules after that time, or within five seconds for a schedule that has
+    /// just been put. Ticks that were created [ahead](Spec::lead) are not delayed. The first ticks
+    /// after a put are nearer than the lead: if several of them pass before a scheduler acts, only
+    /// the latest is sent. Set a longer [lease](WorkerBuilder::lease) if a call to the server takes
+    /// more than a quarter of a second.
     pub fn worker(&self) -> WorkerBuilder<Spec, Json> {
         Worker::builder(self.queue.clone()).concurrency(SLOTS).lease(LEASE)
     }

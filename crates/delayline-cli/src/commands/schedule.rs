@@ -126,13 +126,15 @@ impl Place<'_> {
     async fn list(&self, args: &ScheduleList) -> Result<ExitCode, Failure> {
         let entries = self.open().await?.list().await?;
         let overdue = entries.iter().filter(|entry| entry.overdue >= OVERDUE);
-        if let Some(longest) = overdue.clone().map(|entry| entry.overdue.as_secs()).max() {
+        if let Some(longest) = overdue.clone().max_by_key(|entry| entry.overdue) {
             let (late, all) = (overdue.count(), entries.len());
             let are = if late == 1 { "is" } else { "are" };
             eprintln!(
-                "delayline: {late} of {all} schedules {are} overdue, for up to {longest} s: \
-                 `delayline schedule run` runs a scheduler; the queue of schedules may also be \
-                 paused, or a target queue full"
+                "delayline: {late} of {all} schedules {are} overdue, {} for {} s: `delayline \
+                 schedule run` runs a scheduler; the queue of schedules may also be paused, or a \
+                 target queue full",
+                harmless_line(&longest.name),
+                longest.overdue.as_secs()
             );
         }
         if args.json {

@@ -330,7 +330,7 @@ fn interval(text: &str) -> Result<Duration, Violation> {
     parsed.and_then(|it| Duration::try_from(it).ok()).ok_or_else(|| Violation::Malformed {
         what: "the interval",
         value: text.chars().take(100).collect(),
-        reason: "write a number and a unit: @every 90s, @every 1h30m".to_owned(),
+        reason: "write hours, minutes or seconds: @every 36h, @every 1h30m".to_owned(),
     })
 }
 

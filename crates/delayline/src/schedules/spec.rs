@@ -53,7 +53,7 @@ pub enum Overlap {
     #[default]
     Allow,
     /// It is skipped. All ticks have the id `NAME@`, and are sent when they are due, without a
-    /// lead.
+    /// lead. A dead letter is not finished: ticks are skipped until it is redriven or removed.
     ///
     /// If a scheduler is killed, each tick still has one message at most. A scheduler may be
     /// suspended between its check and its send. If the queue has forgotten the tick by then, the

@@ -44,7 +44,7 @@ struct Args {
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 
-    /// After how many minutes to end; figures may then be of fewer rounds
+    /// End after this many minutes; figures may then be of fewer rounds
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_440))]
     minutes: u64,
 

@@ -9,7 +9,7 @@ pub(crate) trait Met: fmt::Display {
     /// The faults so far, in a few words.
     fn faults(&self) -> String;
 
-    /// The names of what is missing, though this number of rounds must have met it.
+    /// The guarantees and faults that this number of rounds must have met, but has not.
     fn unseen(&self, rounds: u64) -> Vec<String>;
 }
 

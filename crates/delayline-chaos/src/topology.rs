@@ -341,7 +341,7 @@ async fn operate(
             set = set.leased(chance.u32(1..=most));
         }
         if let Some(client) = chance.choice(&clients) {
-            // Whether it works is for the log to tell.
+            // The log has its result.
             drop(client.apply(At::Server, &Op::SetLimits(set)).await);
         }
         tokio::time::sleep(Duration::from_millis(chance.u64(200..1_000))).await;

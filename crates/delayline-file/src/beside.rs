@@ -83,7 +83,7 @@ impl Beside {
         }
     }
 
-    /// Returns what the other process says about itself: see
+    /// Returns the other process's description of itself: see
     /// [`Directory::share`](crate::Directory::share).
     ///
     /// # Cancel safety

@@ -179,7 +179,7 @@ impl Directory {
     /// [`Beside::connect`](crate::Beside::connect). They can do everything that an operator does,
     /// but run no workers.
     ///
-    /// `about` returns what this process says about itself, such as its workers:
+    /// `about` returns a description of this process, such as its workers:
     /// [`Beside::about`](crate::Beside::about) returns it in the other process.
     ///
     /// Binds a unix socket in the directory, which only this user can open. It is removed when the

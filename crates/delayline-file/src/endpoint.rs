@@ -30,7 +30,7 @@ pub(crate) trait Reached: Send + Sync {
 /// Finds the queues for a request. `None` once their directory is closing.
 pub(crate) type Find = Arc<dyn Fn() -> Option<Box<dyn Reached>> + Send + Sync>;
 
-/// Returns what this process says about itself.
+/// Returns a description of this process.
 pub(crate) type About = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// The task that accepts connections. Dropping it ends all of them, and removes the socket.

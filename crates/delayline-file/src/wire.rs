@@ -26,7 +26,7 @@ pub(crate) enum Ask {
     Queues,
     /// The state of the directory.
     Status,
-    /// What the process says about itself.
+    /// The process's description of itself.
     About,
     /// The removal of a queue that holds nothing.
     Delete(String),

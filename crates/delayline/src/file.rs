@@ -57,7 +57,7 @@ pub(crate) async fn open(
     }
 }
 
-/// The description of this process that others get, empty without workers.
+/// The description of this process for other processes, empty without workers.
 #[cfg(unix)]
 fn introduced(own: Option<WorkerProcess>) -> String {
     own.map_or_else(String::new, |process| process.to_string())

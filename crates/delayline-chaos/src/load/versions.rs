@@ -1,4 +1,4 @@
-//! A later version of the library: its scripts are others, and it knows a feature more.
+//! A later version of the library: its scripts differ, and it knows one more feature.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Error, ErrorClass, Op, QueueBackend, QueueName, Timestamp, Wakeup,
+    Applied, At, Backend, Error, ErrorClass, ErrorKind, Op, QueueBackend, QueueName, Timestamp,
+    Wakeup,
 };
 use tokio::sync::RwLock;
 
@@ -118,7 +119,14 @@ impl Log {
     pub(crate) fn has_met(&self, effect: Effect, from: Duration, to: Duration) -> bool {
         let end = self.setting.elapsed();
         let met = |entry: &Entry| match effect {
-            Effect::Failure => !matches!(entry.outcome, Outcome::Answered(_)),
+            Effect::Failure => match &entry.outcome {
+                Outcome::Answered(_) => false,
+                // A version that does not know what the queue uses is refused without a fault.
+                Outcome::NotExecuted(error) => {
+                    !matches!(error.kind(), ErrorKind::NewerFeature { .. })
+                }
+                Outcome::Unknown => true,
+            },
             Effect::Delay => entry.returned.unwrap_or(end) - entry.called >= (to - from) / 2,
             Effect::None => true,
         };
@@ -218,3 +226,28 @@ impl<B: QueueBackend> Wakeup for Recorded<B> {
 
 /// How many of the latest calls can have met a fault that is just over.
 const RECENT: usize = 40_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise, every fault counts as felt once a queue uses the feature of a later version.
+    #[test]
+    fn a_fault_is_not_felt_by_a_version_that_is_refused_anyway() {
+        let is_felt = |kind| {
+            let log = Log::new(&Setting::new(false));
+            log.entries().push(Entry {
+                client: "one",
+                era: 0,
+                called: Duration::ZERO,
+                returned: Some(Duration::from_millis(1)),
+                at: At::Server,
+                op: Op::Stats,
+                outcome: Outcome::NotExecuted(Error::new(kind)),
+            });
+            log.has_met(Effect::Failure, Duration::ZERO, Duration::from_secs(1))
+        };
+        assert!(is_felt(ErrorKind::Unreachable));
+        assert!(!is_felt(ErrorKind::NewerFeature { major: 3, minor: 1 }));
+    }
+}

@@ -5,8 +5,7 @@
 --   READ    gets what the operation is about.
 --   DECIDE  computes the results, and lists what is to be written. In rare cases it reads more.
 --   WRITE   asks whether every write will be possible, and then makes them (write.lua). Redis does
---   not
---           roll back, so nothing may fail once it has begun.
+--           not roll back, so nothing may fail once it has begun.
 -- Only `claim` writes twice: it returns expired leases to the queue before it looks for ready
 -- messages.
 --
@@ -18,20 +17,18 @@
 -- script.rs puts the files together:
 --   --@include FILE      becomes the file.
 --   NAMES IN CAPITALS    become their values, which layout.rs knows. A field of one byte is its
---   position; a
---                        longer one is its first and last position, as `sub` takes them, and
---                        NAME_FROM is the first alone.
+--                        position; a longer one is its first and last position, as `sub` takes
+--                        them, and NAME_FROM is the first alone.
 --   key.NAME             becomes the literal KEYS[i].
 --   --@inline            The function below is put in the place of each of its calls, and sees what
---   is
---                        declared there. A function that only such functions use is defined in
+--                        is declared there. A function that only such functions use is defined in
 --                        them: every function that is defined costs the call something, used or
 --                        not.
 --   --@with NAME         The block below is left out where no NAME is declared.
 --   --@ask COMMAND key   fails if the user may not run the command; `all` means every call in the
---   script.
+--                        script.
 --   --@first COMMAND key  is the first write. It needs no question: if it fails, nothing has been
---   done.
+--                        done. A block that writes before it asks with `--@ask !COMMAND key`.
 --   --@look key          fails if the key holds another type; left out if --@reads names the key.
 
 local unpack = unpack or table.unpack

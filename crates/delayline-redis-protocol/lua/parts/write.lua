@@ -124,7 +124,7 @@ end
 --@inline
 local function keep_uses()
   if control.stored and control.uses ~= control.known_uses then
-    --@ask ZADD index
+    --@ask !ZADD index
     redis.call('SET', key.control, sub(control.stored, 1, CONTROL_USES_FROM - 1)
       .. struct.pack(U32, control.uses) .. sub(control.stored, CONTROL_FINISHED_SINCE_FROM))
   end

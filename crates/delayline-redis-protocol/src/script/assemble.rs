@@ -84,7 +84,8 @@ pub(super) fn with_looks(source: &str) -> String {
 /// Puts questions to the server in the place of the lines `--@ask COMMAND key, COMMAND key`: the
 /// script ends there with `NOPERM` if the user may not run one of the commands on its key. `all`
 /// asks about everything that the script calls. The command of `--@first COMMAND key` needs no
-/// question, because it is the first write.
+/// question, because it is the first write. A block that writes before it asks with
+/// `!COMMAND key`.
 ///
 /// Redis 6 cannot be asked.
 pub(super) fn with_questions(source: &str, needs: &BTreeSet<Need>) -> String {
@@ -97,7 +98,8 @@ pub(super) fn with_questions(source: &str, needs: &BTreeSet<Need>) -> String {
             Some("all") => text.push_str(&question(needs.iter().map(|(c, key)| (&**c, *key)))),
             Some(list) => {
                 let asked = list.split(", ").filter_map(|need| need.split_once(' '));
-                text.push_str(&question(asked.filter(|need| !first.contains(need))));
+                let asked = asked.filter(|need| !first.contains(need));
+                text.push_str(&question(asked.map(|(c, key)| (c.trim_start_matches('!'), key))));
             }
         }
         text.push('\n');

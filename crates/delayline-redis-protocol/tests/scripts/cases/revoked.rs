@@ -228,6 +228,9 @@ fn cases_of_a_forgetful_queue() -> Vec<(u64, Op)> {
         (4_500, claim(9, 10)),
         (6_000, claim(9, 10)),
         (4_500, relay_to_list(10, None)),
+        // The first update and the first large content are announced in the control record.
+        (4_500, Op::Enqueue(vec![update("ready", 1)])),
+        (4_500, enqueue_large()),
     ]
 }
 

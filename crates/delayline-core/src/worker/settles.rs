@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Settlements, or hand-offs, that the queue has not confirmed. Those that come in during an
-/// operation go out together in the next one. Failed ones are repeated unchanged, which is harmless
-/// (G8, G31).
+/// operation go out together in the next one. Failed ones are repeated with the same outcome, which
+/// is harmless (G8, G31).
 #[derive(Debug)]
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
@@ -185,7 +185,11 @@ impl<T: Settling> Settles<T> {
         }
         self.is_out_of_memory =
             error.is_some_and(|error| matches!(error.kind(), ErrorKind::OutOfMemory));
-        items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
+        for mut item in items.into_iter().rev() {
+            // The next attempt decides again: the worker may claim no more by then.
+            item.settlement_mut().claims_next = false;
+            self.waiting.push_front(item);
+        }
         self.retry_at = Some(now.after(self.backoff.next(rng.chance())));
     }
 
@@ -277,6 +281,19 @@ mod tests {
             item("y", vec![message("a")]),
         ];
         assert_eq!(batches(items), [["a"], ["b"], ["x"], ["y"]]);
+    }
+
+    #[test]
+    fn a_repeated_settlement_announces_no_claim() {
+        let (mut rng, mut settles) = (Rng::new([0; 16]), Settles::new());
+        let mut first = item("a", Vec::new());
+        first.settlement.claims_next = true;
+        settles.push(first);
+        let batch = settles.send(Moment::START).unwrap();
+        assert!(batch[0].settlement.claims_next);
+        settles.failed(Moment::START, batch, None, &mut rng);
+        let batch = settles.send(Moment::START.after(Duration::from_secs(10))).unwrap();
+        assert!(!batch[0].settlement.claims_next);
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Lane {
             } else {
                 self.give_backs.reset();
                 if is_working && self.claims.is_capped() {
-                    // This worker takes the place of its leases itself: as after a hint.
+                    // This worker claims for the slots that it frees, as after a hint.
                     settle.iter_mut().flatten().for_each(claim_next);
                     hand_off.iter_mut().flatten().for_each(claim_next);
                     self.bell.hint = true;

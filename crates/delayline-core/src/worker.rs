@@ -120,7 +120,7 @@ impl Machine {
                 self.claimed(now, queue, (at, micros), claimed);
             }
             (Op::Claim(claim), _) => {
-                lanes.change(queue, |lane| lane.claims.failed(now, claim, class, rng));
+                lanes.change(queue, |lane| lane.claim_failed(now, claim, class, rng));
             }
             (Op::Settle(items), result) => {
                 let answers = result.map(|Applied { at, reply, .. }| match reply {
@@ -283,6 +283,7 @@ impl Machine {
         }
         let answered = lanes.change(queue, |lane| {
             let leased = lane.claims.answered(now, (at, micros), &claimed, rng);
+            lane.bell.used = false;
             lane.bell.hint |= lane.claims.promised && !stage.is_working();
             leased
         });

@@ -20,6 +20,8 @@ pub(super) struct Bell {
     mute: bool,
     /// A hint that has not been followed by a claim.
     pub(super) hint: bool,
+    /// Whether the open claim follows a hint, or a promise to the queue.
+    pub(super) used: bool,
     /// Whether a hint is being handed on.
     pub(super) ringing: bool,
     backoff: Backoff,
@@ -33,6 +35,7 @@ impl Bell {
             next: Moment::START,
             mute: false,
             hint: false,
+            used: false,
             ringing: false,
             backoff: FAILURES,
         }

@@ -10,7 +10,7 @@ use super::rng::Rng;
 use super::settles::{Settles, Settling};
 use super::summary::count;
 use super::{Action, Moment, QueuePlan};
-use crate::{Backoff, Claim, HandOff, Op, Outcome, Settlement, Timestamp};
+use crate::{Backoff, Claim, ErrorClass, HandOff, Op, Outcome, Settlement, Timestamp};
 
 /// A queue's claims, leases, settlements and hints, and its share of the worker.
 #[derive(Debug)]
@@ -177,8 +177,20 @@ impl Lane {
 
     /// Returns the claim to send: the unanswered one, or a new one for `room` free slots.
     pub(super) fn claim(&mut self, now: Moment, room: usize, rng: &mut Rng) -> Claim {
-        self.bell.hint = false;
+        self.bell.used |= self.claims.promised | std::mem::take(&mut self.bell.hint);
         self.claims.send(now, room, rng)
+    }
+
+    /// Takes the failure of a claim. While claims fail here, other workers need its hint.
+    pub(super) fn claim_failed(
+        &mut self,
+        now: Moment,
+        claim: Claim,
+        class: ErrorClass,
+        rng: &mut Rng,
+    ) {
+        self.bell.hint |= std::mem::take(&mut self.bell.used);
+        self.claims.failed(now, claim, class, rng);
     }
 
     /// The slots that it holds, or reserves for its open claim.

@@ -570,7 +570,7 @@ Kinds of updates:
   coalesce     replace the content, keep the due time
   debounce     replace the content, postpone the due time up to --at-most
 If a worker holds the message, the update takes effect when the worker has finished. If the message
-has finished or does not exist, a new one is created.
+has finished or does not exist, a new one is created: with --throttle, at most one per window.
 
 A line of the file is a JSON object:
   {"id": "order-1234", "payload": {"total": 9}, "delay": "30m"}

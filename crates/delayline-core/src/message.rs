@@ -144,7 +144,9 @@ pub struct NewMessage {
     pub known: Known,
     /// Throttles the id: once this message has been created, no other message with `throttle` is
     /// created under its id during this time, even if the first one ends. Range: 1 to
-    /// [`MAX_THROTTLE_MS`]. See [`Enqueued::Throttled`](crate::Enqueued::Throttled).
+    /// [`MAX_THROTTLE_MS`]. See [`Enqueued::Throttled`](crate::Enqueued::Throttled). With
+    /// [`Known::Update`], this limits only the creation of a message: an update of a message that
+    /// is in the queue is never throttled, and begins no window.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub throttle: Option<Millis>,
 }

@@ -165,7 +165,9 @@ impl Draft {
     /// ```
     ///
     /// Use [`coalesce`](Self::coalesce) if the last send in a window should count, not the first.
-    /// Sends with this id but without `throttle` are not throttled. A queue throttles at most
+    /// Sends with this id but without `throttle` are not throttled. With an
+    /// [`update`](Self::update), only the creation of a message is: an update of a message that is
+    /// in the queue takes effect in a window, too. A queue throttles at most
     /// 100,000 ids at a time: beyond that, nothing is created, and the answer is
     /// [`TooManyThrottled`](crate::Enqueued::TooManyThrottled).
     ///

@@ -343,8 +343,9 @@ impl Schedules {
     /// takes over its schedules after that time, or within five seconds for a schedule that has
     /// just been put. Ticks that were created [ahead](Spec::lead) are not delayed. The first ticks
     /// after a put are nearer than the lead: if several of them pass before a scheduler acts, only
-    /// the latest is sent. Set a longer [lease](WorkerBuilder::lease) if a call to the server takes
-    /// more than a quarter of a second.
+    /// the latest is sent. The same holds if schedulers die one after the other while they hold a
+    /// schedule, for longer than its lead. Set a longer [lease](WorkerBuilder::lease) if a call to
+    /// the server takes more than a quarter of a second.
     pub fn worker(&self) -> WorkerBuilder<Spec, Json> {
         Worker::builder(self.queue.clone()).concurrency(SLOTS).lease(LEASE)
     }

@@ -141,6 +141,7 @@ macro_rules! transport_cases {
         $crate::each_case!(transport, $connect,
             connecting: [
                 refused_port_is_unreachable missing_socket_is_unreachable
+                socket_with_a_long_path_is_reached
                 unknown_host_is_unreachable silent_peer_is_unreachable_in_time
                 peer_that_closes_is_unreachable peer_that_babbles_is_unreachable
                 wrong_logins_are_refused right_logins_work wrong_certificates_are_refused

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
-use delayline_redis_protocol::{CallError, Connection, DriverTask, Value};
+use delayline_redis_protocol::{CallError, Connection, DriverTask, SocketPath, Value};
 use fred::clients::Client;
 use fred::interfaces::{AuthInterface, ClientLike, Resp3Frame};
 use fred::types::{ClusterHash, CustomCommand, RespVersion};
@@ -20,6 +20,8 @@ pub struct FredConnection {
     client: Client,
     /// The router would outlive its client.
     router: DriverTask,
+    /// The path that the router connects to.
+    _socket: Option<SocketPath>,
     order: Order,
     /// Until a script was answered, scripts are sent one by one: if a cluster that is down refuses
     /// the first, the others were not sent.
@@ -32,7 +34,7 @@ impl FredConnection {
     ///
     /// Does not use `Client::init`: if that is dropped, as after a timeout, the router continues,
     /// connects and lives forever.
-    pub(crate) fn start(client: Client, tls: bool) -> Self {
+    pub(crate) fn start(client: Client, socket: Option<SocketPath>, tls: bool) -> Self {
         // Before it ends, fred 10.1.0's router answers every command that it has taken. It drops
         // the ones it cannot answer, which fails them as well, and cancels the ones in its queue. A
         // command that is still unanswered came to the queue after that: it was certainly not sent.
@@ -41,7 +43,7 @@ impl FredConnection {
             Ok(Ok(())) | Err(_) => failure::not_sent(),
         });
         let (order, trial, has_passed_trial) = Default::default();
-        Self { client, router, order, trial, has_passed_trial }
+        Self { client, router, _socket: socket, order, trial, has_passed_trial }
     }
 
     /// Switches to RESP3.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::{
     Address, CallError, ConnectOptions, Connection as _, Driver, MAX_CALLS_IN_FLIGHT, Resp,
-    TCP_UPKEEP,
+    SocketPath, TCP_UPKEEP,
 };
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
@@ -103,7 +103,7 @@ impl FredDriver {
     /// server.
     async fn require_password(&self) -> Result<(), Error> {
         let connection =
-            self.start(Config { username: None, password: None, ..self.config.clone() });
+            self.start(Config { username: None, password: None, ..self.config.clone() })?;
         match connection.request("PING", Vec::new()).await {
             Err(CallError::Failed(error)) if error.kind() == &ErrorKind::Authentication => Ok(()),
             Err(CallError::Failed(error)) => Err(error),
@@ -117,10 +117,20 @@ impl FredDriver {
 
     /// A client ends with its connection, and fails all requests in progress, because it has no
     /// reconnect policy. Time limits belong to the link.
-    fn start(&self, config: Config) -> FredConnection {
+    ///
+    /// # Errors
+    ///
+    /// That of [`SocketPath::of`].
+    fn start(&self, mut config: Config) -> Result<FredConnection, Error> {
         let connection = Some(self.connection.clone());
+        let mut socket = None;
+        if let ServerConfig::Unix { path } = &mut config.server {
+            let short = SocketPath::of(path)?;
+            short.as_path().clone_into(path);
+            socket = Some(short);
+        }
         let client = Client::new(config, Some(PerformanceConfig::default()), connection, None);
-        FredConnection::start(client, self.uses_tls())
+        Ok(FredConnection::start(client, socket, self.uses_tls()))
     }
 
     #[cfg(feature = "tls")]
@@ -179,7 +189,7 @@ impl Driver for FredDriver {
         if self.has_password_of_default_user() {
             self.password_is_required.get_or_try_init(|| self.require_password()).await?;
         }
-        let connection = self.start(self.config.clone());
+        let connection = self.start(self.config.clone())?;
         if self.version == RespVersion::RESP3 {
             connection.switch_to_resp3().await?;
         }

@@ -40,7 +40,8 @@ const LONGEST_SERVICE: usize = 255;
 ///
 /// The default PORT is 6379, and 26379 for a sentinel. Reserved characters in a user name or
 /// password must be percent-encoded, as in any URL. The path of a unix socket is taken literally,
-/// up to a `?`. The error shows neither user name, password nor query.
+/// up to a `?`, and may be [long](crate::SocketPath). The error shows neither user name, password
+/// nor query.
 impl FromStr for ConnectOptions {
     type Err = Violation;
 

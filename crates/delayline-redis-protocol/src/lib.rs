@@ -28,6 +28,7 @@ mod record;
 mod route;
 mod runtime;
 mod script;
+mod socket_path;
 mod stream;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -53,6 +54,7 @@ pub use options::{Address, ConnectOptions, Resp, Topology};
 pub use route::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
 pub use runtime::runtime;
 pub use script::{Script, all_scripts};
+pub use socket_path::SocketPath;
 pub use stream::{Dialer, Stream};
 pub use transport::{CallError, Fence, QueueList, ScriptCall, ScriptName, Transport, Value};
 pub use upgrade::{Conversion, Upgrade, conversions};

@@ -6,7 +6,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::{Address, TCP_UPKEEP};
+use crate::{Address, SocketPath, TCP_UPKEEP};
 
 /// A TCP, TLS or unix socket stream.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -61,12 +61,13 @@ impl Dialer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`] or [`ErrorKind::Tls`].
+    /// [`ErrorKind::Unreachable`], [`ErrorKind::Tls`], or that of [`SocketPath::of`].
     pub async fn dial(&self) -> Result<Box<dyn Stream>, Error> {
         match &self.address {
             Address::Tcp { host, port } => Ok(Box::new(tcp(host, *port).await?)),
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path).await;
+                let path = SocketPath::of(path)?;
+                let stream = UnixStream::connect(path.as_path()).await;
                 Ok(Box::new(stream.map_err(|error| unreachable(&error))?))
             }
             Address::Tls { host, port } => self.tls(host, *port).await,

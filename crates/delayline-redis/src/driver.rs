@@ -4,9 +4,9 @@ use std::fmt;
 
 use async_trait::async_trait;
 use delayline_core::Error;
-use delayline_redis_protocol::{Address, ConnectOptions, Dialer, Driver, log_in};
+use delayline_redis_protocol::{Address, ConnectOptions, Dialer, Driver, SocketPath, log_in};
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisConnectionInfo};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, RedisConnectionInfo};
 use tokio::sync::oneshot;
 
 use crate::connection::RedisConnection;
@@ -77,6 +77,7 @@ impl Driver for RedisDriver {
                     let _ = &alive;
                     Ok::<_, SendError>(())
                 });
+                let (client, _socket) = reachable(client)?;
                 let connection = client
                     .get_multiplexed_async_connection_with_config(&settings)
                     .await
@@ -92,6 +93,15 @@ impl fmt::Debug for RedisDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.address)
     }
+}
+
+/// The client with a path that is short enough for the address of a socket.
+fn reachable(client: &Client) -> Result<(Client, Option<SocketPath>), Error> {
+    let info = client.get_connection_info();
+    let ConnectionAddr::Unix(path) = info.addr() else { return Ok((client.clone(), None)) };
+    let socket = SocketPath::of(path)?;
+    let info = info.clone().set_addr(ConnectionAddr::Unix(socket.as_path().to_owned()));
+    Ok((Client::open(info).map_err(|error| failure(&error))?, Some(socket)))
 }
 
 /// No time limits: the default of 500 ms also ends blocking commands (redis-rs#1924), and the link

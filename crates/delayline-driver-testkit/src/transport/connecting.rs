@@ -53,6 +53,26 @@ pub async fn missing_socket_is_unreachable<C: Connect>() {
     assert!(error.detail().starts_with(&format!("unix:{}: ", missing.display())), "{error}");
 }
 
+/// Systems limit the address of a socket to about 100 bytes.
+pub async fn socket_with_a_long_path_is_reached<C: Connect>() {
+    let server = Server::start();
+    let directory = server.unix_path().with_file_name("d".repeat(200));
+    std::fs::create_dir(&directory).unwrap();
+    let long = directory.join("redis.sock");
+    std::os::unix::fs::symlink(server.unix_path(), &long).unwrap();
+    let mut refused = vec![directory.with_file_name("n".repeat(200))];
+    if cfg!(target_os = "linux") {
+        let transport = connected::<C>(&format!("unix:{}", long.display())).await;
+        assert!(increment(&transport).await.is_ok());
+    } else {
+        refused.push(long);
+    }
+    for path in refused {
+        let error = refusal::<C>(&options(&format!("unix:{}", path.display()))).await;
+        assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
+    }
+}
+
 pub async fn unknown_host_is_unreachable<C: Connect>() {
     // Some resolvers take their time.
     let error = refusal::<C>(&impatient("redis://no-such-host.invalid")).await;

@@ -171,6 +171,10 @@ pub struct Relayed {
     /// Whether due messages stay in the queue because the destination is full. No hint announces
     /// that it has room again: retry now and then.
     pub held_back: bool,
+    /// Whether the queue limits leases. While as many messages are leased as may be, hints announce
+    /// none that only a relay could move: poll often. `false` while paused.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub leases_limited: bool,
     /// The earliest instant at which there will be something to move, unless a new message comes:
     /// a due time or the end of a lease. `None` if there is none, or while paused.
     pub next: Option<Timestamp>,

@@ -1,8 +1,9 @@
 -- State::relay. ARGV: now, max, TO_LIST or TO_STREAM, at which length the destination is full or 0,
 -- and the group of a stream or ''.
--- Results: more (0 or 1), whether messages are held back (0 or 1), next instant or -1, then the ids
--- of the messages that were moved; then for each message that this call buried the reason, a
--- number, and its id. ANSWER_NO_LAG instead if the server does not know how far the group is.
+-- Results: more (0 or 1, and 2 more if the queue limits leases), whether messages are held back (0
+-- or 1), next instant or -1, then the ids of the messages that were moved; then for each message
+-- that this call buried the reason, a number, and its id. ANSWER_NO_LAG instead if the server does
+-- not know how far the group is.
 --
 -- What is moved and what is taken back are different messages, so all is decided before anything is
 -- written.
@@ -184,7 +185,9 @@ next_claimable()
 local more = next and next <= now
 local held_back = more and delivered >= free
 more = more and not held_back
-results[4], results[5], results[6] = more and 1 or 0, held_back and 1 or 0, next or -1
+local leases_limited = limiter and limiter.leased > 0
+results[4] = (more and 1 or 0) + (leases_limited and 2 or 0)
+results[5], results[6] = held_back and 1 or 0, next or -1
 for i = 1, #deaths do
   results[#results + 1] = deaths[i]
 end

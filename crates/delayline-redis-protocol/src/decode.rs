@@ -150,13 +150,17 @@ impl Reader {
         micros.ok_or_else(|| unreadable("a millisecond has 1,000 microseconds"))
     }
 
+    /// Whether there are more messages, and another flag.
+    fn more(&mut self) -> Result<(bool, bool), Error> {
+        match self.count()? {
+            flags @ 0..=3 => Ok((flags % 2 == 1, flags >= 2)),
+            _ => Err(unreadable("whether there are more")),
+        }
+    }
+
     fn claimed(&mut self, claim: &Claim, at: Timestamp) -> Result<Claimed, Error> {
         let mut claimed = Claimed::default();
-        let flags = self.count()?;
-        (claimed.more, claimed.capped) = match flags {
-            0..=3 => (flags % 2 == 1, flags >= 2),
-            _ => return Err(unreadable("whether there are more")),
-        };
+        (claimed.more, claimed.capped) = self.more()?;
         claimed.next = self.optional_instant()?;
         claimed.deliveries.reserve(self.0.len() / 3);
         while self.0.len() > 0 {
@@ -191,7 +195,7 @@ impl Reader {
 
     fn relayed(&mut self) -> Result<Relayed, Error> {
         let mut relayed = Relayed::default();
-        relayed.more = self.flag()?;
+        (relayed.more, relayed.leases_limited) = self.more()?;
         relayed.held_back = self.flag()?;
         relayed.next = self.optional_instant()?;
         relayed.ids.reserve(self.0.len());

@@ -146,10 +146,11 @@ impl Relayer {
     /// Returns the number of messages it moved.
     ///
     /// It sleeps until the next message is due, but at most five seconds, and wakes up for a
-    /// message that is due sooner. While the destination is full, it retries with a backoff from 10
-    /// ms to 1 s. While the server is unreachable or out of memory, it keeps trying, at least every
-    /// two seconds, and logs that once a minute. When stopped, it finishes the current operation
-    /// first.
+    /// message that is due sooner. If the queue [limits](crate::Queue::set_limits) the leases of
+    /// workers, it sleeps at most half a second. While the destination is full, it retries with a
+    /// backoff from 10 ms to 1 s. While the server is unreachable or out of memory, it keeps
+    /// trying, at least every two seconds, and logs that once a minute. When stopped, it finishes
+    /// the current operation first.
     ///
     /// # Cancel safety
     ///
@@ -270,8 +271,8 @@ impl Rest {
         if relayed.held_back {
             return Self::Timer(full.next(fastrand::u32(..)));
         }
-        let next = relayed.next.map_or(SAFETY_POLL, |next| next.since(at));
-        Self::Bell(next.min(SAFETY_POLL))
+        let longest = if relayed.leases_limited { LIMITED_POLL } else { SAFETY_POLL };
+        Self::Bell(relayed.next.map_or(longest, |next| next.since(at).min(longest)))
     }
 }
 
@@ -294,4 +295,7 @@ const DEFAULT_BATCH: usize = 100;
 const _: () = assert!(DEFAULT_BATCH <= limits::MAX_BATCH);
 /// As often as a worker polls.
 const SAFETY_POLL: Duration = Duration::from_millis(limits::WORKER_POLL_MS);
+/// How often to poll a queue with a limit of leases: while as many are leased as may be, hints do
+/// not announce messages that only a relay can move.
+const LIMITED_POLL: Duration = Duration::from_millis(500);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -94,6 +94,11 @@ impl Limiter {
         self.slots(Some(leased)) == 0
     }
 
+    /// Whether there is a limit of leases.
+    pub(super) const fn limits_leases(&self) -> bool {
+        self.leased.is_some()
+    }
+
     /// How many more messages may be leased.
     fn slots(&self, leased: Option<usize>) -> usize {
         let most = self.leased.and_then(|most| usize::try_from(most).ok());

@@ -22,7 +22,8 @@ impl State {
         let next = self.next_deliverable(None);
         let is_due = next.is_some_and(|next| next <= now);
         let held_back = is_due && ids.len() >= room;
-        Relayed { ids, more: is_due && !held_back, held_back, next, deaths }
+        let leases_limited = !self.paused && self.limiter.limits_leases();
+        Relayed { ids, more: is_due && !held_back, held_back, leases_limited, next, deaths }
     }
 
     /// Returns how many more elements the destination takes.

@@ -204,6 +204,7 @@ async fn a_relay_counts_by_rate_and_not_by_leases(queue: &Queue) {
     let op = |max| Op::Relay(delayline_core::Relay::new(list("a-list", None), max));
     let moved = async |ms, max| {
         let Reply::Relay(relayed) = queue.apply(ms, &op(max)).await.reply else { panic!() };
+        assert!(relayed.leases_limited);
         (relayed.ids.len(), relayed.next)
     };
     assert_eq!(claimed(queue, 0, 1, 10).await.0, 1);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{Fault, Faulty, logged};
-use delayline::backend::Wakeup;
+use delayline::admin::SetLimits;
+use delayline::backend::{Claim, ClaimId, Millis, Op, Wakeup};
 use delayline::events::EventKind;
 use delayline::message::Status;
 use delayline::relay::{Destination, DestinationKey, Element};
@@ -81,6 +82,27 @@ async fn a_message_that_comes_in_between_is_not_overslept() {
         "it stops while it waits for the other one"
     );
     assert_eq!(backend.stats().await.scheduled, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_moves_soon_what_workers_at_their_limit_of_leases_cannot_take() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    queue.set_limits(SetLimits::new().leased(1)).await.unwrap();
+    queue.send(&1).await.unwrap();
+    let claim_id = ClaimId::from_bytes([1; 16]);
+    let lease = Millis::saturating(3_600_000);
+    let worker = "worker".parse().unwrap();
+    backend.direct(Op::Claim(Claim::new(worker, claim_id, 1, lease))).await;
+    let relay = queue.relay(list(None));
+    let handle = relay.handle();
+    let relay = tokio::spawn(relay.run());
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    queue.send(&2).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(backend.stats().await.totals.relayed, 1);
+    handle.stop();
+    relay.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,15 +20,14 @@ struct Plan {
 }
 
 impl Plan {
-    /// The due time of a schedule is always one lead before its next tick. So all earlier ticks
-    /// have been created, and no later ones.
-    fn new(spec: &Spec, due: u64, now: u64) -> Self {
-        let lead = spec.lead_ms();
-        let oldest = now.saturating_sub(spec.grace_ms()).max(due.saturating_add(lead));
+    /// `first` is the first tick that may need a message: all earlier ones have theirs.
+    fn new(spec: &Spec, first: u64, now: u64) -> Self {
+        let oldest = now.saturating_sub(spec.grace_ms()).max(first);
         let next = spec.next(oldest.saturating_sub(1));
         let mut plan = Self { ticks: Vec::new(), next, missed: 0 };
         let mut missed = None;
-        while let Some(tick) = plan.next.filter(|&tick| tick <= now.saturating_add(lead)) {
+        while let Some(tick) = plan.next.filter(|&tick| tick <= now.saturating_add(spec.lead_ms()))
+        {
             let mut tick = tick;
             if tick <= now {
                 plan.missed += u64::from(missed.is_some());
@@ -47,17 +46,31 @@ impl Plan {
     }
 }
 
+/// What a scheduler has done for a schedule that is due.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The next tick that may need a message.
+    next: Option<u64>,
+    sent: u64,
+    /// The number of ticks that were sent late.
+    late: u64,
+    missed: u64,
+}
+
 impl Schedules {
     pub(super) async fn fire(&self, job: Job<Spec>) -> Outcome {
-        let spec = job.payload();
-        let due = job.due().as_ms();
+        let (spec, due) = (job.payload(), job.due().as_ms());
         let late = u64::try_from(job.lateness().as_millis()).unwrap_or(u64::MAX);
-        let now = due.saturating_add(late);
-        let plan = Plan::new(spec, due, now);
+        let mut now = Some(due.saturating_add(late));
+        // The due time of a schedule is always one lead before its next tick. So all earlier ticks
+        // have been created, and no later ones.
+        let next = Some(due.saturating_add(spec.lead_ms()));
+        let mut progress = Progress { next, ..Progress::default() };
         let mut backoff = RETRY;
-        let sent = loop {
-            let error = match self.create_all(&job, &plan).await {
-                Ok(sent) => break sent,
+        loop {
+            let error = match self.create_due(&job, &mut progress, now.take()).await {
+                Ok(true) => break,
+                Ok(false) => return Outcome::Release,
                 Err(error) => error,
             };
             let name = job.id();
@@ -67,43 +80,52 @@ impl Schedules {
                 // It stays due, for another scheduler.
                 () = job.cancellation().cancelled() => return Outcome::Release,
             }
-        };
-        if sent == plan.ticks.len() {
-            self.measure(spec, &plan, now).await;
         }
-        match plan.next {
+        self.measure(spec, &progress).await;
+        match progress.next {
             Some(next) => Outcome::SnoozeUntil(system_time(next.saturating_sub(spec.lead_ms()))),
             None => Outcome::reject("the schedule has no more instants"),
         }
     }
 
-    async fn measure(&self, spec: &Spec, plan: &Plan, now: u64) {
+    async fn measure(&self, spec: &Spec, progress: &Progress) {
         let Ok(target) = self.target(spec.queue_name()).await else { return };
-        let is_late = |&&tick: &&u64| tick.saturating_add(LATE_MS) < now;
-        let late = plan.ticks.iter().filter(is_late).count();
-        let count = |ticks: usize| u64::try_from(ticks).unwrap_or(u64::MAX);
-        let counts = [
-            ("sent", count(plan.ticks.len() - late)),
-            ("late", count(late)),
-            ("missed", plan.missed),
-        ];
+        let Progress { sent, late, missed, .. } = *progress;
+        let counts = [("sent", sent), ("late", late), ("missed", missed)];
         for (result, count) in counts.into_iter().filter(|&(_, count)| count > 0) {
             telemetry::ticks(target.client().label(), result, count);
         }
     }
 
-    /// Returns the number of ticks that have a message now: all, unless the lease was lost.
-    async fn create_all(&self, job: &Job<Spec>, plan: &Plan) -> Result<usize, Error> {
-        let name = job.id().to_string();
+    /// Creates the ticks that are due at `now`, or at the server's time. Returns `false` if the
+    /// handler is to stop before it has created all.
+    async fn create_due(
+        &self,
+        job: &Job<Spec>,
+        progress: &mut Progress,
+        now: Option<u64>,
+    ) -> Result<bool, Error> {
+        let (name, spec) = (job.id().to_string(), job.payload());
+        // A target may have failed for hours, so ticks of an earlier attempt may be missed by now.
+        let now = match now {
+            Some(now) => now,
+            None => self.now().await?,
+        };
+        let plan = Plan::new(spec, progress.next.unwrap_or(u64::MAX), now);
+        progress.missed += plan.missed;
+        progress.next = plan.ticks.first().copied().or(plan.next);
         for (index, &tick) in plan.ticks.iter().enumerate() {
-            let next = plan.ticks.get(index + 1).copied().or(plan.next);
-            // The lease has been lost, so another scheduler has the schedule.
+            // Another scheduler has the schedule, or gets it with the same due time.
             if job.cancellation().is_cancelled() {
-                return Ok(index);
+                return Ok(false);
             }
-            self.create(&name, job.payload(), tick, next, false).await?;
+            let next = plan.ticks.get(index + 1).copied().or(plan.next);
+            self.create(&name, spec, tick, next, false).await?;
+            progress.next = next;
+            let is_late = tick.saturating_add(LATE_MS) < now;
+            *(if is_late { &mut progress.late } else { &mut progress.sent }) += 1;
         }
-        Ok(plan.ticks.len())
+        Ok(true)
     }
 
     /// Creates the message of a tick unless it exists. With `replace`, a waiting message gets the
@@ -189,7 +211,21 @@ pub(super) const MOST_REVISIONS: u32 = 8;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "test code")]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+    use delayline_core::{
+        At, Backend, ErrorKind, List, Op, QueueBackend, QueueName, Reply, Timestamp,
+    };
+    use delayline_memory::{ManualClock, MemoryBackend};
+
     use super::*;
+    use crate::Connection;
+    use crate::local::Local;
+    use crate::store::{FoundQueues, Store};
+
+    const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
     fn after_a_month_without_schedulers_the_latest_tick_is_found_without_counting_all() {
@@ -199,5 +235,64 @@ mod tests {
         let plan = Plan::new(&spec, 1_000, 2_500_000_500);
         let next = Some(2_500_001_000);
         assert_eq!(plan, Plan { ticks: vec![2_500_000_000], next, missed: MOST_COUNTED });
+    }
+
+    /// Queues in memory. The target refuses to be opened, and time passes meanwhile.
+    #[derive(Debug)]
+    struct Refusing {
+        queues: Local<MemoryBackend>,
+        clock: ManualClock,
+        refusals: AtomicU32,
+    }
+
+    #[async_trait]
+    impl Store for Refusing {
+        async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, Error> {
+            let is_left = |left: u32| left.checked_sub(1);
+            if name.as_str() == "work"
+                && self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left).is_ok()
+            {
+                self.clock.advance(MINUTE.try_into().unwrap());
+                return Err(delayline_core::Error::new(ErrorKind::Busy).into());
+            }
+            self.queues.open(name).await
+        }
+
+        async fn queues(&self, most_keys: u64) -> Result<FoundQueues, Error> {
+            self.queues.queues(most_keys).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_passes_while_the_target_fails_is_missed_like_in_a_downtime() {
+        let clock = ManualClock::new(Timestamp::from_ms(60_000_000).unwrap());
+        let its = clock.clone();
+        let queues = Local::new(move |name| MemoryBackend::with_clock_of(&its).named(name));
+        let refusals = AtomicU32::new(5);
+        let store = Arc::new(Refusing { queues, clock: clock.clone(), refusals });
+        let schedules = Schedules::open(&Connection::new(store.clone())).await.unwrap();
+        let spec = Spec::every(MINUTE, "work").unwrap().lead(MINUTE * 2).unwrap();
+        schedules.put("a", &spec).await.unwrap();
+        let worker = schedules.worker().lease(MINUTE * 60).build().unwrap();
+        let (stop, handler) = (worker.handle(), schedules.handler());
+        worker
+            .run(move |job| {
+                let (fired, stop) = (handler(job), stop.clone());
+                async move {
+                    let outcome = fired.await;
+                    stop.stop(Duration::ZERO);
+                    outcome
+                }
+            })
+            .await;
+        let work = store.queues.queue(QueueName::new("work").unwrap());
+        let mut sent = Vec::new();
+        for status in [Status::Ready, Status::Scheduled] {
+            let listed = work.apply(At::Server, &Op::List(List::new(status, 10))).await.unwrap();
+            let Reply::List(page) = listed.reply else { panic!("another reply") };
+            sent.extend(page.messages.iter().map(|info| info.due.as_ms() / 60_000));
+        }
+        // It is minute 1005: that one is the latest missed one, and those of the lead follow.
+        assert_eq!(sent, [1005, 1006, 1007]);
     }
 }

@@ -126,6 +126,22 @@ async fn schedulers_that_die_at_any_step_neither_lose_nor_double_a_tick() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_scheduler_that_is_stopped_before_it_sends_leaves_its_ticks_to_the_next() {
+    let world = World::new().await;
+    world.schedules.put("a", &every(MINUTE)).await.unwrap();
+    let worker = world.schedules.worker().build().unwrap();
+    let state = (world.schedules.handler(), worker.handle());
+    let stopped = with_state(state, |(handler, stop), job: Job<Spec>| async move {
+        stop.stop(Duration::ZERO);
+        job.cancellation().cancelled().await;
+        handler(job).await
+    });
+    worker.run(stopped).await;
+    world.run_for(Duration::ZERO).await;
+    assert_eq!(world.ticks(), [60]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_death_of_schedulers_delays_no_tick_whose_lead_is_longer_than_their_lease() {
     let world = World::new().await;
     let spec = every(SECOND).lead(SECOND * 2).unwrap();

@@ -22,7 +22,7 @@ pub use self::alerts::{ALERTS, examine_alerts};
 pub use self::directory::{directory, directory_line, examine_directory};
 pub use self::findings::{Finding, Verdict};
 use self::findings::{Findings, good_unless};
-pub use self::schedules::examine_schedules;
+pub use self::schedules::{SCHEDULE_OVERDUE, examine_schedules};
 pub use self::tables::Table;
 
 /// The findings on all servers, and on sentinels.

@@ -37,7 +37,7 @@ async fn read(connection: &Connection, queue: &str) -> Result<Option<(u64, Durat
 }
 
 fn check(count: u64, overdue: Duration, findings: &mut Findings) {
-    let is_handled = overdue < LATE;
+    let is_handled = overdue < SCHEDULE_OVERDUE;
     let of = if count == 1 { "1 schedule".to_owned() } else { format!("{count} schedules") };
     let detail = if is_handled {
         format!("of {of}, no message is overdue")
@@ -49,8 +49,9 @@ fn check(count: u64, overdue: Duration, findings: &mut Findings) {
     findings.add("schedules", good_if(is_handled), detail, advice);
 }
 
-/// A scheduler sends a message within this time of its instant.
-const LATE: Duration = Duration::from_secs(10);
+/// From this time after its instant on, a message that no scheduler has sent is overdue. Another
+/// scheduler takes over within a lease, or within a poll if it does not know of the schedule yet.
+pub const SCHEDULE_OVERDUE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "test code")]

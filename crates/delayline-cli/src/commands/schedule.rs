@@ -3,11 +3,12 @@
 mod file;
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use delayline::admin::QueueName;
 use delayline::schedules::{Put, Schedules, Spec};
 use delayline::{Connect, Enqueued, Error, Timestamp};
+use delayline_admin::doctor::SCHEDULE_OVERDUE;
 use delayline_json::{
     OwnedSchedules, Zone, distinct, harmless_line, schedule, schedule_spec, schedule_times,
 };
@@ -125,7 +126,7 @@ impl Place<'_> {
 
     async fn list(&self, args: &ScheduleList) -> Result<ExitCode, Failure> {
         let entries = self.open().await?.list().await?;
-        let overdue = entries.iter().filter(|entry| entry.overdue >= OVERDUE);
+        let overdue = entries.iter().filter(|entry| entry.overdue >= SCHEDULE_OVERDUE);
         if let Some(longest) = overdue.clone().max_by_key(|entry| entry.overdue) {
             let (late, all) = (overdue.count(), entries.len());
             let are = if late == 1 { "is" } else { "are" };
@@ -282,6 +283,3 @@ fn local(spec: Option<&Spec>, instant: SystemTime) -> String {
 fn shown(instant: SystemTime) -> String {
     Timestamp::try_from(instant).unwrap_or(Timestamp::MAX).to_string()
 }
-
-/// A scheduler sends within this time of an instant.
-const OVERDUE: Duration = Duration::from_secs(5);

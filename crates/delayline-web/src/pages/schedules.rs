@@ -7,6 +7,7 @@ use axum::response::Response;
 use delayline::message::Status;
 use delayline::schedules::{Entry, LastTick, Spec};
 use delayline::{Enqueued, MessageId, Timestamp};
+use delayline_admin::doctor::SCHEDULE_OVERDUE;
 use delayline_json::{harmless_line, schedule_times};
 use maud::{Markup, html};
 
@@ -27,7 +28,8 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let mut entries = schedules.list_within(MOST_READ + 1).await.map_err(failure)?;
     let is_cut = entries.len() > MOST_READ;
     entries.truncate(MOST_READ);
-    let overdue = entries.iter().map(|it| it.overdue).max().filter(|&longest| longest >= OVERDUE);
+    let overdue =
+        entries.iter().map(|it| it.overdue).max().filter(|&longest| longest >= SCHEDULE_OVERDUE);
     let after = context.params.text("after").unwrap_or_default();
     entries.retain(|entry| entry.name.as_str() > after);
     let more = entries.len() > MOST_SHOWN;
@@ -214,8 +216,6 @@ fn ask(context: &Context, name: &str) -> Response {
     Frame { context, title: &title, queue: None, here: "schedules", live: None }.page(&content)
 }
 
-/// A scheduler sends a message within this time of its instant.
-const OVERDUE: Duration = Duration::from_secs(5);
 /// How far back the last instant is searched.
 const SEARCHED: Duration = Duration::from_secs(31 * 86_400);
 /// Maximum number of schedules that are read for a page.

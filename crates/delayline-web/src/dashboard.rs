@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::routing::get;
@@ -251,6 +251,7 @@ impl Dashboard {
             workers: workers.map(Workers::new),
             searches: Searches::default(),
             schedules,
+            overdue: Mutex::default(),
             bodies,
             brake,
             contents_for,

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use self::text::head;
 use crate::context::Context;
 use crate::directory::{Queues, Search};
+use crate::lock::locked;
 use crate::shared::Shared;
 
 /// A queue, as far as it could be counted.
@@ -66,12 +67,16 @@ pub(crate) async fn metrics(context: Context) -> Response {
     if let Some(search) = &context.known.search {
         discovery(&mut out, search);
     }
-    if let Ok((queue, schedules)) = context.schedules()
-        && let Ok(Ok(overdue)) = timeout(MOST_WAIT, schedules.overdue()).await
-    {
-        let help = "Time since the first instant whose message no scheduler has sent";
-        head(&mut out, OVERDUE, "gauge", help);
-        let _ = writeln!(out, "{OVERDUE}{{queue=\"{queue}\"}} {}", overdue.as_secs_f64());
+    if let Ok((queue, schedules)) = context.schedules() {
+        let read = timeout(MOST_WAIT, schedules.overdue()).await;
+        // As for counts: a gap would end an alert that waits for its time.
+        let mut last = locked(&context.shared.overdue);
+        *last = read.ok().and_then(Result::ok).or(*last);
+        if let Some(overdue) = *last {
+            let help = "Time since the first instant whose message no scheduler has sent";
+            head(&mut out, OVERDUE, "gauge", help);
+            let _ = writeln!(out, "{OVERDUE}{{queue=\"{queue}\"}} {}", overdue.as_secs_f64());
+        }
     }
     if let Some(connection) = context.storage()
         && let Ok(Some(status)) = connection.directory_status().await

@@ -1,6 +1,7 @@
 //! What all requests share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use delayline::message::{Message, MessageInfo};
 use delayline::schedules::Schedules;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) workers: Option<Workers>,
     pub(crate) searches: Searches,
     pub(crate) schedules: Option<Schedules>,
+    /// How long the schedules were overdue when they were last read.
+    pub(crate) overdue: Mutex<Option<Duration>>,
     pub(crate) bodies: Bodies,
     pub(crate) brake: Brake,
     pub(crate) contents_for: Role,

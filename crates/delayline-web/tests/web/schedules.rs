@@ -24,7 +24,11 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let connection = delayline::connect("memory:").await.unwrap();
+        Self::on("memory:").await
+    }
+
+    async fn on(url: &str) -> Self {
+        let connection = delayline::connect(url).await.unwrap();
         let schedules = Schedules::open(&connection).await.unwrap();
         let work = open(&connection, "work").await;
         Self { connection, schedules, work }
@@ -274,7 +278,8 @@ async fn a_message_that_is_no_schedule_is_reported_and_hides_no_schedule() {
 
 #[tokio::test]
 async fn a_message_that_no_scheduler_sends_is_reported() {
-    let world = World::new().await;
+    let directory = tempfile::tempdir().unwrap();
+    let world = World::on(&format!("file:{}", directory.path().display())).await;
     world.put("a", &hourly()).await;
     world.schedules.queue().reschedule_at("a", SystemTime::now() - HOUR).await.unwrap();
     let site = world.site(Role::Viewer);
@@ -282,7 +287,11 @@ async fn a_message_that_no_scheduler_sends_is_reported() {
     let shown = call(&site, "GET", "/schedules/a", "").await.status(200).json();
     // The due time is a lead of a minute before the instant.
     assert!((3_540..3_600).contains(&shown["overdue_seconds"].as_u64().unwrap()), "{shown}");
-    get(&site, "/metrics").await.has("delayline_schedules_overdue_seconds{queue=\"schedules\"} 35");
+    let metric = "delayline_schedules_overdue_seconds{queue=\"schedules\"} 35";
+    get(&site, "/metrics").await.has(metric);
+    // While the queue cannot be read, the series has no gap.
+    world.connection.close().await.unwrap();
+    get(&site, "/metrics").await.has(metric);
 }
 
 #[tokio::test]

@@ -46,10 +46,9 @@ impl Asked {
 
     /// From the query of a page or from a form.
     pub(crate) fn in_params(params: &Params) -> Result<Self, Failure> {
-        let reasons = params.all("reason").map(|it| String::from_utf8_lossy(it).into_owned());
-        let reasons: Vec<String> = reasons.filter(|it| !it.is_empty()).collect();
+        let reasons = params.texts("reason").filter(|it| !it.is_empty());
         let text = |name: &str| params.text(name).map(str::to_owned);
-        let like = params.bytes("error_like").map(|it| String::from_utf8_lossy(it).into_owned());
+        let like = params.texts("error_like").next().map(str::to_owned);
         let wanted = Texts {
             error: text("error"),
             error_like: like,
@@ -60,7 +59,7 @@ impl Asked {
             // A field of a form cannot hold it.
             return Err(Failure::Wrong("a filter has printable characters only".to_owned()));
         }
-        Self::new(reasons.iter().map(String::as_str), wanted)
+        Self::new(reasons, wanted)
     }
 
     /// From an object; `reason` is a string or an array of strings.

@@ -26,6 +26,11 @@ impl Params {
         Some(text).filter(|text| !text.is_empty())
     }
 
+    /// The values of a name, untrimmed. [`only`](Self::only) has refused values that are not text.
+    pub(crate) fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.all(name).filter_map(|value| std::str::from_utf8(value).ok())
+    }
+
     /// Refuses other names than these: a misspelt name would be ignored, and the answer would be
     /// about something else. A name that ends with `*` may be given several times. Values are
     /// text, except for ids.
@@ -52,7 +57,7 @@ impl Params {
 
     /// The value of a name that a form has in two fields, to type it in or to pick it.
     pub(crate) fn typed_or_picked(&self, name: &str) -> Result<Option<String>, Failure> {
-        let texts = self.all(name).map(|it| String::from_utf8_lossy(it).trim().to_owned());
+        let texts = self.texts(name).map(|text| text.trim().to_owned());
         let mut texts = texts.filter(|text| !text.is_empty());
         let text = texts.next();
         match texts.next() {

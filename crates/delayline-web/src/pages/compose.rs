@@ -182,12 +182,12 @@ fn texts(letter: &Message<Bytes>) -> Option<(String, String)> {
 
 /// The payload of a form. Browsers send every line break as two characters.
 fn payload(fields: &Params) -> Vec<u8> {
-    let text = String::from_utf8_lossy(fields.bytes("payload").unwrap_or_default());
+    let text = fields.texts("payload").next().unwrap_or_default();
     text.replace("\r\n", "\n").into_bytes()
 }
 
 fn headers(fields: &Params) -> Result<Headers, Failure> {
-    let text = String::from_utf8_lossy(fields.bytes("headers").unwrap_or_default()).into_owned();
+    let text = fields.texts("headers").next().unwrap_or_default();
     let mut headers = Headers::default();
     for (line, number) in text.lines().zip(1_u32..).filter(|(line, _)| !line.trim().is_empty()) {
         let why = || Failure::Wrong(format!("line {number} of the headers is not `name: value`"));

@@ -21,11 +21,7 @@ impl Terms {
     pub(crate) const NAMES: [&str; 4] = ["state", "kind", "header", "content"];
 
     pub(crate) fn in_params(params: &Params) -> Result<Self, Failure> {
-        Self::new(|name| {
-            let text = params.bytes(name).unwrap_or_default();
-            let wrong = |_| Failure::Wrong("a search has text in UTF-8 only".to_owned());
-            String::from_utf8(text.to_vec()).map_err(wrong)
-        })
+        Self::new(|name| Ok(params.texts(name).next().unwrap_or_default().to_owned()))
     }
 
     pub(crate) fn in_object(members: &Map<String, Value>) -> Result<Self, Failure> {

@@ -60,7 +60,7 @@ pub(crate) fn named_tests(root: &Path) -> Result<Vec<(String, String)>> {
     Ok(named.map(|(test, name)| (test, format!("zoo/{name}.patch"))).collect())
 }
 
-/// Checks that every patch still fits.
+/// Checks that every patch still fits, and that the programs which are to catch it exist.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
     let root = shell.current_dir();
     for defect in defects(&root)? {
@@ -69,6 +69,11 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
             .quiet()
             .run()
             .with_context(|| format!("zoo/{}.patch does not fit any more", defect.name))?;
+        for suite in defect.suites() {
+            let missing = suite.missing(&root);
+            let name = &defect.name;
+            ensure!(missing.is_empty(), "zoo/{name}.patch: {suite} has no program {missing:?}");
+        }
     }
     Ok(())
 }

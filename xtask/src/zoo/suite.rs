@@ -64,6 +64,25 @@ impl Suite {
         Self(format!("{} {test}", self.0))
     }
 
+    /// The test programs that it names and that its crate does not have.
+    pub(super) fn missing(&self, root: &Path) -> Vec<String> {
+        let words: Vec<_> = self.0.split(' ').collect();
+        let (mut tests, mut missing) = (root.join("tests"), Vec::new());
+        for pair in words.windows(2) {
+            match *pair {
+                ["-p", package] => tests = root.join("crates").join(package).join("tests"),
+                ["--test", name] => {
+                    let places = [format!("{name}.rs"), format!("{name}/main.rs")];
+                    if !places.iter().any(|place| tests.join(place).is_file()) {
+                        missing.push(name.to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+        missing
+    }
+
     /// The arguments that only build it.
     fn building(&self) -> Vec<&str> {
         let mut args: Vec<_> = self.0.split(' ').collect();
@@ -199,7 +218,16 @@ const POLL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::{Suite, Until, failed_tests, hanging_test};
+
+    #[test]
+    fn a_program_that_its_crate_does_not_have_is_missing() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let suite = Suite::new("test -p delayline-web --lib --test web --test webs");
+        assert_eq!(suite.missing(root), ["webs"]);
+    }
 
     #[test]
     fn a_suite_is_built_by_the_same_arguments() {

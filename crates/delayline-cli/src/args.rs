@@ -32,7 +32,7 @@ mod workers;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::error::ErrorKind::UnknownArgument;
+use clap::error::ErrorKind::{TooManyValues, UnknownArgument};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::admin::QueueName;
 use delayline::backend::{Op, Reply};
@@ -304,19 +304,21 @@ impl Args {
     /// Reads a command line. A word like `-5s` behind an option is its value, so that the verb can
     /// refuse it in its own words.
     pub(crate) fn of(mut words: Vec<OsString>) -> Result<Self, clap::Error> {
-        loop {
-            let result = Self::try_parse_from(&words);
-            let is_unknown = |error: &clap::Error| error.kind() == UnknownArgument;
-            let Some(option) = negated(&words).filter(|_| result.as_ref().is_err_and(is_unknown))
-            else {
-                return result;
-            };
-            let value = words.remove(option + 1);
-            if let Some(word) = words.get_mut(option) {
-                word.push("=");
-                word.push(value);
-            }
+        let result = Self::try_parse_from(&words);
+        let is = |kind| move |error: &clap::Error| error.kind() == kind;
+        let Some(option) =
+            negated(&words).filter(|_| result.as_ref().is_err_and(is(UnknownArgument)))
+        else {
+            return result;
+        };
+        let value = words.remove(option + 1);
+        if let Some(word) = words.get_mut(option) {
+            word.push("=");
+            word.push(value);
         }
+        let joined = Self::of(words);
+        // The option takes no value, so the first error names what the user has written.
+        if joined.as_ref().is_err_and(is(TooManyValues)) { result } else { joined }
     }
 }
 

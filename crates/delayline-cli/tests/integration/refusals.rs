@@ -107,6 +107,9 @@ fn options_that_no_verb_can_follow_are_named() {
         assert!(said.starts_with("delayline: ") && said.len() < 500, "{verb:?}: {said}");
         assert!(words.iter().all(|word| said.contains(word)), "{verb:?}: {said}");
     }
+    // An option without a value is not blamed for the word behind it.
+    let said = run(bare(&["dead", "purge", "--yes", "-5", "--all"])).code(2).stderr;
+    assert!(said.contains("unexpected argument '-5'"), "{said}");
 }
 
 #[test]

@@ -9,7 +9,6 @@ use delayline::limits::MAX_THROTTLED_IDS;
 use delayline::message::{Sent, Status};
 use delayline::{Bytes, Enqueued, Error, Queue, Timestamp};
 use delayline_json::{self as json, Fields, harmless};
-use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::args::{Send, Target};
@@ -89,7 +88,6 @@ struct Counts {
     throttled: u64,
     /// Not valid, or refused.
     bad: u64,
-    complaints: Complaints,
 }
 
 /// Sends the lines of a file, chunk by chunk.
@@ -100,7 +98,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
     let mut items = read(path, args.make_ids, &bar)?;
     let queue = target.open().await?.durability(args.durability);
     let mut signals = Signals::listen()?;
-    let mut counts = Counts::default();
+    let (mut counts, mut complaints) = (Counts::default(), Complaints::beside(bar.clone()));
     let result = loop {
         // A chunk under way is finished first, so that the counts are right.
         let chunk = tokio::select! {
@@ -115,7 +113,8 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
                 break Err(Failure::other(&what, &error));
             }
             Some(Ok(chunk)) => {
-                if let Err(failure) = send_chunk(&queue, chunk, &mut counts, &bar).await {
+                if let Err(failure) = send_chunk(&queue, chunk, &mut counts, &mut complaints).await
+                {
                     break Err(failure.hint(
                         "the lines before it were sent; send the file again to send the rest",
                     ));
@@ -125,7 +124,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
         }
     };
     bar.finish_and_clear();
-    let Counts { created, updated, duplicate, conflict, throttled, bad, complaints } = counts;
+    let Counts { created, updated, duplicate, conflict, throttled, bad } = counts;
     complaints.finish();
     if args.json {
         let counts = json!({
@@ -151,7 +150,7 @@ async fn send_chunk(
     queue: &Queue<Bytes, Raw>,
     chunk: Vec<Item>,
     counts: &mut Counts,
-    bar: &ProgressBar,
+    complaints: &mut Complaints,
 ) -> Result<(), Failure> {
     let (mut numbers, mut messages) = (Vec::new(), Vec::new());
     for Item { number, message } in chunk {
@@ -162,7 +161,7 @@ async fn send_chunk(
             }
             Err(why) => {
                 counts.bad += 1;
-                bar.suspend(|| counts.complaints.add(number, &why));
+                complaints.add(number, &why);
             }
         }
     }
@@ -176,14 +175,14 @@ async fn send_chunk(
             Enqueued::Conflict { .. } => {
                 counts.conflict += 1;
                 let why = format!("the queue knows the id {} with different content", sent.id);
-                bar.suspend(|| counts.complaints.add_of(number, "conflict", &why));
+                complaints.add_of(number, "conflict", &why);
             }
             Enqueued::Throttled { .. } => counts.throttled += 1,
             Enqueued::TooManyThrottled => {
                 counts.bad += 1;
-                bar.suspend(|| counts.complaints.add(number, &too_many_throttled()));
+                complaints.add(number, &too_many_throttled());
             }
-            other => bar.suspend(|| counts.complaints.add(number, other.name())),
+            other => complaints.add(number, other.name()),
         }
     }
     Ok(())

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use delayline::admin::folded_error;
 use delayline_json::harmless_line;
+use indicatif::ProgressBar;
 
 /// Reports the first lines of each reason, and counts the others.
-#[derive(Default)]
-pub(crate) struct Complaints(BTreeMap<String, Reason>);
+pub(crate) struct Complaints {
+    reasons: BTreeMap<String, Reason>,
+    /// It makes room for a report.
+    bar: ProgressBar,
+}
 
 struct Reason {
     /// The reason as reported for the first line.
@@ -18,6 +22,11 @@ struct Reason {
 }
 
 impl Complaints {
+    /// Nothing was reported yet.
+    pub(crate) const fn beside(bar: ProgressBar) -> Self {
+        Self { reasons: BTreeMap::new(), bar }
+    }
+
     /// Reports a line. Reasons that differ only in ids and numbers are one.
     pub(crate) fn add(&mut self, line: u64, why: &str) {
         self.add_of(line, &folded_error(why), why);
@@ -25,22 +34,22 @@ impl Complaints {
 
     /// Reports a line whose reason is known under a name.
     pub(crate) fn add_of(&mut self, line: u64, name: &str, why: &str) {
-        let is_known = self.0.contains_key(name);
+        let is_known = self.reasons.contains_key(name);
         // The reasons of hostile input may all differ.
-        let name = if is_known || self.0.len() < MOST_REASONS { name } else { OTHERS };
+        let name = if is_known || self.reasons.len() < MOST_REASONS { name } else { OTHERS };
         let new = || Reason { first: why.to_owned(), line, lines: 0 };
-        let reason = self.0.entry(name.to_owned()).or_insert_with(new);
+        let reason = self.reasons.entry(name.to_owned()).or_insert_with(new);
         reason.lines += 1;
         if reason.lines > 1 && reason.first == why && reason.lines <= SHOWN {
-            eprintln!("line {line}: the same as line {}", reason.line);
+            self.bar.suspend(|| eprintln!("line {line}: the same as line {}", reason.line));
         } else if reason.lines <= SHOWN {
-            eprintln!("line {line}: {}", harmless_line(why));
+            self.bar.suspend(|| eprintln!("line {line}: {}", harmless_line(why)));
         }
     }
 
     /// Reports how many lines were only counted.
     pub(crate) fn finish(self) {
-        let mut reasons: Vec<_> = self.0.into_iter().collect();
+        let mut reasons: Vec<_> = self.reasons.into_iter().collect();
         reasons.sort_unstable_by_key(|(_, reason)| reason.line);
         for (name, Reason { line, lines, .. }) in reasons {
             match lines.saturating_sub(SHOWN) {

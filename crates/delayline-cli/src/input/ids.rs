@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 use delayline::{MessageId, limits};
+use indicatif::ProgressBar;
 
 use super::complaints::Complaints;
 use super::lines::{Line, next_line, skip_mark};
@@ -45,7 +46,7 @@ fn read_ids(input: &mut impl BufRead) -> io::Result<(Vec<MessageId>, u64)> {
     skip_mark(input);
     let mut seen = HashSet::new();
     let (mut ids, mut bad, mut number) = (Vec::new(), 0, 0_u64);
-    let mut complaints = Complaints::default();
+    let mut complaints = Complaints::beside(ProgressBar::hidden());
     // Room for the carriage return of other systems.
     while let Some(line) = next_line(input, limits::MAX_ID_BYTES + 1)? {
         number += 1;

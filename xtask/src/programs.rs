@@ -74,6 +74,18 @@ pub(crate) fn build_examples(shell: &Shell) -> Result<()> {
     Ok(cmd!(shell, "cargo build {EVERYTHING...} --examples").run()?)
 }
 
+/// Builds a command with the features of the tests, which compiles nothing again, and returns it.
+pub(crate) fn build_command(shell: &Shell, name: &str) -> Result<PathBuf> {
+    let format = ["--message-format", "json-render-diagnostics"];
+    let messages = cmd!(shell, "cargo build {EVERYTHING...} --bin {name} {format...}").read()?;
+    let executable = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        (message["target"]["name"] == name)
+            .then(|| message["executable"].as_str().map(PathBuf::from))?
+    };
+    messages.lines().find_map(executable).with_context(|| format!("cargo has not built {name}"))
+}
+
 /// Runs `programs` with the arguments `args`, in their order, and returns the number of tests that
 /// passed. One more runs at a time than the machine has cores, since most tests wait for servers
 /// and timers. All programs run, even if one fails.

@@ -3,13 +3,13 @@
 use anyhow::Result;
 use xshell::{Shell, cmd};
 
-use crate::redis_server;
+use crate::{programs, redis_server};
 
 /// Kills and freezes schedulers on a real server, and counts their ticks.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
-    let fleet = ["--locked", "--quiet", "-p", "delayline-chaos", "--bin", "delayline-schedules"];
-    cmd!(shell, "cargo run {fleet...} -- {args...}").run()?;
+    let fleet = programs::build_command(shell, "delayline-schedules")?;
+    cmd!(shell, "{fleet} {args...}").run()?;
     Ok(())
 }

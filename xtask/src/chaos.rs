@@ -9,7 +9,7 @@ use crate::{programs, redis_server};
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
-    let chaos = programs::build_command(shell, "delayline-chaos")?;
+    let chaos = programs::build_command(shell, "delayline-chaos", "partition")?;
     cmd!(shell, "{chaos} {args...}").run()?;
     Ok(())
 }

@@ -74,10 +74,12 @@ pub(crate) fn build_examples(shell: &Shell) -> Result<()> {
     Ok(cmd!(shell, "cargo build {EVERYTHING...} --examples").run()?)
 }
 
-/// Builds a command with the features of the tests, which compiles nothing again, and returns it.
-pub(crate) fn build_command(shell: &Shell, name: &str) -> Result<PathBuf> {
-    let format = ["--message-format", "json-render-diagnostics"];
-    let messages = cmd!(shell, "cargo build {EVERYTHING...} --bin {name} {format...}").read()?;
+/// Builds a command for the integration test `test` of its package, and returns it. `cargo build`
+/// leaves out what only tests depend on: it would choose other features, and so compile most
+/// dependencies again.
+pub(crate) fn build_command(shell: &Shell, name: &str, test: &str) -> Result<PathBuf> {
+    let test = ["--test", test, "--no-run", "--message-format", "json-render-diagnostics"];
+    let messages = cmd!(shell, "cargo test {EVERYTHING...} {test...}").read()?;
     let executable = |line: &str| {
         let message: Value = serde_json::from_str(line).ok()?;
         (message["target"]["name"] == name)

@@ -9,7 +9,7 @@ use crate::{programs, redis_server};
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
-    let fleet = programs::build_command(shell, "delayline-schedules")?;
+    let fleet = programs::build_command(shell, "delayline-schedules", "partition")?;
     cmd!(shell, "{fleet} {args...}").run()?;
     Ok(())
 }

@@ -189,9 +189,10 @@ impl Effects {
     }
 }
 
-/// The id behind the sequence number.
+/// The id behind the sequence number and, of a message with a group, the number of its lane.
 fn id_of(member: &[u8]) -> Option<MessageId> {
-    member.get(8..).map(Bytes::copy_from_slice).and_then(|id| MessageId::new(id).ok())
+    let from = if member.first() == Some(&1) { 14 } else { 8 };
+    member.get(from..).map(Bytes::copy_from_slice).and_then(|id| MessageId::new(id).ok())
 }
 
 pub(crate) fn entry_id(text: &[u8]) -> Option<EntryId> {

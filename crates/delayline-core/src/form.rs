@@ -8,8 +8,8 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    ClaimId, ConsumerName, DestinationKey, GroupName, Headers, MessageId, Millis, NewMessage,
-    ProcessId, Schedule, Timestamp, UpdateToken, Violation,
+    ClaimId, ConsumerName, DestinationKey, Group, GroupName, Headers, MessageId, Millis,
+    NewMessage, ProcessId, Schedule, Timestamp, UpdateToken, Violation,
 };
 
 /// Serializes types as others, from which they are created with a check.
@@ -36,6 +36,7 @@ checked! {
     MessageId as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
     ConsumerName as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
     DestinationKey as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
+    Group as String: |it| it.as_str().to_owned(), Self::new;
     GroupName as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
     ClaimId as Text: |it| Text(it.as_bytes().to_vec().into()), |text| token(text, Self::from_bytes);
     ProcessId as Text:

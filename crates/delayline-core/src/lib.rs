@@ -60,6 +60,7 @@ mod error;
 #[cfg(feature = "serde")]
 mod form;
 mod generations;
+mod group;
 mod hand_off;
 mod headers;
 mod history;
@@ -87,6 +88,7 @@ pub use backend::{Backend, QueueBackend, Wakeup};
 pub use backoff::Backoff;
 pub use durability::Durability;
 pub use error::{Error, ErrorClass, ErrorKind, Violation};
+pub use group::Group;
 pub use hand_off::HandOff;
 pub use headers::Headers;
 pub use history::{History, HistoryPoint, Resolution};

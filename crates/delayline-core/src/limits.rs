@@ -7,6 +7,9 @@
 /// Longest message id, in bytes. Ids are at least one byte long.
 pub const MAX_ID_BYTES: usize = 128;
 
+/// Longest name of a message's group, in bytes. Names are at least one byte long.
+pub const MAX_MESSAGE_GROUP_BYTES: usize = 128;
+
 /// Longest consumer name, in bytes. Names are at least one byte long.
 pub const MAX_CONSUMER_BYTES: usize = 64;
 
@@ -90,6 +93,15 @@ pub const MAX_RECLAIM: usize = 500;
 /// Maximum number of expired or unreadable messages that one claim moves to the dead letters, in
 /// addition to the messages that it leases. So a claim for one message gets past many expired ones.
 pub const MAX_BURIALS: usize = 500;
+
+/// Maximum number of due messages with a group that one claim moves into their lanes, in addition to
+/// the messages that it leases, and of empty lanes that it passes over. So a flood of a million
+/// messages of one group hides other groups from at most a thousand claims.
+pub const MAX_LOOK_AHEAD: usize = 1000;
+
+/// The number of groups whose oldest message counts towards the earliest due time of a queue: those
+/// whose turn is next.
+pub const MAX_OLDEST_LANES: usize = 16;
 
 /// Longest key of a relay's destination, in bytes. Keys are at least one byte long.
 pub const MAX_DESTINATION_KEY_BYTES: usize = 512;

@@ -8,8 +8,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
 use crate::{
-    Attempt, Headers, Known, MessageId, MessageState, Millis, ProcessId, Schedule, Timestamp,
-    Violation,
+    Attempt, Group, Headers, Known, MessageId, MessageState, Millis, Position, ProcessId, Schedule,
+    Timestamp, Violation,
 };
 
 /// The priority of a message. Among ready messages, a higher priority always comes first (G12).
@@ -102,6 +102,10 @@ pub struct NewMessage {
     /// The headers, delivered with the payload.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub headers: Headers,
+    /// The group of the message: groups with due messages take turns (G35). A message with a group
+    /// has normal priority.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub group: Option<Group>,
     /// The priority of the message once it is due.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub priority: Priority,
@@ -158,13 +162,14 @@ impl NewMessage {
     /// The default of `max_crashes`.
     pub const DEFAULT_MAX_CRASHES: u32 = 5;
 
-    /// Creates a message that is due at once, with the default limits and no headers.
+    /// Creates a message that is due at once, with the default limits, no headers and no group.
     #[must_use]
     pub fn new(id: MessageId, payload: impl Into<Bytes>) -> Self {
         Self {
             id,
             payload: payload.into(),
             headers: Headers::default(),
+            group: None,
             priority: Priority::default(),
             schedule: Schedule::NOW,
             expires: None,
@@ -187,6 +192,13 @@ impl NewMessage {
     #[must_use]
     pub fn headers(mut self, headers: Headers) -> Self {
         self.headers = headers;
+        self
+    }
+
+    /// Sets the group of the message; `None` for none.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<Option<Group>>) -> Self {
+        self.group = group.into();
         self
     }
 
@@ -255,7 +267,7 @@ impl NewMessage {
         self.payload.len().saturating_add(self.headers.encoded_len())
     }
 
-    /// Returns a 64-bit digest (XXH3) of the content: priority, limits, headers and payload. The
+    /// Returns a 64-bit digest (XXH3) of the content: group, priority, limits, headers and payload. The
     /// schedule and the expiry do not count, since a repeated `In` would shift them. Neither do the
     /// headers [`TRACEPARENT`](Headers::TRACEPARENT) and [`TRACESTATE`](Headers::TRACESTATE), since
     /// a send may be repeated in another trace.
@@ -264,7 +276,14 @@ impl NewMessage {
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hasher = Xxh3::new();
-        hasher.update(&[self.priority.level()]);
+        if let Some(group) = &self.group {
+            // No priority has this level.
+            hasher.update(&[Position::GROUPED]);
+            hasher.update(&u64::try_from(group.as_str().len()).unwrap_or(u64::MAX).to_be_bytes());
+            hasher.update(group.as_str().as_bytes());
+        } else {
+            hasher.update(&[self.priority.level()]);
+        }
         hasher.update(&self.max_failures.to_be_bytes());
         hasher.update(&self.max_crashes.to_be_bytes());
         let headers = self.headers.encode_content();
@@ -286,6 +305,13 @@ impl NewMessage {
         let most = u64::from(MAX_ATTEMPT_LIMIT);
         Violation::within("max_failures", u64::from(self.max_failures), 1, most)?;
         Violation::within("max_crashes", u64::from(self.max_crashes), 1, most)?;
+        if self.group.is_some() && self.priority != Priority::Normal {
+            return Err(Violation::Malformed {
+                what: "the priority",
+                value: self.priority.name().to_owned(),
+                reason: "a message with a group has normal priority".to_owned(),
+            });
+        }
         if let Some(window) = self.throttle {
             Violation::within("throttle in ms", window.as_ms(), 1, MAX_THROTTLE_MS)?;
         }
@@ -302,6 +328,7 @@ impl fmt::Debug for NewMessage {
             .field("id", &self.id)
             .field("payload_bytes", &self.payload.len())
             .field("headers", &self.headers)
+            .field("group", &self.group)
             .field("priority", &self.priority)
             .field("schedule", &self.schedule)
             .field("expires", &self.expires)
@@ -406,6 +433,9 @@ pub struct Follower {
     pub due: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
+    /// Its group.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub group: Option<Group>,
     /// Its priority.
     pub priority: Priority,
     /// Length of its payload, in bytes.
@@ -417,7 +447,7 @@ impl Follower {
     #[must_use]
     pub fn new(enqueued_at: Timestamp, due: Timestamp) -> Self {
         let priority = Priority::default();
-        Self { enqueued_at, due, expires_at: None, priority, payload_bytes: 0 }
+        Self { enqueued_at, due, expires_at: None, group: None, priority, payload_bytes: 0 }
     }
 }
 
@@ -430,6 +460,9 @@ pub struct MessageInfo {
     pub id: MessageId,
     /// The current state.
     pub state: MessageState,
+    /// The group of the message.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub group: Option<Group>,
     /// The priority of the message.
     pub priority: Priority,
     /// Its position among all messages ever enqueued in this queue, starting at 1. Messages with
@@ -478,6 +511,7 @@ impl MessageInfo {
         Self {
             id,
             state,
+            group: None,
             priority: Priority::default(),
             sequence,
             enqueued_at,

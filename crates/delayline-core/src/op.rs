@@ -261,12 +261,12 @@ impl Check {
     serde(deny_unknown_fields)
 )]
 pub struct Position {
-    /// The index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD). After
-    /// the last index, an audit may continue through the other data that the backend stores.
+    /// The index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD),
+    /// [`LANES`](Self::LANES), [`GROUPED`](Self::GROUPED). After the last index, an audit may continue through the other data that the backend stores.
     pub index: u8,
-    /// The due time, deadline or time of death.
+    /// The due time, deadline or time of death. Of a message in a lane, the number of the lane.
     pub instant: Timestamp,
-    /// The sequence number.
+    /// The sequence number, plus [`OF_GROUPS`](Self::OF_GROUPS) if the message has a group.
     pub sequence: u64,
 }
 
@@ -276,6 +276,16 @@ impl Position {
 
     /// The index of dead letters.
     pub const DEAD: u8 = 5;
+
+    /// The index of ready messages with a group that wait for their group's turn.
+    pub const LANES: u8 = 6;
+
+    /// The index of scheduled and ready messages with a group.
+    pub const GROUPED: u8 = 7;
+
+    /// The number that is added to the sequence numbers of messages with a group, so that those of
+    /// an index are in different ranges.
+    pub const OF_GROUPS: u64 = 1 << 56;
 }
 
 impl Op {

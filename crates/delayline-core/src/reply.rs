@@ -545,6 +545,11 @@ pub enum Finding {
         /// The id.
         id: MessageId,
     },
+    /// A message in a lane that has no turn: no claim would deliver it.
+    MissingTurn {
+        /// The id.
+        id: MessageId,
+    },
     /// Records without an index entry, or vice versa. Only on the last page.
     RecordCount {
         /// The number of records.

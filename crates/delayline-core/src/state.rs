@@ -19,6 +19,7 @@ mod ring;
 mod settling;
 #[cfg(feature = "serde")]
 mod stored;
+mod turns;
 mod updates;
 mod windows;
 
@@ -31,6 +32,7 @@ use self::index::{Index, up_to};
 use self::limiter::Limiter;
 use self::results::Results;
 use self::ring::Ring;
+use self::turns::Turns;
 use self::windows::Windows;
 use crate::generations::Generations;
 use crate::known::Tokens;
@@ -69,9 +71,17 @@ pub struct State {
     /// Every live message. Boxed, because messages are taken out and put back with each change.
     #[cfg_attr(feature = "serde", serde(with = "stored::entries"))]
     entries: HashMap<MessageId, Box<Entry>>,
-    /// Scheduled and ready messages by due time, one index per priority.
+    /// Scheduled and ready messages without a group by due time, one index per priority.
     #[cfg_attr(feature = "serde", serde(skip))]
     due: [Index; Priority::ALL.len()],
+    /// Scheduled and ready messages with a group by due time.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    grouped: Index,
+    /// Ready messages that wait for the turn of their group, by its lane.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    lanes: Index,
+    #[cfg_attr(feature = "serde", serde(with = "stored::turns"))]
+    turns: Turns,
     /// Leased messages by deadline.
     #[cfg_attr(feature = "serde", serde(skip))]
     leased: Index,
@@ -108,6 +118,9 @@ impl State {
             hours: Ring::new(Resolution::Hours),
             entries: HashMap::new(),
             due: Default::default(),
+            grouped: Index::new(),
+            lanes: Index::new(),
+            turns: Turns::default(),
             leased: Index::new(),
             dead: Index::new(),
             finished: Generations::new(FINISHED_RETENTION_MS, MAX_FINISHED),
@@ -208,7 +221,8 @@ impl State {
         if self.paused {
             return None;
         }
-        let waiting = self.due.iter().filter_map(first).min();
+        let in_lanes = (!self.lanes.is_empty()).then_some(Timestamp::MIN);
+        let waiting = self.waiting().filter_map(first).chain(in_lanes).min();
         let open_at = self.limiter.open_at(leased);
         let next = waiting.zip(open_at).map(|(waiting, open_at)| waiting.max(open_at));
         next.into_iter().chain(first(&self.leased)).min()
@@ -401,7 +415,7 @@ impl State {
             None => return Rescheduled::NotFound,
             Some(Place::Leased { .. }) => return Rescheduled::InFlight,
             Some(Place::Dead { .. }) => return Rescheduled::Dead,
-            Some(Place::Waiting) => {}
+            Some(Place::Waiting | Place::Lane) => {}
         }
         let Some(mut entry) = self.remove(&item.id) else {
             return Rescheduled::NotFound;
@@ -409,6 +423,7 @@ impl State {
         changes.any = true;
         let due = item.schedule.instant(now);
         entry.due = due;
+        entry.place = Place::Waiting;
         self.insert(entry);
         Rescheduled::Done { due }
     }
@@ -422,7 +437,7 @@ impl State {
     ) -> Redriven {
         match self.entries.get(id).map(|entry| entry.place) {
             None => return Redriven::NotFound,
-            Some(Place::Waiting | Place::Leased { .. }) => return Redriven::NotDead,
+            Some(Place::Waiting | Place::Lane | Place::Leased { .. }) => return Redriven::NotDead,
             Some(Place::Dead { .. }) => {}
         }
         let Some(mut entry) = self.remove(id) else {
@@ -449,7 +464,7 @@ impl State {
                     _ => Purged::NotFound,
                 };
             }
-            Some(Place::Waiting | Place::Leased { .. }) => return Purged::NotDead,
+            Some(Place::Waiting | Place::Lane | Place::Leased { .. }) => return Purged::NotDead,
             Some(Place::Dead { .. }) => {}
         }
         let Some(entry) = self.remove(id) else {
@@ -530,9 +545,16 @@ impl State {
         Some(entry)
     }
 
+    /// The indexes of messages that are neither leased nor dead, nor in a lane.
+    fn waiting(&self) -> impl Iterator<Item = &Index> {
+        self.due.iter().chain([&self.grouped])
+    }
+
     fn index_mut(&mut self, entry: &Entry) -> &mut Index {
         match entry.place {
+            Place::Waiting if entry.group.is_some() => &mut self.grouped,
             Place::Waiting => &mut self.due[usize::from(entry.priority.level())],
+            Place::Lane => &mut self.lanes,
             Place::Leased { .. } => &mut self.leased,
             Place::Dead { .. } => &mut self.dead,
         }

@@ -35,6 +35,7 @@ pub const BELL: usize = 10;
 pub const TOTALS: usize = 12;
 pub const HISTORY: usize = 13;
 pub const RESULTS: [usize; 2] = [14, 15];
+pub const TURNS: usize = 17;
 
 /// The score of a place in the index: a priority level, [`Position::LEASED`] or [`Position::DEAD`],
 /// and an instant in ms.
@@ -55,7 +56,11 @@ pub fn member_if_any(server: &Server, index: &[u8], name: &str) -> Option<Vec<u8
         Raw::BulkString(bytes) => Some(bytes),
         _ => None,
     });
-    members.find(|bytes| bytes.get(8..) == Some(name.as_bytes()))
+    // Of a message with a group, the lane stands in front of the id.
+    members.find(|bytes| {
+        let from = if bytes.first() == Some(&1) { 14 } else { 8 };
+        bytes.get(from..) == Some(name.as_bytes())
+    })
 }
 
 /// A queue named `q` at an address.

@@ -47,7 +47,8 @@ fn read(text: &str) -> Option<Cursor> {
     let fits = match status {
         Listed::Leased => index == Position::LEASED,
         Listed::Dead => index == Position::DEAD,
-        _ => index < Position::LEASED,
+        Listed::Scheduled => index < Position::LEASED || index == Position::GROUPED,
+        _ => index < Position::LEASED || index == Position::LANES || index == Position::GROUPED,
     };
     let position = Some(Position { index, instant, sequence });
     (fits && parts.next().is_none()).then_some(Cursor { status, position })
@@ -62,6 +63,8 @@ mod tests {
         for text in [
             "ready",
             "scheduled:3:0:1",
+            "scheduled:7:0:72057594037927937",
+            "ready:6:70368744177663:72057594037927937",
             "leased:4:253402300799999:7",
             "dead:5:9:18446744073709551615",
         ] {
@@ -73,6 +76,8 @@ mod tests {
             "acked",
             "ready:",
             "ready:4:9:1",
+            "scheduled:6:9:1",
+            "ready:8:9:1",
             "leased:5:9:1",
             "dead:4:9:1",
             "dead:5:9",

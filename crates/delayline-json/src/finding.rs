@@ -11,6 +11,7 @@ pub fn finding(finding: &Finding) -> (&'static str, Value) {
         Finding::MissingRecord { id } => ("missing_record", json!(id.to_string())),
         Finding::WrongRecord { id } => ("wrong_record", json!(id.to_string())),
         Finding::MissingDetails { id } => ("missing_details", json!(id.to_string())),
+        Finding::MissingTurn { id } => ("missing_turn", json!(id.to_string())),
         Finding::Orphan { id } => ("orphan", json!(id.to_string())),
         Finding::RecordCount { records, indexed } => {
             ("record_count", json!({ "records": records, "indexed": indexed }))
@@ -37,6 +38,7 @@ mod tests {
             (Finding::MissingRecord { id: id.clone() }, "missing_record", json!("order-1")),
             (Finding::WrongRecord { id: id.clone() }, "wrong_record", json!("order-1")),
             (Finding::MissingDetails { id: id.clone() }, "missing_details", json!("order-1")),
+            (Finding::MissingTurn { id: id.clone() }, "missing_turn", json!("order-1")),
             (Finding::Orphan { id }, "orphan", json!("order-1")),
             (
                 Finding::RecordCount { records: 3, indexed: 2 },

@@ -14,6 +14,8 @@
 --@include places.lua
 --@include records.lua
 --@include details.lua
+--@include lanes.lua
+--@include turns.lua
 --@include finished.lua
 --@include remains.lua
 --@include ready.lua
@@ -24,6 +26,7 @@ local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
 local results = {ANSWER_RESULTS, now, 0, micros, 0, -1}
 local new_details, new_places, new_records, removed = {}, {}, {}, {}
+local served, old_turns = {}, {}
 local delivered, deaths, changed = 0, {}, false
 local journaled, ring = false, false
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
@@ -54,6 +57,9 @@ if is_repeated then
     end
     local _
     _, _, _, first_left = ready_messages(0)
+    if has_groups then
+      look_at_lanes()
+    end
   end
 else
   if lease_end and lease_end <= now then

@@ -24,7 +24,7 @@ for i, id in ipairs(ids) do
   local state = entry and readable_details(entry) and sub(entry, DETAILS_LEASE) == leases[i]
     and byte(entry, DETAILS_STATE)
   if state == LEASE_OPEN or state == LEASE_CANCELLING then
-    local member = sub(entry, DETAILS_SEQUENCE) .. id
+    local member = member_by(entry, id)
     -- Details may be all that a torn end has left.
     if place_of(member) == AT_LEASED then
       push(new_places, deadline, member)

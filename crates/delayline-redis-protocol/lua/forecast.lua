@@ -5,10 +5,14 @@
 --@include prelude.lua
 
 -- READ
+local has_groups = control.uses >= USES_GROUPS
 local function count_until(instant)
   local count = 0
   for level = 0, LAST_LEVEL do
     count = count + redis.call('ZCOUNT', key.index, level * BAND, level * BAND + instant)
+  end
+  if has_groups then
+    count = count + redis.call('ZCOUNT', key.index, FIRST_IN_LANES, AT_GROUPED * BAND + instant)
   end
   return count
 end

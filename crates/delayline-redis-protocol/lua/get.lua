@@ -41,12 +41,13 @@ for i, id in ipairs(ids) do
   if band then
     results[n + 1], results[n + 2], results[n + 3] = whole, details, band * BAND + instant
     if band == AT_LEASED and has_follower(known[i], sub(record, RECORD_SEQUENCE)) then
-      local follower = NO_SEQUENCE .. sub(known[i], UPDATES_ENQUEUED_AT_FROM)
+      local of_group = byte(known[i], UPDATES_LEVEL) == AT_GROUPED and OF_GROUP_BYTE or '\0'
+      local follower = of_group .. sub(NO_SEQUENCE, 2) .. sub(known[i], UPDATES_ENQUEUED_AT_FROM)
       local position = read_record(follower)
       if position then
         local _
         _, results[n + 5] = content_lengths(follower, position)
-        results[n + 4] = sub(known[i], UPDATES_DUE) .. sub(follower, 1, RECORD_HEAD_BYTES)
+        results[n + 4] = sub(known[i], UPDATES_DUE) .. head_of(follower)
       end
     end
   elseif record and (place_of(member_of(record, id)) or not is_over(record, past[i], details)) then

@@ -13,6 +13,8 @@
 --@include places.lua
 --@include records.lua
 --@include details.lua
+--@include lanes.lua
+--@include turns.lua
 --@include finished.lua
 --@include over.lua
 --@include results.lua
@@ -170,6 +172,10 @@ if #gone > 0 or #new_places > 0 then
   keep_uses()
   if #new_results > 0 then
     write_results()
+  end
+  if #new_turns > 0 then
+    redis.call('ZADD', key.turns, 'NX', unpack(new_turns))
+    new_turns = {}
   end
   if #sent_places > 0 then
     redis.call('ZADD', key.index, unpack(sent_places))

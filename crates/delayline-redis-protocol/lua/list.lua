@@ -6,6 +6,7 @@
 
 --@include prelude.lua
 --@include records.lua
+--@include details.lua
 --@include walk.lua
 
 local status, limit, position = tonumber(ARGV[2]), tonumber(ARGV[3]), position_from(4)
@@ -15,16 +16,16 @@ local function list(band, from, to)
   local found = walk(band, from, to, position, limit - listed)
   for i = 1, #found, 2 do
     local member, score = found[i], tonumber(found[i + 1])
-    local id = sub(member, MEMBER_ID_FROM)
+    local id = id_of(member)
     local sequence, payload, n = sub(member, MEMBER_SEQUENCE), 0, #results
     local record = redis.call('HGET', key.records, id) or ''
     local details = redis.call('HGET', key.details, id) or ''
     -- Another message of that id may have taken the place of this one.
-    record = sub(record, RECORD_SEQUENCE) == sequence and record or ''
+    record = member_of(record, id) == member and record or ''
     details = sub(details, DETAILS_SEQUENCE) == sequence and details or ''
     if #details > DETAILS_BYTES and byte(details, DETAILS_ATTEMPTS) > 0 then
       local first, last = struct.unpack(ERROR_LENGTHS, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
-      details = sub(details, 1, DETAILS_BYTES + first + last)
+      details = sub(details, 1, head_of_details(details) + first + last)
     end
     local content = read_record(record)
     if content then
@@ -32,7 +33,7 @@ local function list(band, from, to)
       _, payload = content_lengths(record, content)
     end
     results[n + 1], results[n + 2] = band, member
-    results[n + 3], results[n + 4], results[n + 5] = sub(record, 1, RECORD_HEAD_BYTES), payload, details
+    results[n + 3], results[n + 4], results[n + 5] = head_of(record), payload, details
     results[n + 6] = score - band * BAND
     listed = listed + 1
   end
@@ -49,6 +50,12 @@ else
     else
       list(level, now + 1, MAX_TIMESTAMP)
     end
+  end
+  if status == READY then
+    list(AT_LANES, 0, MAX_TIMESTAMP)
+    list(AT_GROUPED, 0, now)
+  else
+    list(AT_GROUPED, now + 1, MAX_TIMESTAMP)
   end
 end
 results[4] = listed == limit and 1 or 0

@@ -13,7 +13,7 @@
 
 -- What the details of a live message tell; nil if they belong to none.
 local function live_by_details(id, entry)
-  local band = readable_details(entry) and place_of(sub(entry, DETAILS_SEQUENCE) .. id)
+  local band = readable_details(entry) and place_of(member_by(entry, id))
   if band then
     return band == AT_DEAD and -byte(entry, DETAILS_REASON) or PROGRESS_PENDING
   end

@@ -15,6 +15,8 @@
 --@include places.lua
 --@include records.lua
 --@include details.lua
+--@include lanes.lua
+--@include turns.lua
 --@include finished.lua
 --@include remains.lua
 --@include ready.lua
@@ -26,6 +28,7 @@ local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, 0, -1}, 
 local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
 local new_updates, replaced_contents = {}, {}
 local removed, gone, elements, due_of, headers_of = {}, {}, {}, {}, {}
+local served, old_turns = {}, {}
 local ring, looked_at = false, 0
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
 local first_left

@@ -17,6 +17,7 @@ local new_updates, removed, replaced_contents = {}, {}, {}
 --@include records.lua
 --@include details.lua
 --@include take_over.lua
+--@include turns.lua
 --@include walk.lua
 --@include audit.lua
 --@include remains.lua
@@ -39,6 +40,7 @@ redis.call('HLEN', key.history)
 redis.call('HLEN', key.results)
 redis.call('ZCARD', key.results_until)
 redis.call('ZCARD', key.windows)
+redis.call('ZCARD', key.turns)
 local silent = redis.call('LLEN', key.bell) == 0
 local has_contents = redis.call('HLEN', key.contents) > 0
 
@@ -63,11 +65,16 @@ end
 -- Answers false if that is not known: a due instant that is lost could only be guessed, and too
 -- early.
 local function put_right(id, member, record, entry)
+  look_at_turns()
   local band, instant = place_of(member)
   local d = entry and read_details(entry)
   local state, reason, score = LEASE_CLOSED, 0, nil
-  if band and band <= LAST_LEVEL then
-    score = due_score(level_of(record), instant)
+  if band == AT_LANES and level_of(record) == AT_GROUPED then
+    score = lane_score(lane_of(record))
+    join(lane_of(record))
+    redis.call('ZADD', key.turns, 'NX', unpack(new_turns))
+  elseif band and (band <= LAST_LEVEL or band >= AT_LANES) then
+    score = due_score(level_of(record), band == AT_LANES and now or instant)
   elseif not d then
     return false
   elseif d.state ~= LEASE_CLOSED and (band ~= AT_DEAD or d.reason == 0) then
@@ -141,7 +148,7 @@ local function mend(id, stray)
       redis.call('HDEL', key.details, id) -- left by an earlier message of that id
       entry = nil
     else
-      known = sub(entry, DETAILS_FIXED) == fixed_of(record, limits)
+      known = are_of(entry, record, limits)
     end
   elseif entry then
     known = false
@@ -165,7 +172,8 @@ local function mend(id, stray)
   end
   if not known or not put_right(id, member, record, entry) then
     local band, instant = place_of(member)
-    local left, stub = remains(member, record, band and band <= LAST_LEVEL and instant or now)
+    local is_due = band and (band <= LAST_LEVEL or band == AT_GROUPED)
+    local left, stub = remains(id, member, record, is_due and instant or now)
     redis.call('HSET', key.details, id, left)
     redis.call('ZADD', key.index, dead_score(), member)
     if stub then
@@ -178,7 +186,7 @@ local function mend(id, stray)
 end
 
 local function mend_entry(member)
-  mend(sub(member, MEMBER_ID_FROM), member)
+  mend(id_of(member), member)
 end
 
 local function note_use(use)
@@ -194,6 +202,9 @@ local function note_uses()
     if count(level * BAND, level * BAND + MAX_TIMESTAMP) > 0 then
       note_use(2 ^ level)
     end
+  end
+  if count(FIRST_IN_LANES, LAST_GROUPED) > 0 then
+    note_use(USES_GROUPS)
   end
   if has_contents then
     note_use(USES_CONTENTS)

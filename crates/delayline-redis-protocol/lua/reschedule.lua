@@ -7,6 +7,11 @@
 --@include scheduling.lua
 --@include places.lua
 --@include records.lua
+--@include details.lua
+
+local new_details, revived = {}, {}
+
+--@include lanes.lua
 --@include write.lua
 
 -- READ
@@ -31,6 +36,9 @@ for i, id in ipairs(ids) do
   else
     local due = instant(ARGV[2 * i + 1], 1)
     push(new_places, due_score(level_of(record), due), member_of(record, id))
+    if level_of(record) == AT_GROUPED then
+      keep_due(id, record, due)
+    end
     first_due = math.min(first_due, due)
     results[3 + i] = due
   end

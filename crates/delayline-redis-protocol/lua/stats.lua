@@ -6,6 +6,10 @@
 
 --@include prelude.lua
 --@include limits.lua
+--@include records.lua
+--@include details.lua
+--@include scheduling.lua
+--@include lanes.lua
 
 local function count(band, to)
   return redis.call('ZCOUNT', key.index, band * BAND, band * BAND + to)
@@ -20,6 +24,24 @@ for level = 0, LAST_LEVEL do
     earliest = math.min(earliest or NEVER, tonumber(first[2]) - base)
     local due = count(level, now)
     scheduled, ready = scheduled + count(level, MAX_TIMESTAMP) - due, ready + due
+  end
+end
+if control.uses >= USES_GROUPS then
+  local first =
+    redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, LAST_GROUPED, 'WITHSCORES', 'LIMIT', 0, 1)
+  if first[2] then
+    earliest = math.min(earliest or NEVER, tonumber(first[2]) - AT_GROUPED * BAND)
+  end
+  local in_lanes, due = count(AT_LANES, MAX_TIMESTAMP), count(AT_GROUPED, now)
+  scheduled, ready = scheduled + count(AT_GROUPED, MAX_TIMESTAMP) - due, ready + in_lanes + due
+  for _, lane in ipairs(in_lanes > 0 and redis.call('ZRANGE', key.turns, 0, OLDEST_LANES - 1) or {}) do
+    local score = #lane == LANE_BYTES and lane_score(lane)
+    local member = score and redis.call('ZRANGEBYSCORE', key.index, score, score, 'LIMIT', 0, 1)[1]
+    if member then
+      local id = id_of(member)
+      local record = redis.call('HGET', key.records, id) or ''
+      earliest = math.min(earliest or NEVER, due_in_lane(id, record, redis.call('HGET', key.details, id)))
+    end
   end
 end
 -- Limiter::shown

@@ -14,6 +14,11 @@
 --@include finished.lua
 --@include over.lua
 --@include take_over.lua
+
+local new_details, revived = {}, {}
+
+--@include lanes.lua
+--@include turns.lua
 --@include windows.lua
 --@include write.lua
 
@@ -32,13 +37,17 @@ local function read_argument()
     content, moves, at_most = struct.unpack(UPDATE_FORMAT, item, UPDATE_CONTENT_FROM)
     item = sub(item, UPDATE_BYTES + 1)
   end
-  tail = item
+  tail, lane = item, ''
   if expires then
     expires_at, tail = instant(item, EXPIRING_MESSAGE_EXPIRES_FROM), sub(item, EXPIRING_MESSAGE_DIGEST_FROM)
   end
   local form, position = byte(tail, NEW_MESSAGE_FORM), NEW_MESSAGE_BYTES + 1
   if bit.band(form, LIMITED) ~= 0 then
     position = position + LIMITS_BYTES
+  end
+  if form >= GROUPED then
+    form, position = form - GROUPED, position + GROUP_BYTES + byte(tail, NEW_MESSAGE_BYTES + GROUP_BYTES)
+    lane = sub(tail, NEW_MESSAGE_BYTES + INSTANT_BYTES + 1, NEW_MESSAGE_BYTES + GROUP_BYTES - 1)
   end
   if expires then
     tail = sub(tail, 1, position - 1) .. pack(INSTANT, expires_at) .. sub(tail, position)
@@ -74,9 +83,12 @@ end
 
 -- Level and limits of a new record, as in details.
 local function limits_of(tail, level)
-  local limits = DEFAULT_LIMITS
+  local limits, from = DEFAULT_LIMITS, NEW_MESSAGE_BYTES + 1
   if bit.band(byte(tail, NEW_MESSAGE_FORM), LIMITED) ~= 0 then
-    limits = sub(tail, NEW_MESSAGE_BYTES + 1, NEW_MESSAGE_BYTES + LIMITS_BYTES)
+    if level == AT_GROUPED then
+      from = from + GROUP_BYTES + byte(tail, NEW_MESSAGE_BYTES + GROUP_BYTES)
+    end
+    limits = sub(tail, from, from + LIMITS_BYTES - 1)
   end
   return string.char(level) .. limits
 end
@@ -96,9 +108,18 @@ end
 -- For create.
 --@inline
 local function put_new()
-  control.sequence = control.sequence + 1
-  local sequence = pack(U64, control.sequence)
-  push(new_places, due_score(level, due), sequence .. id)
+  local sequence, score = next_sequence(level), nil
+  if level == AT_GROUPED then
+    tail = with_due(tail, NEW_MESSAGE_BYTES, due)
+    if due <= now then
+      look_at_turns()
+      if last_turn then
+        join(lane)
+        score = lane_score(lane)
+      end
+    end
+  end
+  push(new_places, score or due_score(level, due), sequence .. lane .. id)
   push(new_records, id, sequence .. enqueued_at .. tail)
   if apart then
     push(new_contents, id, apart)
@@ -147,6 +168,9 @@ local function change()
     results[3 + i] = -status
     if its_due ~= instant_of then
       push(new_places, due_score(level_of(record), its_due), member_of(record, id))
+      if level_of(record) == AT_GROUPED then
+        keep_due(id, record, its_due)
+      end
       first_due = math.min(first_due, its_due)
       results[3 + i] = ENQUEUE_UPDATED + its_due
     end
@@ -156,19 +180,23 @@ end
 -- State::replace. Reads since and its_due.
 --@inline
 local function replace()
-  control.sequence, control.replaced = control.sequence + 1, control.replaced + 1
-  local sequence, entry = pack(U64, control.sequence), redis.call('HGET', key.details, id)
-  push(new_places, due_score(level, its_due), sequence .. id)
+  control.replaced = control.replaced + 1
+  local sequence, entry = next_sequence(level), redis.call('HGET', key.details, id)
+  local member = sequence .. lane .. id
+  if level == AT_GROUPED then
+    tail = with_due(tail, NEW_MESSAGE_BYTES, its_due)
+  end
+  push(new_places, due_score(level, its_due), member)
   push(new_records, id, sequence .. since .. tail)
   push(new_updates, id, with_token(tokens, token))
-  if member_of(record, id) ~= sequence .. id then -- as in take_over
+  if member_of(record, id) ~= member then -- as in take_over
     removed[#removed + 1] = member_of(record, id)
   end
   if bit.band(control.uses, USES_CONTENTS) ~= 0 then
     replaced_contents[#replaced_contents + 1] = id
   end
   if entry then
-    local d = fresh_details(sequence, sub(tail, NEW_MESSAGE_DIGEST) .. limits_of(tail, level))
+    local d = fresh_details(sequence, sub(tail, NEW_MESSAGE_DIGEST) .. limits_of(tail, level), lane)
     if readable_details(entry) and sub(entry, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE) then
       local reason = byte(entry, DETAILS_REASON)
       d.lease, d.settled = sub(entry, DETAILS_LEASE), byte(entry, DETAILS_SETTLED)
@@ -211,7 +239,7 @@ for run = 1, #ARGV[2], RUN_BYTES do
   last = last + length
   for i = first, last do
     local id, item, record, update = ARGV[2 + i], ARGV[2 + count + i], records[i], stored[i]
-    local window, token, content, moves, at_most, tail, apart
+    local window, token, content, moves, at_most, tail, apart, lane
     local expires_at = NEVER
     read_argument()
     local status, band, instant_of
@@ -226,6 +254,8 @@ for run = 1, #ARGV[2], RUN_BYTES do
           status = DEAD
         elseif band == AT_LEASED then
           status = LEASED
+        elseif band == AT_LANES then
+          instant_of = due_in_lane(id, record, redis.call('HGET', key.details, id))
         elseif band and instant_of > now then
           status = SCHEDULED
         end
@@ -247,7 +277,7 @@ for run = 1, #ARGV[2], RUN_BYTES do
       results[3 + i] = known_digest == digest and -status or throttles and throttle(id) or ENQUEUE_CONFLICT - status
     elseif not band or is_known(tokens, token) then
       results[3 + i] = -status
-    elseif band <= LAST_LEVEL then
+    elseif band <= LAST_LEVEL or band >= AT_LANES then
       change()
     elseif band == AT_LEASED then
       follow()

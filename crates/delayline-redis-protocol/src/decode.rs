@@ -310,7 +310,9 @@ impl Reader {
             let details = self.bytes()?;
             let instant = self.instant()?;
             let sequence = sequence_of(&entry);
-            entry.advance(entry.len().min(member::BYTES));
+            let is_grouped = sequence / Position::OF_GROUPS == 1;
+            let lane = if is_grouped { member::LANE.kind.bytes() } else { 0 };
+            entry.advance(entry.len().min(member::BYTES + lane));
             page.next = more.then_some(Position { index, instant, sequence });
             let (Ok(id), Some(head)) = (MessageId::new(entry), RecordHead::decode(&mut head))
             else {
@@ -405,6 +407,7 @@ impl Reader {
             finding::WRONG_RECORD => Some(|id| Finding::WrongRecord { id }),
             finding::MISSING_DETAILS => Some(|id| Finding::MissingDetails { id }),
             finding::ORPHAN => Some(|id| Finding::Orphan { id }),
+            finding::MISSING_TURN => Some(|id| Finding::MissingTurn { id }),
             _ => None,
         };
         if let Some(finding) = of_a_message {
@@ -444,6 +447,7 @@ fn read_follower(mut bytes: Bytes, payload_bytes: usize) -> Option<Follower> {
     let head = RecordHead::decode(&mut bytes)?;
     let mut follower = Follower::new(head.enqueued_at, due);
     follower.expires_at = head.expires_at;
+    follower.group = head.group;
     follower.priority = head.priority;
     follower.payload_bytes = payload_bytes;
     Some(follower)
@@ -525,12 +529,17 @@ fn read_info(
             let reason = details.reason.unwrap_or(DeathReason::Unreadable);
             (MessageState::Dead { reason, since: instant }, details.due)
         }
-        (level, _) if Priority::from_level(level).is_some() => {
+        (place::LANES, details) => {
+            let due = details.as_ref().map(|details| details.due).or(head.due)?;
+            (MessageState::Ready, due)
+        }
+        (level, _) if level == place::GROUPED || Priority::from_level(level).is_some() => {
             (if instant > at { MessageState::Scheduled } else { MessageState::Ready }, instant)
         }
         _ => return None,
     };
     let mut info = MessageInfo::new(id, state, head.sequence, head.enqueued_at, due);
+    info.group = head.group.clone();
     info.priority = head.priority;
     info.expires_at = head.expires_at;
     info.max_failures = head.max_failures;

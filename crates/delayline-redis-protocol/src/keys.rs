@@ -23,7 +23,8 @@ use delayline_core::{Destination, DestinationKey, QueueName};
 /// | `results` | hash | id to the result of its ack; expires |
 /// | `results_until` | sorted set | those ids by when their results are over; expires |
 /// | `windows` | sorted set | throttled ids by when that ends; expires |
-pub const KEY_NAMES: [&str; 17] = [
+/// | `turns` | sorted set | the lanes of groups by when it is their turn |
+pub const KEY_NAMES: [&str; 18] = [
     "control",
     "index",
     "records",
@@ -41,6 +42,7 @@ pub const KEY_NAMES: [&str; 17] = [
     "results",
     "results_until",
     "windows",
+    "turns",
 ];
 
 /// The key that is popped while waiting for a hint.

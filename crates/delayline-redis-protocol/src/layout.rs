@@ -157,11 +157,13 @@ structure! {
 
 structure! {
     /// A member of `index`, which has one for each message. Its score is a band times 2^48 plus an
-    /// instant: waiting messages have the band of their priority level and their due instant,
-    /// leased ones their deadline, dead ones the instant of their death. Equal scores are ordered
-    /// by member, so the leading sequence number keeps first-in-first-out order.
+    /// instant: waiting messages have the band of their priority level, or that of groups, and their
+    /// due instant, leased ones their deadline, dead ones the instant of their death. Messages that
+    /// wait for the turn of their group have the number of its lane instead of an instant. Equal
+    /// scores are ordered by member, so the leading sequence number keeps first-in-first-out order.
     member in "a member of `index`" {
-        SEQUENCE: U64, "sequence number of the message";
+        SEQUENCE: U64, "sequence number of the message, plus 2^56 if it has a group";
+        LANE: Bytes(6) if "it has a group", "number of the group's lane";
         ID: Rest, "its id";
     }
     groups {}
@@ -170,10 +172,14 @@ structure! {
 structure! {
     /// A message as it was enqueued. The form says which of the fields behind it are present.
     record in "a value of `records`" {
-        SEQUENCE: U64, "sequence number, from 1";
+        SEQUENCE: U64, "sequence number, from 1, plus 2^56 if it has a group";
         ENQUEUED_AT: Instant, "when it was enqueued";
-        DIGEST: U64, "XXH3 of priority, limits, payload, and headers other than `traceparent` and `tracestate`; 0 for a lost record";
+        DIGEST: U64, "XXH3 of group, priority, limits, payload, and headers other than `traceparent` and `tracestate`; 0 for a lost record";
         FORM: U8, "the priority level, and a bit for each optional part";
+        DUE: Instant if "GROUPED", "when it is due; details have a later one";
+        LANE: Bytes(6) if "GROUPED", "number of the group's lane: 47 bits of the SHA-1 of its name";
+        GROUP_LENGTH: U8 if "GROUPED", "length of the group's name; 0 for a lost record";
+        GROUP: Rest if "GROUPED", "the group's name";
         MAX_FAILURES: U16 if "LIMITED", "failures after which it is dead";
         MAX_CRASHES: U16 if "LIMITED", "crashes after which it is dead";
         EXPIRES_AT: Instant if "EXPIRES", "when it expires";
@@ -221,7 +227,7 @@ structure! {
         CLAIM_ID: Bytes(16), "the latest claim";
         SEQUENCE: Bytes(8), "the record's";
         DIGEST: U64, "the record's";
-        LEVEL: U8, "the priority level of the record's form";
+        LEVEL: U8, "the priority level of the record's form; 7 if it has a group";
         MAX_FAILURES: U16, "the record's, or the default";
         MAX_CRASHES: U16, "the record's, or the default";
         DUE: Instant, "the latest due instant";
@@ -231,6 +237,7 @@ structure! {
         LAST_ERROR_LENGTH: U16, "length of the latest error";
         ATTEMPTS: U8, "number of attempts";
         SPARE: Spare(3), "reserved for later versions; 0";
+        LANE: Bytes(6) if "it has a group", "the record's";
         FIRST_ERROR: Rest, "the text of the first error";
         LAST_ERROR: Rest, "the text of the latest error";
         LATEST: Rest, "the latest attempts that did not succeed, oldest first";
@@ -277,7 +284,7 @@ structure! {
         TOKENS: Bytes(super::TOKENS_BYTES), "the tokens of the latest updates, padded with leading zeros, the latest last";
         FOLLOWS: Bytes(8) if "there is a follower", "sequence number of the leased message";
         DUE: Instant if "there is a follower", "when the follower is due";
-        LEVEL: U8 if "there is a follower", "the priority level of the follower";
+        LEVEL: U8 if "there is a follower", "the priority level of the follower; 7 if it has a group";
         MAX_FAILURES: U16 if "there is a follower", "failures after which it is dead";
         MAX_CRASHES: U16 if "there is a follower", "crashes after which it is dead";
         ENQUEUED_AT: Instant if "there is a follower", "the follower's record, from this field";
@@ -359,7 +366,7 @@ structure! {
     run in "an argument" {
         COUNT: U16, "number of messages";
         FLAGS: U8, "1: they may reuse finished ids, 2: they expire, 4: they are updates, 8: they throttle their ids";
-        LEVEL: U8, "their priority level";
+        LEVEL: U8, "their priority level; 7 if they have groups";
         DUE: Bytes(super::schedule::BYTES), "their due instant";
     }
     groups {}

@@ -7,12 +7,13 @@ use std::iter;
 use bytes::{BufMut, Bytes};
 use delayline_core::limits::MAX_ATTEMPTS;
 use delayline_core::{
-    Attempt, AttemptOutcome, ClaimId, DeathReason, Error, ErrorKind, FinishedIds, Headers, Known,
-    Lease, NewMessage, Priority, Schedule, Timestamp, Update, UpdateContent, UpdateDue,
+    Attempt, AttemptOutcome, ClaimId, DeathReason, Error, ErrorKind, FinishedIds, Group, Headers,
+    Known, Lease, NewMessage, Position, Priority, Schedule, Timestamp, Update, UpdateContent,
+    UpdateDue,
 };
 
 use crate::layout::codes::{
-    argument, form, lease_state, reason, settlement_kind, update as update_code,
+    argument, form, lease_state, place, reason, settlement_kind, update as update_code,
 };
 use crate::layout::{
     Field, LEVEL_OF_FORM, SAME_ERROR, SMALL, attempt, details, lease, new_message, record, run,
@@ -25,6 +26,9 @@ pub(crate) struct RecordHead {
     pub(crate) sequence: u64,
     pub(crate) enqueued_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) group: Option<Group>,
+    /// Of a message with a group, while it has no details.
+    pub(crate) due: Option<Timestamp>,
     pub(crate) priority: Priority,
     pub(crate) max_failures: u32,
     pub(crate) max_crashes: u32,
@@ -37,7 +41,19 @@ impl RecordHead {
         let sequence = record::SEQUENCE.read(bytes)?;
         let enqueued_at = instant(record::ENQUEUED_AT.read(bytes)?)?;
         let form = small(record::FORM.read(bytes)?)?;
+        let is_grouped = form & form::GROUPED != 0;
+        if is_grouped != (sequence / Position::OF_GROUPS == 1) {
+            return None;
+        }
         *bytes = record::STRUCTURE.rest(bytes)?;
+        let (mut due, mut group) = (None, None);
+        if is_grouped {
+            due = Some(instant(record::DUE.take(bytes)?)?);
+            record::LANE.take(bytes)?;
+            let length = usize::from(small(record::GROUP_LENGTH.take(bytes)?)?);
+            let name = (length <= bytes.len()).then(|| bytes.split_to(length))?;
+            group = String::from_utf8_lossy(&name).parse().ok();
+        }
         let mut limits = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
         if form & form::LIMITED != 0 {
             limits = (number(&record::MAX_FAILURES, bytes)?, number(&record::MAX_CRASHES, bytes)?);
@@ -51,9 +67,11 @@ impl RecordHead {
             _ => number(&record::HEADERS_LENGTH, bytes)?,
         };
         Some(Self {
-            sequence,
+            sequence: sequence % Position::OF_GROUPS,
             enqueued_at,
             expires_at,
+            group,
+            due,
             priority: Priority::from_level(form & LEVEL_OF_FORM)?,
             max_failures: limits.0,
             max_crashes: limits.1,
@@ -82,7 +100,11 @@ pub(crate) fn put_runs<T: Borrow<NewMessage>>(bytes: &mut Vec<u8>, messages: &[T
             | bit(message.expires.is_some(), argument::EXPIRING)
             | bit(message.known != Known::Refuse, argument::UPDATING)
             | bit(message.throttle.is_some(), argument::THROTTLED);
-        (flags, message.priority.level(), message.schedule)
+        let level = match message.group {
+            Some(_) => place::GROUPED,
+            None => message.priority.level(),
+        };
+        (flags, level, message.schedule)
     };
     for run in messages.chunk_by(|one, next| plan(one) == plan(next)) {
         let (flags, level, schedule) = plan(&run[0]);
@@ -125,8 +147,16 @@ pub(crate) fn encode_new_message(message: &NewMessage) -> Result<Bytes, Error> {
         | bit(limited, form::LIMITED)
         | bit(message.expires.is_some(), form::EXPIRES)
         | bit(headed, form::HEADED)
-        | bit(large, form::LARGE);
+        | bit(large, form::LARGE)
+        | bit(message.group.is_some(), form::GROUPED);
     new_message::FORM.put(&mut bytes, form.into());
+    if let Some(group) = &message.group {
+        // The server knows when it is due.
+        record::DUE.put(&mut bytes, 0);
+        record::LANE.put(&mut bytes, group.lane());
+        record::GROUP_LENGTH.put(&mut bytes, group.as_str().len() as u64);
+        bytes.put_slice(group.as_str().as_bytes());
+    }
     if limited {
         record::MAX_FAILURES.put(&mut bytes, limits.0.into());
         record::MAX_CRASHES.put(&mut bytes, limits.1.into());
@@ -229,7 +259,11 @@ impl Details {
             0 => None,
             code => Some(death_reason(code)?),
         };
+        let level = small(details::LEVEL.read(&bytes)?)?;
         let mut bytes = details::STRUCTURE.rest(&bytes)?;
+        if level == place::GROUPED {
+            details::LANE.take(&mut bytes)?;
+        }
         let first_error_length = usize::try_from(first_error_length).ok()?;
         if bytes.len() < first_error_length {
             return None;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 11] = [
+const IN_RUST_ONLY: [(&str, &str); 15] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
@@ -17,9 +17,13 @@ const IN_RUST_ONLY: [(&str, &str); 11] = [
     ("forget", "`write` in write.lua does it for all messages at once"),
     ("insert", "`write` in write.lua does it for all messages at once"),
     ("remove", "`write` in write.lua does it for all messages at once"),
+    ("waiting", "bands of one key"),
     ("index_mut", "keys are literal"),
     ("index", "keys are literal"),
     ("first", "a command on a sorted set"),
+    ("next_ready", "`ready_messages` in ready.lua, and `add_groups` in turning.lua"),
+    ("head", "`first_in_lane` in turning.lua"),
+    ("oldest_in_lanes", "a part of stats.lua"),
     ("take_relayed", "consumers do it"),
 ];
 

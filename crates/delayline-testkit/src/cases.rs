@@ -11,6 +11,7 @@ mod dead;
 mod dedup;
 mod delivery;
 mod forms;
+mod groups;
 mod hand_off;
 mod history;
 mod hostile;
@@ -60,7 +61,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 25] = [
+    let topics: [fn() -> Vec<Case>; 26] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -77,6 +78,7 @@ pub(crate) fn all() -> Vec<Case> {
         claims::cases,
         pause::cases,
         queue_limits::cases,
+        groups::cases,
         relay::cases,
         clock::cases,
         memory::cases,

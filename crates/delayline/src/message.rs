@@ -1,7 +1,7 @@
 //! What messages are made of, and what a queue returns about them.
 
 pub use delayline_core::{
-    Attempt, AttemptOutcome, DeathReason, FinishedIds, Headers, MessageInfo, MessageState,
+    Attempt, AttemptOutcome, DeathReason, FinishedIds, Group, Headers, MessageInfo, MessageState,
     Priority, Status,
 };
 

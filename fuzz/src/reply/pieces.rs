@@ -59,6 +59,12 @@ fn record(data: &mut Unstructured<'_>) -> Result<Bytes> {
     let form: u8 = data.arbitrary()?;
     record::FORM.put(&mut stored, form.into());
     // The bits in the order of their fields.
+    if form & form::GROUPED != 0 {
+        record::DUE.put(&mut stored, now());
+        record::LANE.put(&mut stored, 7);
+        record::GROUP_LENGTH.put(&mut stored, data.arbitrary::<u8>()?.into());
+        stored.extend(bytes(data)?);
+    }
     if form & form::LIMITED != 0 {
         record::MAX_FAILURES.put(&mut stored, 20);
         record::MAX_CRASHES.put(&mut stored, 5);
@@ -86,7 +92,8 @@ fn delivered_again(data: &mut Unstructured<'_>) -> Result<Bytes> {
 /// them so.
 fn details(data: &mut Unstructured<'_>) -> Result<Bytes> {
     let mut stored = Vec::new();
-    for field in details::STRUCTURE.fields {
+    let fields = details::STRUCTURE.fields.iter();
+    for field in fields.filter(|field| field.condition.is_empty()) {
         match field.kind {
             Kind::Rest => {}
             Kind::Bytes(count) => stored.put_bytes(7, count),

@@ -159,7 +159,9 @@ impl LatestLetters {
 fn place(letter: &MessageInfo) -> Option<Position> {
     match letter.state {
         MessageState::Dead { since: instant, .. } => {
-            Some(Position { index: Position::DEAD, instant, sequence: letter.sequence })
+            let of_groups = if letter.group.is_some() { Position::OF_GROUPS } else { 0 };
+            let sequence = letter.sequence + of_groups;
+            Some(Position { index: Position::DEAD, instant, sequence })
         }
         _ => None,
     }

@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 
+use super::turns::Turns;
 use crate::attempt::Attempts;
 use crate::known::Tokens;
 use crate::{
-    Attempt, AttemptOutcome, ClaimId, DeathReason, Delivery, Element, Follower, Headers, Lease,
-    Message, MessageId, MessageInfo, MessageState, NewMessage, Outcome, Priority, ProcessId,
-    Status, Timestamp,
+    Attempt, AttemptOutcome, ClaimId, DeathReason, Delivery, Element, Follower, Group, Headers,
+    Lease, Message, MessageId, MessageInfo, MessageState, NewMessage, Outcome, Position, Priority,
+    ProcessId, Status, Timestamp,
 };
 
 /// A live message.
@@ -25,6 +26,8 @@ pub(super) struct Entry {
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) expires_at: Option<Timestamp>,
     pub(super) digest: u64,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub(super) group: Option<Group>,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) priority: Priority,
     #[cfg_attr(
@@ -105,8 +108,16 @@ pub(super) struct Next {
 )]
 pub(super) enum Place {
     Waiting,
-    Leased { deadline: Timestamp, cancel_requested: bool },
-    Dead { reason: DeathReason, since: Timestamp },
+    /// The lane of its group. It was due when it got there, and stays ready if the clock steps back.
+    Lane,
+    Leased {
+        deadline: Timestamp,
+        cancel_requested: bool,
+    },
+    Dead {
+        reason: DeathReason,
+        since: Timestamp,
+    },
 }
 
 /// An [`Outcome`] without its details.
@@ -163,6 +174,7 @@ impl Entry {
             enqueued_at: now,
             expires_at: message.expires.map(|expires| expires.instant(now)),
             digest,
+            group: message.group.clone(),
             priority: message.priority,
             max_failures: message.max_failures,
             max_crashes: message.max_crashes,
@@ -197,20 +209,28 @@ impl Entry {
         }
     }
 
-    /// Returns the message's key in its index.
-    pub(super) const fn key(&self) -> (Timestamp, u64) {
+    /// Returns the number of the group's lane.
+    pub(super) fn lane(&self) -> u64 {
+        self.group.as_ref().map_or(Turns::NO_GROUP, Group::lane)
+    }
+
+    /// Returns the message's key in its index: an instant, or the number of the lane, and the
+    /// sequence number.
+    pub(super) fn key(&self) -> (Timestamp, u64) {
         let instant = match self.place {
             Place::Waiting => self.due,
+            Place::Lane => Timestamp::from_ms(self.lane()).unwrap_or_default(),
             Place::Leased { deadline, .. } => deadline,
             Place::Dead { since, .. } => since,
         };
-        (instant, self.sequence)
+        let of_groups = if self.group.is_some() { Position::OF_GROUPS } else { 0 };
+        (instant, self.sequence | of_groups)
     }
 
     pub(super) fn state(&self, now: Timestamp) -> MessageState {
         match self.place {
             Place::Waiting if self.due > now => MessageState::Scheduled,
-            Place::Waiting => MessageState::Ready,
+            Place::Waiting | Place::Lane => MessageState::Ready,
             Place::Leased { deadline, cancel_requested } => {
                 MessageState::Leased { deadline, cancel_requested }
             }
@@ -285,6 +305,7 @@ impl Entry {
         MessageInfo {
             id: self.id.clone(),
             state: self.state(now),
+            group: self.group.clone(),
             priority: self.priority,
             sequence: self.sequence,
             enqueued_at: self.enqueued_at,
@@ -326,6 +347,7 @@ impl Next {
             enqueued_at: self.enqueued_at,
             due: self.due,
             expires_at: self.expires_at,
+            group: self.message.group.clone(),
             priority: self.message.priority,
             payload_bytes: self.message.payload.len(),
         }

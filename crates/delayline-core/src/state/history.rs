@@ -23,12 +23,12 @@ impl State {
     /// Returns what the queue is like, with the messages that are due at `at`.
     pub(super) fn point(&self, at: Timestamp) -> HistoryPoint {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        let waiting: usize = self.due.iter().map(Index::len).sum();
-        let ready: usize = self.due.iter().map(|index| up_to(index, at).count()).sum();
+        let waiting: usize = self.waiting().map(Index::len).sum();
+        let due: usize = self.waiting().map(|index| up_to(index, at).count()).sum();
         HistoryPoint {
             at,
-            scheduled: count(waiting - ready),
-            ready: count(ready),
+            scheduled: count(waiting - due),
+            ready: count(due + self.lanes.len()),
             leased: count(self.leased.len()),
             dead: count(self.dead.len()),
             totals: self.totals,

@@ -12,14 +12,16 @@ impl State {
     /// A description of the violation. Only a defect of this library causes this; tests call it
     /// after every step.
     pub fn check_invariants(&self) -> Result<(), String> {
-        let indexes = self.due.iter().chain([&self.leased, &self.dead]);
+        let indexes = self.waiting().chain([&self.lanes, &self.leased, &self.dead]);
         let indexed: usize = indexes.map(Index::len).sum();
         if indexed != self.entries.len() {
             return Err(format!("{} entries, but {indexed} in indexes", self.entries.len()));
         }
         for (id, entry) in &self.entries {
             let index = match entry.place {
+                Place::Waiting if entry.group.is_some() => &self.grouped,
                 Place::Waiting => &self.due[usize::from(entry.priority.level())],
+                Place::Lane => &self.lanes,
                 Place::Leased { .. } => &self.leased,
                 Place::Dead { .. } => &self.dead,
             };
@@ -28,6 +30,9 @@ impl State {
             }
             if entry.follower.is_some() && !matches!(entry.place, Place::Leased { .. }) {
                 return Err(format!("{id} has a follower, but no worker holds it"));
+            }
+            if entry.place == Place::Lane && !self.turns.contains(entry.lane()) {
+                return Err(format!("{id} is in a lane that has no turn"));
             }
             let dead = matches!(entry.place, Place::Dead { .. });
             if !dead && (entry.failures >= entry.max_failures || entry.crashes >= entry.max_crashes)

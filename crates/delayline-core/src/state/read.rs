@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 use super::entry::Place;
 use super::{Index, State, first};
-use crate::limits::MAX_BATCH_BYTES;
+use crate::limits::{MAX_BATCH_BYTES, MAX_OLDEST_LANES};
 use crate::{
     Check, Checked, Completion, Forecast, Found, History, HistoryPoint, List, MessageId, Millis,
     Page, Position, Priority, Resolution, Stats, Status, Timestamp,
 };
 
-/// The indexes in the order of the audit: the priorities, leased, dead.
-const ALL_INDEXES: RangeInclusive<u8> = 0..=Position::DEAD;
+/// The indexes in the order of the audit: the priorities, leased, dead, lanes, groups.
+const ALL_INDEXES: RangeInclusive<u8> = 0..=Position::GROUPED;
 
 impl State {
     pub(super) fn get(&self, now: Timestamp, id: &MessageId) -> Found {
@@ -39,7 +39,7 @@ impl State {
         if let Some(entry) = self.entries.get(id) {
             return match entry.place {
                 Place::Dead { reason, .. } => Completion::Dead(reason),
-                Place::Waiting | Place::Leased { .. } => Completion::Pending,
+                Place::Waiting | Place::Lane | Place::Leased { .. } => Completion::Pending,
             };
         }
         let kept = self.results.get(now, id);
@@ -56,10 +56,10 @@ impl State {
     }
 
     pub(super) fn list(&self, now: Timestamp, list: &List) -> Page {
-        let indexes = match list.status {
-            Status::Scheduled | Status::Ready => 0..=Priority::Low.level(),
-            Status::Leased => Position::LEASED..=Position::LEASED,
-            Status::Dead => Position::DEAD..=Position::DEAD,
+        let mut indexes: Vec<u8> = match list.status {
+            Status::Scheduled | Status::Ready => (0..=Priority::Low.level()).collect(),
+            Status::Leased => vec![Position::LEASED],
+            Status::Dead => vec![Position::DEAD],
             Status::Acked
             | Status::Cancelled
             | Status::Purged
@@ -68,6 +68,11 @@ impl State {
                 return Page::default();
             }
         };
+        match list.status {
+            Status::Ready => indexes.extend([Position::LANES, Position::GROUPED]),
+            Status::Scheduled => indexes.push(Position::GROUPED),
+            _ => {}
+        }
         let instants = match list.status {
             Status::Ready => Timestamp::MIN..=now,
             Status::Scheduled if now == Timestamp::MAX => return Page::default(),
@@ -95,9 +100,15 @@ impl State {
             dead,
             paused: self.paused,
             limits: self.limiter.shown(now),
-            earliest_due: self.due.iter().filter_map(first).min(),
+            earliest_due: self.waiting().filter_map(first).chain(self.oldest_in_lanes()).min(),
             totals,
         }
+    }
+
+    /// When the first messages of the next lanes were due.
+    fn oldest_in_lanes(&self) -> Option<Timestamp> {
+        let heads = self.turns.all().take(MAX_OLDEST_LANES).filter_map(|lane| self.head(lane));
+        heads.filter_map(|id| self.entries.get(id)).map(|entry| entry.due).min()
     }
 
     pub(super) fn forecast(&self, now: Timestamp, delays: &[Millis]) -> Forecast {
@@ -106,11 +117,11 @@ impl State {
             let to = (instant, u64::MAX);
             let range = (from, Bound::Included(to));
             from = Bound::Excluded(to);
-            let due: usize = self.due.iter().map(|index| index.range(range).count()).sum();
+            let due: usize = self.waiting().map(|index| index.range(range).count()).sum();
             u64::try_from(due).unwrap_or(u64::MAX)
         };
         Forecast {
-            ready: count_to(now),
+            ready: count_to(now) + u64::try_from(self.lanes.len()).unwrap_or(u64::MAX),
             due: delays.iter().map(|delay| count_to(now.after(*delay))).collect(),
             later: count_to(Timestamp::MAX),
         }
@@ -142,12 +153,16 @@ impl State {
     /// The messages of some indexes between two instants, index by index, starting after `after`.
     fn walk(
         &self,
-        indexes: RangeInclusive<u8>,
+        indexes: impl IntoIterator<Item = u8>,
         instants: &RangeInclusive<Timestamp>,
         after: Option<Position>,
     ) -> impl Iterator<Item = (Position, &MessageId)> {
         let (first, last) = (*instants.start(), *instants.end());
-        indexes.flat_map(move |number| {
+        indexes.into_iter().flat_map(move |number| {
+            // Where a message of a lane has an instant in other indexes, it has the lane's number.
+            let is_lane = number == Position::LANES;
+            let (first, last) =
+                if is_lane { (Timestamp::MIN, Timestamp::MAX) } else { (first, last) };
             let from = match after {
                 Some(after) if after.index > number => None,
                 Some(after) if after.index == number && after.instant >= first => {
@@ -171,6 +186,8 @@ impl State {
         match index {
             Position::LEASED => Some(&self.leased),
             Position::DEAD => Some(&self.dead),
+            Position::LANES => Some(&self.lanes),
+            Position::GROUPED => Some(&self.grouped),
             level => self.due.get(usize::from(level)),
         }
     }

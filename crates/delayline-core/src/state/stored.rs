@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::entry::Place;
 use super::results::{Kept, Results};
+use super::turns::Turns;
 use super::windows::Windows;
 use super::{Index, State};
 use crate::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_JOURNAL};
@@ -36,10 +37,13 @@ impl State {
     /// Builds the indexes of the entries. Returns whether no two messages share a place.
     fn build_indexes(&mut self) -> bool {
         let mut due: [Vec<_>; Priority::ALL.len()] = Default::default();
+        let (mut grouped, mut lanes) = (Vec::new(), Vec::new());
         let (mut leased, mut dead) = (Vec::new(), Vec::new());
         for entry in self.entries.values() {
             let found = match entry.place {
+                Place::Waiting if entry.group.is_some() => &mut grouped,
                 Place::Waiting => &mut due[usize::from(entry.priority.level())],
+                Place::Lane => &mut lanes,
                 Place::Leased { .. } => &mut leased,
                 Place::Dead { .. } => &mut dead,
             };
@@ -50,10 +54,11 @@ impl State {
             found.sort_unstable_by_key(|(key, _)| *key);
             found.into_iter().collect()
         };
-        let (due, leased, dead) = (due.map(index), index(leased), index(dead));
-        let indexed = due.iter().chain([&leased, &dead]).map(Index::len).sum::<usize>();
-        (self.due, self.leased, self.dead) = (due, leased, dead);
-        indexed == self.entries.len()
+        self.due = due.map(index);
+        (self.grouped, self.lanes) = (index(grouped), index(lanes));
+        (self.leased, self.dead) = (index(leased), index(dead));
+        let others = [&self.lanes, &self.leased, &self.dead];
+        self.waiting().chain(others).map(Index::len).sum::<usize>() == self.entries.len()
     }
 }
 
@@ -82,6 +87,24 @@ pub(super) mod entries {
             return Err(D::Error::custom("two messages have the same id"));
         }
         Ok(entries)
+    }
+}
+
+/// The lanes, the next one first.
+pub(super) mod turns {
+    use super::{Deserialize, Deserializer, Serializer, Turns};
+
+    pub(in crate::state) fn serialize<S: Serializer>(
+        turns: &Turns,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(turns.all())
+    }
+
+    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Turns, D::Error> {
+        Vec::deserialize(deserializer).map(Turns::of)
     }
 }
 

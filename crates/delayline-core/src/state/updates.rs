@@ -39,7 +39,7 @@ impl State {
         entry.tokens.note(update.token);
         let next = Next::new(now, digest, message);
         match entry.place {
-            Place::Waiting => self.change(now, entry, next, update),
+            Place::Waiting | Place::Lane => self.change(now, entry, next, update),
             Place::Leased { .. } => {
                 let replaced = entry.follower.is_some();
                 let follower = match entry.follower.take() {
@@ -90,6 +90,10 @@ impl State {
         let mut entry = Box::new(Entry::new(now, self.totals.enqueued, digest, message));
         entry.tokens = tokens;
         let due = entry.due;
+        if entry.group.is_some() && due <= now && !self.turns.is_empty() {
+            entry.place = Place::Lane;
+            self.turns.join(entry.lane());
+        }
         self.insert(entry);
         changes.any = true;
         Enqueued::Created { due }
@@ -124,6 +128,9 @@ impl State {
         }
         let status = entry.state(now).status();
         let is_moved = entry.due != due;
+        if is_moved {
+            entry.place = Place::Waiting;
+        }
         entry.due = due;
         self.insert(entry);
         if is_moved { Enqueued::Updated { due } } else { Enqueued::Duplicate { status } }

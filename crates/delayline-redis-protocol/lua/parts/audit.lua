@@ -3,7 +3,7 @@
 --   FOUND_MALFORMED_ENTRY: band, ''      FOUND_RECORD_COUNT: records, indexed
 --   FOUND_MISSING_RECORD: id, ''         FOUND_CONSERVATION: enqueued, accounted
 --   FOUND_WRONG_RECORD: id, ''           FOUND_ORPHAN: id, ''
---   FOUND_MISSING_DETAILS: id, ''
+--   FOUND_MISSING_DETAILS: id, ''      FOUND_MISSING_TURN: id, ''
 
 local results = {ANSWER_RESULTS, now, control.revision, 0, 0, 0, 0, 0, 0}
 
@@ -21,17 +21,22 @@ local function fits(band, details)
   return (band == AT_LEASED) == (state ~= LEASE_CLOSED) and (band == AT_DEAD) == (reason ~= 0)
 end
 
-local function examine(band, member)
-  local id = sub(member, MEMBER_ID_FROM)
-  if #member < MEMBER_ID_FROM or #id > MAX_ID_BYTES then
+local function examine(band, member, instant)
+  local id = id_of(member)
+  if #id == 0 or #id > MAX_ID_BYTES then
     return find(FOUND_MALFORMED_ENTRY, band, '')
   end
   local record, details = redis.call('HGET', key.records, id), redis.call('HGET', key.details, id)
   local _, limits = read_record(record)
   if not has_content(id, record) then
     return find(FOUND_MISSING_RECORD, id, '')
-  elseif member_of(record, id) ~= member or band <= LAST_LEVEL and level_of(record) ~= band then
+  elseif member_of(record, id) ~= member or band <= LAST_LEVEL and level_of(record) ~= band
+    or band >= AT_LANES and level_of(record) ~= AT_GROUPED
+    or band == AT_LANES and struct.pack(INSTANT, instant) ~= lane_of(record) then
     return find(FOUND_WRONG_RECORD, id, '')
+  end
+  if band == AT_LANES and not redis.call('ZSCORE', key.turns, lane_of(record)) then
+    find(FOUND_MISSING_TURN, id, '')
   end
   if bit.band(control.uses, USES_UPDATES) ~= 0 then
     local update = redis.call('HGET', key.updates, id)
@@ -40,9 +45,7 @@ local function examine(band, member)
       return find(FOUND_ORPHAN, id, '')
     end
   end
-  local readable = not details or readable_details(details)
-    and sub(details, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
-    and sub(details, DETAILS_FIXED) == fixed_of(record, limits)
+  local readable = not details or readable_details(details) and are_of(details, record, limits)
   if not readable or not fits(band, details) then
     find(FOUND_MISSING_DETAILS, id, '')
   end
@@ -52,11 +55,11 @@ end
 -- `wrong`, if there is one, for each of which it finds something. Answers how many it examined.
 local function examine_entries(position, limit, wrong)
   local examined = 0
-  for band = 0, AT_DEAD do
+  for band = 0, LAST_BAND do
     local entries = walk(band, 0, MAX_TIMESTAMP, position, limit - examined)
     for i = 1, #entries, 2 do
       local member, before = entries[i], #results
-      examine(band, member)
+      examine(band, member, tonumber(entries[i + 1]) - band * BAND)
       if wrong and #results > before then
         wrong(member)
       end
@@ -71,8 +74,8 @@ end
 -- Calls `found` for each range of scores that no place has, with the band in front of it.
 local function each_gap(found)
   found(0, '-inf', '(0')
-  for band = 0, AT_DEAD do
-    local to = band < AT_DEAD and format('(%.0f', (band + 1) * BAND) or '+inf'
+  for band = 0, LAST_BAND do
+    local to = band < LAST_BAND and format('(%.0f', (band + 1) * BAND) or '+inf'
     found(band, format('(%.0f', band * BAND + MAX_TIMESTAMP), to)
   end
 end

@@ -6,11 +6,33 @@
 -- closed is given back or buried, as they say. A settlement goes by the details alone: no other
 -- lease is the same.
 
+-- Behind which byte the errors stand.
+local function head_of_details(details)
+  return byte(details, DETAILS_LEVEL) == AT_GROUPED and DETAILS_BYTES + LANE_BYTES or DETAILS_BYTES
+end
+
+-- Whether readable details are those of the message with this record.
+local function are_of(details, record, limits)
+  return sub(details, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
+    and sub(details, DETAILS_FIXED) == fixed_of(record, limits)
+    and sub(details, DETAILS_BYTES + 1, head_of_details(details)) == lane_of(record)
+end
+
+-- The member in `index` of the message that details are about.
+local function member_by(details, id)
+  if byte(details, DETAILS_LEVEL) == AT_GROUPED then
+    return sub(details, DETAILS_SEQUENCE) .. sub(details, DETAILS_LANE) .. id
+  end
+  return sub(details, DETAILS_SEQUENCE) .. id
+end
+
 local function readable_details(details)
-  return #details >= DETAILS_BYTES and byte(details, DETAILS_LEVEL) <= LAST_LEVEL
+  return #details >= DETAILS_BYTES
+    and (byte(details, DETAILS_LEVEL) <= LAST_LEVEL or byte(details, DETAILS_LEVEL) == AT_GROUPED)
+    and (byte(details, DETAILS_LEVEL) == AT_GROUPED) == (byte(details, DETAILS_SEQUENCE_FROM) == OF_GROUP)
     and byte(details, DETAILS_STATE) <= LEASE_CANCELLING and byte(details, DETAILS_REASON) <= UNREADABLE
     and struct.unpack(INSTANT, details, DETAILS_DUE_FROM) <= MAX_TIMESTAMP
-    and #details >= DETAILS_BYTES + struct.unpack(U16, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
+    and #details >= head_of_details(details) + struct.unpack(U16, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
 end
 
 -- `lease` is epoch and claim id as they stand; `fixed` is digest, level and limits. The attempts
@@ -20,29 +42,30 @@ local function read_details(details)
   local state, settled, reason, lease, sequence, fixed, due, failures, crashes, first, last, attempts =
     struct.unpack(DETAILS_FORMAT, details)
   local level, max_failures, max_crashes = struct.unpack(LEVEL_AND_LIMITS, fixed, FIXED_LEVEL_FROM)
-  first = DETAILS_BYTES + first
+  local head = head_of_details(details)
+  first = head + first
   last = first + last
   return {
     state = state, settled = settled, reason = reason, lease = lease, sequence = sequence, fixed = fixed,
     due = due, failures = failures, crashes = crashes, level = level, max_failures = max_failures,
-    max_crashes = max_crashes, first_error = sub(details, DETAILS_BYTES + 1, first),
+    max_crashes = max_crashes, lane = sub(details, DETAILS_BYTES + 1, head), first_error = sub(details, head + 1, first),
     last_error = sub(details, first + 1, last), attempts = attempts, details = details,
     attempts_from = last + 1, attempts_to = #details, latest = '',
   }
 end
 
 -- The details of a message that was never claimed.
-local function fresh_details(sequence, fixed)
+local function fresh_details(sequence, fixed, lane)
   return {
     state = LEASE_CLOSED, settled = 0, reason = 0, lease = NO_LEASE, sequence = sequence, fixed = fixed,
-    due = 0, failures = 0, crashes = 0, first_error = '', last_error = '', attempts = 0, details = '',
+    due = 0, failures = 0, crashes = 0, lane = lane, first_error = '', last_error = '', attempts = 0, details = '',
     attempts_from = 1, attempts_to = 0, latest = '',
   }
 end
 
 local function write_details(d)
   return struct.pack(DETAILS_FORMAT, d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
-    d.failures, d.crashes, #d.first_error, #d.last_error, d.attempts) .. d.first_error .. d.last_error
+    d.failures, d.crashes, #d.first_error, #d.last_error, d.attempts) .. d.lane .. d.first_error .. d.last_error
     .. sub(d.details, d.attempts_from, d.attempts_to) .. d.latest
 end
 

@@ -1,9 +1,9 @@
 -- For the scripts that enqueue messages which are no updates.
 
--- The record of a message that expires or is large. Sets new_records and new_contents.
+-- A message that expires, is large or has a group. Sets new_places, new_records and new_contents.
 --@inline
-local function put_unusual_record()
-  local digest, expires_at = NEW_MESSAGE_DIGEST_FROM, ''
+local function put_unusual()
+  local digest, expires_at, head, lane, place = NEW_MESSAGE_DIGEST_FROM, '', '', '', nil
   if expires then
     digest = EXPIRING_MESSAGE_DIGEST_FROM
     expires_at = pack(INSTANT, instant(item, EXPIRING_MESSAGE_EXPIRES_FROM))
@@ -12,7 +12,23 @@ local function put_unusual_record()
   if bit.band(form, LIMITED) ~= 0 then
     content = content + LIMITS_BYTES
   end
-  local record = high .. low .. enqueued_at .. sub(item, digest, content - 1) .. expires_at
+  if grouped then
+    lane = sub(item, digest + NEW_MESSAGE_BYTES + INSTANT_BYTES, digest + NEW_MESSAGE_BYTES + GROUP_BYTES - 2)
+    content = content + GROUP_BYTES + byte(item, digest + NEW_MESSAGE_BYTES + GROUP_BYTES - 1)
+    form = form - GROUPED
+    head = sub(item, digest, digest + NEW_MESSAGE_BYTES - 1) .. pack(INSTANT, due)
+    digest = digest + NEW_MESSAGE_BYTES + INSTANT_BYTES
+    if in_lane then
+      -- Shortcuts lane_score and join: a function that is defined for each message costs much.
+      place = format('%d', AT_LANES * BAND + (struct.unpack(INSTANT, lane)))
+      if not new_turns[lane] then
+        last_turn, new_turns[lane] = last_turn + 1, true
+        local n = #new_turns
+        new_turns[n + 1], new_turns[n + 2] = format('%d', last_turn), lane
+      end
+    end
+  end
+  local record = high .. low .. enqueued_at .. head .. sub(item, digest, content - 1) .. expires_at
   if form >= LARGE then
     local n = #new_contents
     new_contents[n + 1], new_contents[n + 2] = id, sub(item, content + LENGTHS_BYTES)
@@ -20,7 +36,9 @@ local function put_unusual_record()
   else
     record = record .. sub(item, content)
   end
-  new_records[recorded + 2] = record
+  score = score or due_score(level, due)
+  new_places[placed + 1] = place or score
+  new_places[placed + 2], new_records[recorded + 2] = high .. low .. lane .. id, record
 end
 
 -- For a record of this id. Reads its place; sets known_digest and status if the message is live.
@@ -34,7 +52,7 @@ local function judge_live()
       status = DEAD
     elseif band == AT_LEASED then
       status = LEASED
-    elseif band and instant > now then
+    elseif band and instant > now and band ~= AT_LANES then
       status = SCHEDULED
     end
   end
@@ -50,11 +68,19 @@ local function enqueue_runs()
   local pack, char = struct.pack, string.char
   local enqueued_at = pack(INSTANT, now)
   -- All but the last byte of a sequence number is mostly that of the one before.
-  local sequence, high = control.sequence, nil
+  local sequence, high, was_grouped = control.sequence, nil, false
   for run = 1, #runs, RUN_BYTES do
     local length, flags, level = struct.unpack(RUN_FORMAT, runs, run)
     local due = instant(runs, run + RUN_DUE_FROM - 1)
-    local score, expires = nil, flags >= EXPIRING
+    local score, expires, grouped, in_lane = nil, flags >= EXPIRING, level == AT_GROUPED, false
+    local usual = not expires and not grouped
+    if grouped ~= was_grouped then
+      high, was_grouped = nil, grouped
+    end
+    if grouped and due <= now then
+      look_at_turns()
+      in_lane = last_turn
+    end
     local first = last + 1
     last = last + length
     for i = first, last do
@@ -82,15 +108,18 @@ local function enqueue_runs()
         local low = char(sequence % 256)
         if low == '\0' or not high then
           high = sub(pack(U64, sequence), HIGH_SEQUENCE)
+          if grouped then
+            high = OF_GROUP_BYTE .. sub(high, 2)
+          end
         end
-        score = score or due_score(level, due)
-        new_places[placed + 1], new_places[placed + 2] = score, high .. low .. id
         new_records[recorded + 1] = id
-        if not expires and byte(item, NEW_MESSAGE_FORM) < LARGE then
-          -- Shortcuts put_unusual_record.
+        if usual and byte(item, NEW_MESSAGE_FORM) < LARGE then
+          -- Shortcuts put_unusual.
+          score = score or due_score(level, due)
+          new_places[placed + 1], new_places[placed + 2] = score, high .. low .. id
           new_records[recorded + 2] = high .. low .. enqueued_at .. item
         else
-          put_unusual_record()
+          put_unusual()
         end
         placed, recorded = placed + 2, recorded + 2
         if due < first_due then

@@ -12,6 +12,11 @@ local function point(at)
   for level = 0, LAST_LEVEL do
     waiting, ready = waiting + count_to(level, MAX_TIMESTAMP), ready + count_to(level, at)
   end
+  if control.known_uses >= USES_GROUPS then
+    local in_lanes = count_to(AT_LANES, MAX_TIMESTAMP)
+    waiting = waiting + in_lanes + count_to(AT_GROUPED, MAX_TIMESTAMP)
+    ready = ready + in_lanes + count_to(AT_GROUPED, at)
+  end
   return struct.pack(POINT_FORMAT, at, waiting - ready, ready, count_to(AT_LEASED, MAX_TIMESTAMP),
     count_to(AT_DEAD, MAX_TIMESTAMP)) .. (control.stored and sub(control.stored, CONTROL_COUNTS) or NO_COUNTS)
     .. redis.call('GETRANGE', key.totals, '0', format('%d', TOTALS_BYTES - 1))

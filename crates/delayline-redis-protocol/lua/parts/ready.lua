@@ -1,5 +1,7 @@
 -- For claim and relay: the messages that are ready, and what is to be known of one.
 
+--@include turning.lua
+
 -- Up to `wanted` more ready messages: ids, members and due instants, and the due instant of the
 -- first message that is left. Each call continues where the one before has stopped.
 local seen = {} -- how many of each level
@@ -10,7 +12,8 @@ local function ready_messages(wanted)
   for level = 0, LAST_LEVEL do
     local is_used = levels % 2
     levels = (levels - is_used) / 2
-    if is_used == 1 then
+    local before_level = count
+    if is_used == 1 and not (by_turns and level == NORMAL_LEVEL) then
       local base, room, before = level * BAND, wanted - count, seen[level] or 0
       local last = format('%d', base + (room > 0 and now or MAX_TIMESTAMP))
       local found = redis.call('ZRANGEBYSCORE', key.index, format('%d', base), last,
@@ -32,6 +35,9 @@ local function ready_messages(wanted)
         first_left = math.min(first_left, tonumber(left) - base)
       end
     end
+    if has_groups and level == NORMAL_LEVEL then
+      add_groups()
+    end
   end
   return ids, members, due, first_left
 end
@@ -46,11 +52,14 @@ local function look_at_message()
   content, limits, expires_at = RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
   if not form or form >= LIMITED or byte(record, RECORD_ENQUEUED_AT_FROM) >= LATE then
     content, limits, expires_at = read_record(record)
+    if form and form >= GROUPED then
+      form = bit.bor(form % GROUPED, LIMITED) -- for what it is compared with below
+      content = content and member_of(record, id) == member and content
+    end
   end
   fits = content and #id > 0 and #id <= MAX_ID_BYTES
     and sub(record, RECORD_SEQUENCE) == sequence
-  if fits and entry and not (readable_details(entry) and sub(entry, DETAILS_SEQUENCE) == sequence
-    and sub(entry, DETAILS_FIXED) == fixed_of(record, limits)) then
+  if fits and entry and not (readable_details(entry) and are_of(entry, record, limits)) then
     -- Those of an earlier message of that id do not matter.
     fits = readable_details(entry) and sub(entry, DETAILS_SEQUENCE) ~= sequence
     entry = nil
@@ -64,11 +73,11 @@ local function bury_due()
   local left, stub, reason
   if fits and expires_at <= now then
     local d = entry and read_details(entry)
-      or fresh_details(sub(record, RECORD_SEQUENCE), fixed_of(record, limits))
+      or fresh_details(sub(record, RECORD_SEQUENCE), fixed_of(record, limits), lane_of(record))
     d.state, d.due, d.reason = LEASE_CLOSED, due[i], EXPIRED
     left, reason = write_details(d), EXPIRED
   elseif not is_stray(id, member, record) then
-    left, stub = remains(member, record, due[i])
+    left, stub = remains(id, member, record, due[i])
     reason = UNREADABLE
   end
   if left then
@@ -89,7 +98,12 @@ end
 -- written.
 --@inline
 local function take_ready()
+  -- What is used for each message is defined here, and not for each anew.
+  local _ = read_record, level_of, lane_of, fixed_of, readable_details, are_of, member_of
   local bytes, wanted = 0, max
+  if has_groups and max > 0 then
+    look_ahead()
+  end
   repeat
     local ids, members, due
     ids, members, due, first_left = ready_messages(wanted)
@@ -99,6 +113,9 @@ local function take_ready()
       if has_details then
         stored = redis.call('HMGET', key.details, unpack(ids))
       end
+    end
+    if by_turns then
+      look_when_due()
     end
     local left_from
     for i, id in ipairs(ids) do
@@ -125,6 +142,9 @@ local function take_ready()
         end
       end
       looked_at = looked_at + 1
+      if by_turns then
+        serve()
+      end
       if whole then
         delivered = delivered + 1
         deliver()
@@ -140,6 +160,15 @@ local function take_ready()
     -- For each message that is buried it looks at another one, and at more at a time.
     local buried = looked_at - delivered
     local is_over = left_from or #ids < wanted or delivered == max or buried == MAX_BURIALS
+    if by_turns and not left_from and #ids < wanted and delivered < max and buried < MAX_BURIALS then
+      pass_over()
+    end
     wanted = math.min(max - delivered + buried, MAX_BATCH)
   until is_over
+  if has_groups then
+    if by_turns then
+      keep_turns()
+    end
+    look_at_lanes()
+  end
 end

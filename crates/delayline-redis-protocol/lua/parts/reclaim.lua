@@ -14,7 +14,7 @@ local function read_ended_leases()
     redis.call('ZRANGEBYSCORE', key.index, FIRST_LEASED, last, 'LIMIT', '0', format('%d', MAX_RECLAIM))
   ids = {}
   for i, member in ipairs(members) do
-    ids[i] = sub(member, MEMBER_ID_FROM)
+    ids[i] = id_of(member)
   end
   stored = redis.call('HMGET', key.details, unpack(ids))
   known = bit.band(control.uses, USES_UPDATES) ~= 0 and redis.call('HMGET', key.updates, unpack(ids)) or {}
@@ -53,7 +53,7 @@ local function take_back()
         local status = settled < ENDED and REPLACED or math.floor(settled / ENDED)
         first_back = math.min(first_back, take_over(id, member, status, lease, settled, known[i]))
       else
-        local left, stub = remains(member, record, now)
+        local left, stub = remains(id, member, record, now)
         push(new_details, id, left)
         push(new_places, bury(UNREADABLE), member)
         push(deaths, UNREADABLE, id)

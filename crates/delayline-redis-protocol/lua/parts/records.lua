@@ -5,11 +5,31 @@
 -- The id's member in `index`: ties in a sorted set go by the bytes of the member, so the sequence
 -- number in front keeps first-in-first-out.
 local function member_of(record, id)
+  if byte(record, RECORD_SEQUENCE_FROM) == OF_GROUP then
+    return sub(record, RECORD_SEQUENCE) .. sub(record, RECORD_LANE) .. id
+  end
   return sub(record, RECORD_SEQUENCE) .. id
 end
 
+local function id_of(member)
+  return sub(member, byte(member, MEMBER_SEQUENCE_FROM) == OF_GROUP and GROUPED_ID_FROM or MEMBER_ID_FROM)
+end
+
+-- The band in which a message waits: its priority level, or AT_GROUPED.
 local function level_of(record)
-  return byte(record, RECORD_FORM) % (LAST_LEVEL + 1)
+  local form = byte(record, RECORD_FORM)
+  return form >= GROUPED and AT_GROUPED or form % (LAST_LEVEL + 1)
+end
+
+-- The number of the group's lane, as it stands in members; '' if there is no group.
+local function lane_of(record)
+  return byte(record, RECORD_FORM) >= GROUPED and sub(record, RECORD_LANE) or ''
+end
+
+-- A record up to its headers, as replies have it.
+local function head_of(record)
+  local is_grouped = #record >= RECORD_BYTES and byte(record, RECORD_FORM) >= GROUPED
+  return sub(record, 1, is_grouped and GROUPED_HEAD_BYTES or RECORD_HEAD_BYTES)
 end
 
 local function digest_of(record)
@@ -42,8 +62,17 @@ local function read_record(record)
     return nil
   end
   local form, position = byte(record, RECORD_FORM), RECORD_BYTES + 1
+  if (form >= GROUPED) ~= (byte(record, RECORD_SEQUENCE_FROM) == OF_GROUP) then
+    return nil
+  end
   if form < LIMITED then
     return position, DEFAULT_LIMITS, NEVER
+  end
+  if form >= GROUPED then
+    if #record < RECORD_BYTES + GROUP_BYTES or struct.unpack(INSTANT, record, RECORD_DUE_FROM) > MAX_TIMESTAMP then
+      return nil
+    end
+    form, position = form - GROUPED, position + GROUP_BYTES + byte(record, RECORD_GROUP_LENGTH)
   end
   local limits, expires_at = DEFAULT_LIMITS, NEVER
   if bit.band(form, LIMITED) ~= 0 then
@@ -70,7 +99,7 @@ end
 
 -- The lengths of headers and payload of a content that begins at `position`.
 local function content_lengths(record, position)
-  local form = byte(record, RECORD_FORM)
+  local form = byte(record, RECORD_FORM) % GROUPED
   if form >= LARGE then
     return struct.unpack(LENGTHS, record, position)
   elseif form >= HEADED then
@@ -83,7 +112,7 @@ end
 -- A record with its content, wherever that stands; false if it is not there.
 local function whole_record(id, record, position)
   local form = byte(record, RECORD_FORM)
-  if form < LARGE then
+  if form % GROUPED < LARGE then
     return record
   end
   local content = redis.call('HGET', key.contents, id)
@@ -106,7 +135,7 @@ end
 -- is large.
 local function has_content(id, record)
   local position = read_record(record)
-  if not position or byte(record, RECORD_FORM) < LARGE then
+  if not position or byte(record, RECORD_FORM) % GROUPED < LARGE then
     return position
   end
   local headers, payload = content_lengths(record, position)

@@ -24,16 +24,18 @@ end
 -- if there is none to keep. What stood in its place becomes the payload, for an operator to see.
 -- That is never delivered: its digest is NO_DIGEST. It is to be written after the message has
 -- become a dead letter.
-local function remains(member, record, due)
-  local stub = false
+local function remains(id, member, record, due)
+  local stub, is_grouped = false, byte(member, MEMBER_SEQUENCE_FROM) == OF_GROUP
   local position, limits = read_record(record)
-  if not position or sub(record, RECORD_SEQUENCE) ~= sub(member, MEMBER_SEQUENCE)
-    or not whole_record(sub(member, MEMBER_ID_FROM), record, position) then
+  if not position or member_of(record, id) ~= member
+    or not whole_record(id, record, position) then
     limits = STRAY_LIMITS
     stub = sub(member, MEMBER_SEQUENCE) .. struct.pack(INSTANT, now) .. NO_DIGEST
-      .. string.char(STRAY_LEVEL + LIMITED) .. limits .. sub(record or '', 1, SMALL)
+      .. string.char(STRAY_LEVEL + LIMITED + (is_grouped and GROUPED or 0))
+      .. (is_grouped and struct.pack(INSTANT, due) .. sub(member, MEMBER_LANE) .. '\0' or '')
+      .. limits .. sub(record or '', 1, SMALL)
   end
-  local d = fresh_details(sub(member, MEMBER_SEQUENCE), fixed_of(stub or record, limits))
+  local d = fresh_details(sub(member, MEMBER_SEQUENCE), fixed_of(stub or record, limits), lane_of(stub or record))
   d.due, d.reason = due, UNREADABLE
   return write_details(d), stub
 end

@@ -15,6 +15,18 @@ local function due_score(level, due)
   return format('%d', level * BAND + due)
 end
 
+-- The next sequence number, as records and members of a message with this level begin.
+local function next_sequence(level)
+  control.sequence = control.sequence + 1
+  local sequence = struct.pack(U64, control.sequence)
+  return level == AT_GROUPED and OF_GROUP_BYTE .. sub(sequence, 2) or sequence
+end
+
+-- The score of a message in a lane, as text.
+local function lane_score(lane)
+  return format('%d', AT_LANES * BAND + (struct.unpack(INSTANT, lane)))
+end
+
 -- The score of a message that dies now, as text.
 local function dead_score()
   return format('%d', AT_DEAD * BAND + now)

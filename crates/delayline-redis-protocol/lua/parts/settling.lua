@@ -47,10 +47,10 @@ local function give_back(id, entry, item, kind)
   end
   push(new_details, id, write_details(d))
   if d.reason ~= 0 then
-    push(new_places, bury(d.reason), d.sequence .. id)
+    push(new_places, bury(d.reason), d.sequence .. d.lane .. id)
     return DEAD
   end
-  push(new_places, due_score(d.level, d.due), d.sequence .. id)
+  push(new_places, due_score(d.level, d.due), d.sequence .. d.lane .. id)
   first_due = math.min(first_due, d.due)
   return d.due > now and SCHEDULED or READY
 end
@@ -59,7 +59,7 @@ end
 -- message's status.
 local function end_lease(id, entry, item, kind, update)
   local status = kind == ACK and ACKED or byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED
-  local lease, member = sub(item, SETTLEMENT_LEASE), sub(entry, DETAILS_SEQUENCE) .. id
+  local lease, member = sub(item, SETTLEMENT_LEASE), member_by(entry, id)
   if has_follower(update, sub(entry, DETAILS_SEQUENCE)) then
     if not status then
       status = REPLACED
@@ -84,7 +84,7 @@ end
 -- what is to be written. Shortcuts finish: most settlements end their message.
 --@inline
 local function settle_all()
-  local others, gone_count = {}, 0
+  local others, gone_count, has_groups = {}, 0, control.uses >= USES_GROUPS
   for i = 1, count do
     local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
     local is_ack = #item == LEASE_BYTES
@@ -100,7 +100,9 @@ local function settle_all()
         results[3 + i], control.cancelled = CANCELLED, control.cancelled + 1
       end
       gone_count = gone_count + 1
-      gone[gone_count], ended[gone_count] = id, sub(entry, DETAILS_SEQUENCE) .. id
+      gone[gone_count] = id
+      ended[gone_count] = sub(entry, DETAILS_SEQUENCE)
+        .. (has_groups and byte(entry, DETAILS_LEVEL) == AT_GROUPED and sub(entry, DETAILS_LANE) or '') .. id
       new_finished[2 * gone_count - 1] = id
       new_finished[2 * gone_count] = status .. sub(entry, DETAILS_DIGEST) .. lease
     else
@@ -182,6 +184,10 @@ local function look_at_limits()
         local first = redis.call('ZRANGEBYSCORE', key.index, format('%d', level * BAND),
           format('%d', level * BAND + MAX_TIMESTAMP), 'WITHSCORES', 'LIMIT', '0', '1')[2]
         first_due = first and math.min(first_due, tonumber(first) - level * BAND) or first_due
+      end
+      if control.uses >= USES_GROUPS then
+        local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_IN_LANES, LAST_GROUPED, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+        first_due = first and math.min(first_due, math.max(0, tonumber(first) - AT_GROUPED * BAND)) or first_due
       end
     end
   end

@@ -27,7 +27,7 @@ local function deliver()
       its_details = first_lease .. sequence .. sub(record, RECORD_DIGEST_FROM, RECORD_FORM)
         .. DEFAULT_LIMITS .. rest
     else
-      its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest
+      its_details = first_lease .. sequence .. fixed_of(record, limits) .. rest .. lane_of(record)
     end
   end
   local n, m = #new_places, #new_details

@@ -13,6 +13,9 @@
 --   gone                            id            messages that are no more
 --   journaled                       bytes         the claim that is remembered
 --   counted                         counter to times   what `totals` counts
+--   new_turns                       score, lane   lanes that join the ring unless they are in it
+--   served                          score, lane   lanes that go to the end of the ring
+--   old_turns                       lane          lanes that leave the ring
 --   ring                            true          the bell rings
 
 --@include point.lua
@@ -95,6 +98,18 @@ local function ask()
     --@look index
     --@ask ZREM index, HGET records
   end
+  --@with new_turns
+  if #new_turns > 0 then
+    --@ask ZADD turns, !ZADD index
+  end
+  --@with served
+  if #served > 0 then
+    --@ask ZADD turns
+  end
+  --@with old_turns
+  if #old_turns > 0 then
+    --@ask ZREM turns
+  end
   --@with journaled
   if journaled then
     count_journal()
@@ -135,7 +150,8 @@ end
 -- after. The record of a new message comes after its entry and its content, so that a torn send can
 -- be sent again. A message that takes the place of another gets its entry, then its record, then
 -- the details that it keeps, and last the other's entry goes: an entry without a record is removed
--- by the next operation that meets it.
+-- by the next operation that meets it. A lane has its turn before it has messages, and until it has
+-- none.
 --@inline
 local function write()
   --@with counted
@@ -150,6 +166,14 @@ local function write()
   --@with new_details
   if #new_details > 0 then
     redis.call('HSET', key.details, unpack(new_details))
+  end
+  --@with new_turns
+  if #new_turns > 0 then
+    redis.call('ZADD', key.turns, 'NX', unpack(new_turns))
+  end
+  --@with served
+  if #served > 0 then
+    redis.call('ZADD', key.turns, unpack(served))
   end
   --@with new_places
   if #new_places > 0 then
@@ -185,6 +209,10 @@ local function write()
     redis.call('ZREM', key.index, unpack(removed))
   end
   remove_gone()
+  --@with old_turns
+  if #old_turns > 0 then
+    redis.call('ZREM', key.turns, unpack(old_turns))
+  end
   --@with journaled
   if journaled then
     rotate_journal()

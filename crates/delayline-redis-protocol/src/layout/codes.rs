@@ -48,13 +48,14 @@ macro_rules! codes {
 }
 
 codes! {
-    uses: u8, "USES_" = "bits of `uses`: messages of each priority level, large contents, updates, limits" {
+    uses: u8, "USES_" = "bits of `uses`: messages of each priority level, large contents, updates, \
+                         limits, groups" {
         URGENT = 1, HIGH = 2, NORMAL = 4, LOW = 8, CONTENTS = 16, UPDATES = 32, LIMITS = 64,
-        ALL = 127,
+        GROUPS = 128, ALL = 255,
     }
     form: u8 = "bits of a record's form, beside its level: unusual limits, an expiry instant, \
-                headers, a content that stands apart" {
-        LIMITED = 4, EXPIRES = 8, HEADED = 16, LARGE = 32,
+                headers, a content that stands apart, a group" {
+        LIMITED = 4, EXPIRES = 8, HEADED = 16, LARGE = 32, GROUPED = 64,
     }
     lease_state: u8, "LEASE_" = "states of a lease: over, held, held by a worker that is asked to stop" {
         CLOSED = 0, OPEN = 1, CANCELLING = 2,
@@ -105,11 +106,11 @@ codes! {
     }
     resolution: u8, "RESOLUTION_" = "resolutions of a history" { MINUTES = 0, HOURS = 1 }
     place: u8, "AT_" = "bands of `index`, after the priority levels, and where else an audit looks" {
-        LEASED = 4, DEAD = 5, RECORDS = 6, DETAILS = 7, CONTENTS = 8,
-        UPDATES = 9,
+        LEASED = 4, DEAD = 5, LANES = 6, GROUPED = 7, RECORDS = 8, DETAILS = 9, CONTENTS = 10,
+        UPDATES = 11,
     }
     finding: i64, "FOUND_" = "what an audit finds" {
         MALFORMED_ENTRY = 1, MISSING_RECORD = 2, WRONG_RECORD = 3, MISSING_DETAILS = 4,
-        RECORD_COUNT = 5, CONSERVATION = 6, ORPHAN = 7,
+        RECORD_COUNT = 5, CONSERVATION = 6, ORPHAN = 7, MISSING_TURN = 8,
     }
 }

@@ -4,16 +4,17 @@
 use delayline_core::limits::{
     FINISHED_RETENTION_MS, HISTORY_HOURS, HISTORY_MINUTES, JOURNAL_RETENTION_MS,
     MAX_ATTEMPT_ERROR_BYTES, MAX_ATTEMPTS, MAX_BATCH, MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED,
-    MAX_HEADERS_BYTES, MAX_ID_BYTES, MAX_JOURNAL, MAX_RECLAIM, MAX_RESULT_RETENTION_MS,
-    MAX_RESULTS_BYTES, MAX_THROTTLE_MS, MAX_THROTTLED_IDS, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
+    MAX_HEADERS_BYTES, MAX_ID_BYTES, MAX_JOURNAL, MAX_LOOK_AHEAD, MAX_MESSAGE_GROUP_BYTES,
+    MAX_OLDEST_LANES, MAX_RECLAIM, MAX_RESULT_RETENTION_MS, MAX_RESULTS_BYTES, MAX_THROTTLE_MS,
+    MAX_THROTTLED_IDS, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
 };
-use delayline_core::{Element, NewMessage, Priority, Resolution, Totals, UpdateToken};
+use delayline_core::{Element, NewMessage, Position, Priority, Resolution, Totals, UpdateToken};
 
 use super::codes::{lease_state, place, status};
 use super::{
     BAND_SHIFT, CODES, CONVERTING, Field, Kind, RUN_ID_BYTES, SAME_ERROR, SCHEMA_VERSION, SMALL,
-    STRUCTURES, Structure, TOKENS_BYTES, attempt, control, conversion, details, finished, point,
-    queue_limits, record, run, schedule, totals, update, updates,
+    STRUCTURES, Structure, TOKENS_BYTES, attempt, control, conversion, details, finished, member,
+    point, queue_limits, record, run, schedule, totals, update, updates,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -45,6 +46,7 @@ fn counters() -> impl Iterator<Item = (String, String)> {
 
 /// The limits of the contract, and what follows from the widths of fields.
 fn numbers() -> Vec<(String, String)> {
+    let of_group = width(&[record::DUE, record::LANE, record::GROUP_LENGTH]);
     let all: [(&str, u64); _] = [
         ("SCHEMA_VERSION", SCHEMA_VERSION),
         ("CONVERTING", CONVERTING),
@@ -57,8 +59,19 @@ fn numbers() -> Vec<(String, String)> {
         ("NEVER", (1 << 48) - 1),
         // A score in `index` is a band times this, plus an instant.
         ("BAND", BAND),
-        ("BANDS", u64::from(place::DEAD) + 1),
+        ("BANDS", u64::from(place::GROUPED) + 1),
+        ("LAST_BAND", place::GROUPED.into()),
+        ("NORMAL_LEVEL", Priority::Normal.level().into()),
         ("LAST_LEVEL", Priority::Low.level().into()),
+        // The first byte of the sequence number of a message with a group.
+        ("OF_GROUP", Position::OF_GROUPS >> 56),
+        ("MEMBER_ID_FROM", width(&[member::SEQUENCE]) + 1),
+        ("GROUPED_ID_FROM", width(&[member::SEQUENCE, member::LANE]) + 1),
+        ("LANE_BYTES", width(&[details::LANE])),
+        // What stands behind the form of a record with a group, in front of the group's name.
+        ("GROUP_BYTES", of_group),
+        ("LOOK_AHEAD", MAX_LOOK_AHEAD as u64),
+        ("OLDEST_LANES", MAX_OLDEST_LANES as u64),
         // Lua's numbers are not exact beyond it.
         ("MAX_EXACT", 1 << 53),
         // A sequence number and a cursor go in two halves, each below this.
@@ -112,6 +125,7 @@ fn numbers() -> Vec<(String, String)> {
         ("LIMITS_BYTES", width(&[record::MAX_FAILURES, record::MAX_CRASHES])),
         // The most bytes that a record has in front of headers and payload.
         ("RECORD_HEAD_BYTES", record_head()),
+        ("GROUPED_HEAD_BYTES", record_head() + of_group + MAX_MESSAGE_GROUP_BYTES as u64),
         // Most ids of details or contents that one call of an audit looks up among the records.
         ("MOST_ORPHANS", 500),
         // Of a message that could not be read and has no record any more.
@@ -160,6 +174,13 @@ fn texts() -> Vec<(String, String)> {
         ("FIRST_LEASED", first_score(place::LEASED)),
         ("LAST_LEASED", last_score(place::LEASED)),
         ("LAST_WAITING", last_score(Priority::Low.level())),
+        ("FIRST_IN_LANES", first_score(place::LANES)),
+        ("LAST_IN_LANES", last_score(place::LANES)),
+        ("FIRST_GROUPED", first_score(place::GROUPED)),
+        ("LAST_GROUPED", last_score(place::GROUPED)),
+        // The number in a member, behind the byte that tells whether the message has a group.
+        ("NUMBER", format!("'>I{}'", member::SEQUENCE.kind.bytes() - 1)),
+        ("OF_GROUP_BYTE", format!("'\\{}'", Position::OF_GROUPS >> 56)),
         ("CONTROL_FORMAT", format_of(&kinds(control::STRUCTURE.fields))),
         ("QUEUE_LIMITS_FORMAT", format_of(&kinds(queue_limits::STRUCTURE.fields))),
         ("NO_QUEUE_LIMITS", bytes_of(&no_limits)),
@@ -242,8 +263,10 @@ fn followed() -> u64 {
     width(&fixed)
 }
 
+/// Without the fields of a group.
 fn record_head() -> u64 {
-    let is_head = |field: &&Field| field.name != record::PAYLOAD_LENGTH.name;
+    let apart = [record::PAYLOAD_LENGTH, record::DUE, record::LANE, record::GROUP_LENGTH];
+    let is_head = |field: &&Field| apart.iter().all(|it| it.name != field.name);
     let head: Vec<_> = record::STRUCTURE.fields.iter().filter(is_head).copied().collect();
     width(&head)
 }

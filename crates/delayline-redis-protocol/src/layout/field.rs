@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn offsets_follow_from_the_fields_in_front() {
         assert_eq!((record::FORM.offset, record::BYTES), (Some(22), 23));
-        assert_eq!((record::MAX_CRASHES.offset, record::EXPIRES_AT.offset), (Some(25), None));
+        assert_eq!((record::GROUP_LENGTH.offset, record::MAX_CRASHES.offset), (Some(35), None));
         assert_eq!((details::CRASHES.offset, details::BYTES), (Some(56), 66));
         assert_eq!((journal::LENGTHS.offset, journal::IDS.offset), (Some(18), None));
     }

@@ -86,6 +86,7 @@ macro_rules! script_cases {
             remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;
             repair: a_repair_finds_the_levels_that_are_used;
+            repair: lost_turns_come_back;
             repair: a_repair_ends_an_open_lease_among_the_dead_letters;
             repair: each_kind_of_damage_is_mended;
             repair: whatever_is_damaged_the_rest_is_as_it_was;

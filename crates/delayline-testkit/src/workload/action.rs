@@ -60,6 +60,15 @@ pub enum Action {
     Again(usize),
 }
 
+impl Action {
+    /// Sends messages without their groups.
+    pub(super) fn remove_groups(&mut self) {
+        if let Self::Send(Op::Enqueue(messages)) | Self::HandOff(_, messages, _) = self {
+            messages.iter_mut().for_each(|message| message.group = None);
+        }
+    }
+}
+
 /// A settlement: its message, lease and outcome, and the hold of the queue, if any.
 pub type Ending = (MessageId, LeaseRef, Outcome, Option<Schedule>);
 

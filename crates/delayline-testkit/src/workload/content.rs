@@ -6,9 +6,9 @@ use delayline_core::limits::{
     MAX_THROTTLE_MS,
 };
 use delayline_core::{
-    ClaimId, ConsumerName, FinishedIds, Headers, Known, Lease, MessageId, Millis, NewMessage,
-    NewResult, Outcome, Position, Priority, Schedule, Timestamp, Update, UpdateContent, UpdateDue,
-    UpdateToken,
+    ClaimId, ConsumerName, FinishedIds, Group, Headers, Known, Lease, MessageId, Millis,
+    NewMessage, NewResult, Outcome, Position, Priority, Schedule, Timestamp, Update, UpdateContent,
+    UpdateDue, UpdateToken,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,6 +22,10 @@ pub(crate) fn start() -> Timestamp {
 /// A few ids, some of them awkward: bytes with a meaning in a Redis server, its protocol or a text
 /// encoding.
 const IDS: [&[u8]; 6] = [b"a", b"b", b"order-3", b"message", b"\0\xff\r\n", b"{x}:*1\xc3"];
+
+/// The usual groups of these ids: few, and one of them is awkward.
+const GROUPS: [Option<&str>; 6] =
+    [None, Some("g"), Some("g"), Some("\u{e9}\r\n\0"), None, Some("h")];
 
 const CONSUMERS: [&[u8]; 3] = [b"w1", b"w2", b"\0:\xff\n"];
 
@@ -80,6 +84,12 @@ pub(super) fn message((id, content): (MessageId, Content)) -> NewMessage {
     message.headers = content.headers;
     message.priority =
         content.priority.unwrap_or_else(|| Priority::ALL[variant % Priority::ALL.len()]);
+    let usual = IDS.iter().position(|id| *id == message.id.as_bytes());
+    let name = content.group.unwrap_or_else(|| usual.and_then(|usual| GROUPS[usual]));
+    message.group = name.and_then(|name| Group::new(name).ok());
+    if message.group.is_some() {
+        message.priority = Priority::Normal;
+    }
     let limits: [(u32, u32); 4] = [(2, 1), (1, 2), (3, 2), (20, 5)];
     (message.max_failures, message.max_crashes) =
         content.limits.unwrap_or(limits[variant / 2 % limits.len()]);
@@ -96,6 +106,7 @@ pub(super) fn message((id, content): (MessageId, Content)) -> NewMessage {
 pub(super) struct Content {
     payload: Option<Bytes>,
     headers: Headers,
+    group: Option<Option<&'static str>>,
     priority: Option<Priority>,
     limits: Option<(u32, u32)>,
     schedule: Schedule,
@@ -115,7 +126,7 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
     (
         proptest::option::weighted(0.12, payload),
         headers(),
-        own(0.06),
+        (proptest::option::weighted(0.06, select(&GROUPS[..])), own(0.06)),
         proptest::option::weighted(0.06, (1..4_u32, 1..4_u32)),
         schedule(),
         proptest::option::weighted(0.25, schedule()),
@@ -127,7 +138,7 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
             |(
                 payload,
                 headers,
-                priority,
+                (group, priority),
                 limits,
                 schedule,
                 expires,
@@ -138,6 +149,7 @@ pub(super) fn content() -> impl Strategy<Value = Content> {
                 Content {
                     payload,
                     headers,
+                    group,
                     priority,
                     limits,
                     schedule,

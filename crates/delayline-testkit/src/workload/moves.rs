@@ -19,7 +19,14 @@ use super::destinations::{list, stream};
 
 /// Random runs. Shrinking one drops moves first, then simplifies them.
 pub fn moves() -> impl Strategy<Value = Vec<Move>> {
-    vec(one(), 1..=MAX_MOVES)
+    let moves = vec(one(), 1..=MAX_MOVES);
+    // A queue that never had a group goes other ways.
+    (moves, any::<bool>()).prop_map(|(mut moves, has_groups)| {
+        if !has_groups {
+            moves.iter_mut().for_each(|it| it.action.remove_groups());
+        }
+        moves
+    })
 }
 
 pub(super) fn one() -> impl Strategy<Value = Move> {

@@ -7,7 +7,7 @@ use delayline_core::limits::{
     MAX_DELAY_MS, MAX_PAYLOAD_BYTES, MAX_RESULT_RETENTION_MS, MAX_THROTTLE_MS,
 };
 use delayline_core::{
-    FinishedIds, Known, MessageId, NewMessage, Priority, Schedule, Update, UpdateContent,
+    FinishedIds, Group, Known, MessageId, NewMessage, Priority, Schedule, Update, UpdateContent,
     UpdateToken, Violation,
 };
 
@@ -299,6 +299,35 @@ impl Draft {
         self.try_with(|message| {
             message.schedule =
                 Schedule::At(timestamp("due_at: the instant in ms since 1970", due)?);
+            Ok(())
+        })
+    }
+
+    /// Sets the message's group, such as a tenant or a customer: 1 to 128 bytes of text. Groups with
+    /// due messages take turns, so a group with many messages does not delay others
+    /// ([G35](crate::guarantees#g35)). The group is part of the content
+    /// ([G15](crate::guarantees#g15)), and a message with a group has normal priority.
+    ///
+    /// ```
+    /// # use delayline::{Found, Queue};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let mails: Queue<u64> = delayline::connect("memory:").await?.queue("mails").await?;
+    /// mails.message(&1).id("mail-1").group("tenant-7").send().await?;
+    /// let Found::Live(mail) = mails.get("mail-1").await? else { panic!("it is lost") };
+    /// assert_eq!(mail.info.group.map(|group| group.to_string()).as_deref(), Some("tenant-7"));
+    ///
+    /// let error = mails.message(&2).group("").send().await.unwrap_err();
+    /// assert_eq!(error.to_string(), "the group is empty");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn group<G>(self, group: G) -> Self
+    where
+        G: TryInto<Group, Error: Into<Error>>,
+    {
+        self.try_with(|message| {
+            message.group = Some(group.try_into().map_err(Into::into)?);
             Ok(())
         })
     }

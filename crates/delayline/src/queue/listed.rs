@@ -9,7 +9,8 @@ use delayline_core::Status;
 pub enum Listed {
     /// Waiting until it is due. Listed by due time.
     Scheduled,
-    /// Due, and waiting for a worker. Listed in delivery order.
+    /// Due, and waiting for a worker. Listed in delivery order; messages with a group come last, by
+    /// group.
     Ready,
     /// Held by a worker. Listed by the end of the lease.
     Leased,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::{Headers, Lease, MessageId, MessageInfo, Timestamp};
+use delayline_core::{Group, Headers, Lease, MessageId, MessageInfo, Timestamp};
 use uuid::Uuid;
 
 use super::control::Control;
@@ -62,6 +62,11 @@ impl<T> Job<T> {
     /// The message's id.
     pub const fn id(&self) -> &MessageId {
         &self.info.id
+    }
+
+    /// The message's group, if it has one.
+    pub const fn group(&self) -> Option<&Group> {
+        self.info.group.as_ref()
     }
 
     /// The headers that travel with the payload.

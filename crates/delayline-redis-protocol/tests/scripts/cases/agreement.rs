@@ -15,7 +15,7 @@ use super::*;
 
 /// The messages that can be claimed at once, those that can be claimed after the leases have
 /// expired, and the dead ones.
-const DUE: [&str; 5] = ["plain", "all", "headed", "large", "again"];
+const DUE: [&str; 6] = ["plain", "all", "headed", "large", "grouped", "again"];
 const HELD: [&str; 2] = ["held", "flagged"];
 const BURIED: [&str; 3] = ["dead", "lost", "large dead"];
 
@@ -46,6 +46,7 @@ fn content(name: &str) -> NewMessage {
         }
         "headed" => new.priority = Priority::Urgent,
         "again" => new.priority = Priority::Low,
+        "grouped" | "held" => new.group = Some("g".parse().unwrap()),
         "dead" => new.max_failures = 1,
         _ => {}
     }
@@ -81,7 +82,7 @@ async fn populate(server: &Server, queue: &ScriptBackend<impl Transport>) {
     // What its details say of its due instant is the end of time.
     let now = Reschedule::new(id("again"), Schedule::NOW);
     ask(queue, 0, Op::Reschedule(vec![now])).await;
-    ask(queue, 1_000, enqueue(&DUE[..4])).await;
+    ask(queue, 1_000, enqueue(&DUE[..5])).await;
 }
 
 /// Values that are one step away, in as many ways for each byte.

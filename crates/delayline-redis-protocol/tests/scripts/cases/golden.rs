@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{env, fs};
 
-use delayline_core::{Priority, State, UpdateToken as Token};
+use delayline_core::{Group, Priority, State, UpdateToken as Token};
 use delayline_driver_testkit::next_layout::{Versions, conversions};
 use delayline_driver_testkit::queue::upgrades::upgraded;
 use delayline_redis_protocol::{KEY_NAMES, SCHEMA_VERSION};
@@ -123,6 +123,11 @@ fn history() -> Vec<(u64, Op)> {
     then(3 * HOUR + 13, Op::Enqueue(vec![moved]));
     let reschedule = Reschedule::new(id("scheduled"), later(2 * HOUR));
     then(3 * HOUR + 14, Op::Reschedule(vec![reschedule]));
+    // Groups that take turns.
+    let grouped = |name: &str| message(name).group(name[..1].parse::<Group>().unwrap());
+    let of_groups = ["a-first", "a-second", "b-first", "a-third"].map(grouped);
+    then(3 * HOUR + 14, Op::Enqueue(of_groups.to_vec()));
+    then(3 * HOUR + 14, claim(25, 3));
     then(3 * HOUR + 14, set_limits());
     then(3 * HOUR + 15, Op::Pause);
     all

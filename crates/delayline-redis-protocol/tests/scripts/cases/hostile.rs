@@ -322,9 +322,9 @@ pub(crate) async fn impossible_instants_in_the_indexes_harm_nobody<C: Connect>()
     let queue = open::<C>(&server.url()).await.unwrap();
     let keys = queue.keys().all().to_vec();
     let late = 260_000_000_000_000; // later than any instant
-    let bands = (0..=Position::DEAD).flat_map(|band| [score(band, 5), score(band, late)]);
+    let bands = (0..=Position::GROUPED).flat_map(|band| [score(band, 5), score(band, late)]);
     let others = ["-inf", "-5", "1.5", "1e300", "+inf"].map(str::to_owned);
-    for score in bands.chain(others).chain([score(Position::DEAD + 1, 0)]) {
+    for score in bands.chain(others).chain([score(Position::GROUPED + 1, 0)]) {
         server.command(&["FLUSHALL"]);
         fill(&queue).await;
         server.binary_command(&[b"ZADD", &keys[INDEX][..], score.as_bytes(), b"12345678junk"]);

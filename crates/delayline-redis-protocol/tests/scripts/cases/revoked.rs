@@ -23,6 +23,7 @@ pub(crate) async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C:
         (Age::Quiet, cases_of_a_quiet_queue()),
         (Age::Forgotten, cases_of_a_forgetful_queue()),
         (Age::Paused, vec![(4_500, Op::Resume)]),
+        (Age::Grouped, cases_of_groups()),
     ] {
         prepare(&server, &queue, age).await;
         let state = dump_of(&server, &keys);
@@ -102,6 +103,8 @@ enum Age {
     /// No message is leased any more.
     Quiet,
     Paused,
+    /// Groups take turns, one of them without messages, and one has lost its turn.
+    Grouped,
 }
 
 /// A queue with a message in every state, and some that are large, expired or damaged.
@@ -120,6 +123,20 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
         for key in &queue.keys().all()[JOURNAL[0]..=JOURNAL[1]] {
             server.binary_command(&[b"DEL", &key[..]]);
         }
+        return;
+    }
+    if age == Age::Grouped {
+        let all = ["g1", "g2", "g3", "g4", "h1", "lost"].map(grouped);
+        apply(queue, 4, Op::Enqueue(all.to_vec())).await;
+        let later = Schedule::In(millis(4_000));
+        apply(queue, 4, Op::Enqueue(vec![grouped("k1").schedule(later)])).await;
+        apply(queue, 4, claim(7, 2)).await;
+        apply(queue, 4, settle("g1", 7, Outcome::Release)).await;
+        apply(queue, 4, Op::Cancel(vec![id("h1")])).await;
+        let group = grouped("lost").group.unwrap();
+        let lane = &group.lane().to_be_bytes()[2..];
+        server.binary_command(&[b"ZREM", &queue.keys().all()[TURNS][..], lane]);
+        server.binary_command(&[b"DEL", &queue.keys().all()[BELL][..]]);
         return;
     }
     if age == Age::Quiet {
@@ -147,6 +164,32 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
     server.binary_command(&[b"HSET", &keys.all()[DETAILS][..], b"orphan", b"x"]);
     server.binary_command(&[b"HSET", &keys.all()[CONTENTS][..], b"orphan", b"x"]);
     server.binary_command(&[b"HSET", &keys.all()[RECORDS][..], b"unindexed", b"x"]);
+}
+
+/// A message of the group with its first letter.
+fn grouped(name: &str) -> NewMessage {
+    message(name).group(delayline_core::Group::new(&name[..1]).unwrap())
+}
+
+/// Lanes join the ring, move in it and leave it, and due instants are kept apart from places.
+fn cases_of_groups() -> Vec<(u64, Op)> {
+    let next = vec![grouped("l1")];
+    let settlement = Settlement::new(id("leased"), lease(1), Outcome::Release);
+    let later = |name| Reschedule::new(id(name), Schedule::In(millis(9_000)));
+    let moved = Update::new(UpdateContent::Keep, UpdateDue::Set, UpdateToken::from_bytes([8; 8]));
+    let all = [
+        claim(9, 3),
+        relay_to_list(3, None),
+        Op::Enqueue(next.clone()),
+        Op::Enqueue(vec![grouped("l1").throttle(millis(9_000))]),
+        Op::Enqueue(vec![
+            grouped("g2").known(Known::Update(moved)).schedule(Schedule::In(millis(9))),
+        ]),
+        Op::HandOff(vec![HandOff::new(settlement, next)]),
+        Op::Reschedule(vec![later("g1"), later("g2")]),
+        Op::Repair(Check::new(100)),
+    ];
+    all.into_iter().map(|op| (4_500, op)).collect()
 }
 
 const MINUTES: u64 = 60_000;

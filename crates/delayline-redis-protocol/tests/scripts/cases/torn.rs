@@ -74,6 +74,12 @@ fn content(name: &str) -> NewMessage {
         "acked" => message.finished_ids = FinishedIds::Reuse,
         _ => {}
     }
+    let group = match name {
+        "ready" | "second" | "leased" | "dead" | "expired" | "soon" | "new" | "acked" => "g",
+        "big" | "last" | "large" | "new-big" | "new-expiring" => "h",
+        _ => return message,
+    };
+    message.group = Some(group.parse().unwrap());
     message
 }
 

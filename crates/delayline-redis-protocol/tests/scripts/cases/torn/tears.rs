@@ -38,6 +38,7 @@ pub(super) fn tears() -> Vec<Tear> {
     let error = "no".to_owned();
     let flagged = ["flagged"];
     let due = ["ready", "second", "big", "again", "stale"];
+    let in_lanes = ["ready", "second", "big"];
     let all_due = [&due[..], &LEASED[..]].concat();
     let schedule = Schedule::In(millis(50));
     let move_to = |name| Reschedule::new(id(name), schedule);
@@ -64,6 +65,16 @@ pub(super) fn tears() -> Vec<Tear> {
         },
         tear("claim", &due, claim(9, 100)),
         tear("claim of some", &due, claim(9, 2)),
+        Tear { before: vec![claim(6, 1)], ..tear("claim by turns", &due, claim(9, 2)) },
+        Tear {
+            before: vec![claim(6, 1)],
+            creates: new.to_vec(),
+            ..tear("enqueue into lanes", &[], Op::Enqueue(new.map(content).to_vec()))
+        },
+        Tear {
+            before: vec![claim(6, 1)],
+            ..finish("cancel in lanes", &in_lanes, Op::Cancel(ids(&in_lanes)))
+        },
         Tear {
             at: LATER,
             finishes: flagged.to_vec(),
@@ -78,7 +89,7 @@ pub(super) fn tears() -> Vec<Tear> {
         finish("relay to a list", &due, relay_to_list(100, None)),
         finish("relay to a stream", &due, relay_to_stream(100, Some(1_000))),
         Tear {
-            finishes: vec!["ready", "second"],
+            finishes: vec!["stale", "ready"],
             ..tear("relay of some", &due, relay_to_list(2, None))
         },
         Tear {

@@ -1,0 +1,324 @@
+-- For claim and relay: how groups take turns, if there are any. In `groups`:
+--   due, instants    members with a group that are due and in no lane yet; and since when, while no
+--                    lane has a turn
+--   taken            which of them this call takes; the others go to their lanes
+--   lanes            what is known of each lane: `stored` members in `index` from `at` on, `new` ones
+--                    from `next_new` on, how many were `read`, whether those are all
+--   ring             lanes as they stand in `turns`, from `next` on; how many were read, if not all
+--   again            lanes that were served, from `next_again` on
+--   turn_of, more    of each message that was found: its lane, and whether that has more then
+--   passed           by the number of the next message: empty lanes in front of it
+--   turns            lanes that are served, with their new score, or false where nothing is left
+--   left             how many messages more are in lanes behind this call
+--   from_normal      how many of the messages that are taken have no group
+local has_groups, by_turns = control.uses >= USES_GROUPS, false
+local groups = has_groups and {due = {}}
+
+-- The number of a message, from its member.
+local function number_of(member)
+  return (struct.unpack(NUMBER, member, 2))
+end
+
+-- State::look_ahead. Reads max; sets groups and by_turns.
+--@inline
+local function look_ahead()
+  look_at_turns()
+  local last = format('%d', AT_GROUPED * BAND + now)
+  by_turns = last_turn ~= false
+  if not by_turns then
+    local found = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'WITHSCORES', 'LIMIT', '0',
+      format('%d', max + 1))
+    local count, instants = #found / 2, {}
+    for i = 1, count do
+      groups.due[i], instants[i] = found[2 * i - 1], tonumber(found[2 * i]) - AT_GROUPED * BAND
+    end
+    groups.instants = instants
+    if count > 0 and count <= max then
+      for level = 0, NORMAL_LEVEL do
+        if bit.band(control.uses, 2 ^ level) ~= 0 then
+          count = count + redis.call('ZCOUNT', key.index, format('%d', level * BAND), format('%d', level * BAND + now))
+        end
+      end
+    end
+    by_turns = #groups.due > 0 and count > max
+  end
+  if by_turns then
+    groups = {
+      lanes = {}, ring = {}, next = 1, read = 0, arrived = {}, next_arrived = 1, again = {}, next_again = 1,
+      count = 0, turns = {}, taken = {}, left = 0, from_normal = 0,
+    }
+    groups.due = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'LIMIT', '0', LOOK_AHEAD)
+    if bit.band(control.uses, USES_NORMAL) ~= 0 and not redis.call('ZSCORE', key.turns, '')
+      and redis.call('ZCOUNT', key.index, format('%d', NORMAL_LEVEL * BAND), format('%d', NORMAL_LEVEL * BAND + now)) > 0 then
+      arrive('')
+    end
+    for _, member in ipairs(groups.due) do
+      local lane = sub(member, MEMBER_LANE)
+      arrive(lane)
+      local new = groups.lanes[lane].new
+      new[#new + 1] = member
+    end
+    groups.size = redis.call('ZCARD', key.turns) + #groups.arrived
+    changed = changed or #groups.due > 0 or #groups.arrived > 0
+  end
+end
+
+-- What is known of a lane.
+local function lane_called(name)
+  local lane = groups.lanes[name]
+  if not lane then
+    lane = {stored = {}, instants = {}, at = 1, read = 0, new = {}, next_new = 1}
+    groups.lanes[name] = lane
+  end
+  return lane
+end
+
+-- A lane that has messages now.
+local function arrive(name)
+  if not new_turns[name] then
+    join(name)
+    lane_called(name)
+    groups.arrived[#groups.arrived + 1] = name
+  end
+end
+
+-- Sorts new members of a lane by their numbers. Most are in order.
+local function sort_new(lane)
+  local numbers, is_sorted, before = {}, true, 0
+  for _, member in ipairs(lane.new) do
+    local number = number_of(member)
+    numbers[member], is_sorted, before = number, is_sorted and number > before, number
+  end
+  if not is_sorted then
+    table.sort(lane.new, function(one, other)
+      return numbers[one] < numbers[other]
+    end)
+  end
+  lane.is_sorted = true
+end
+
+-- The first message of a lane that was not taken, and whether it is a new one; nil if there is none.
+-- `page` is how many to read at a time.
+local function first_in_lane(name, page)
+  local lane = lane_called(name)
+  if lane.at > #lane.stored and not lane.is_read then
+    local from, to, found = nil, nil, nil
+    if name == '' then
+      from, to = format('%d', NORMAL_LEVEL * BAND), format('%d', NORMAL_LEVEL * BAND + now)
+      found = redis.call('ZRANGEBYSCORE', key.index, from, to, 'WITHSCORES', 'LIMIT', lane.read, page)
+      lane.stored, lane.instants = {}, {}
+      for i = 1, #found / 2 do
+        lane.stored[i], lane.instants[i] = found[2 * i - 1], tonumber(found[2 * i]) - NORMAL_LEVEL * BAND
+      end
+    elseif #name == LANE_BYTES then
+      from = lane_score(name)
+      lane.stored = redis.call('ZRANGEBYSCORE', key.index, from, from, 'LIMIT', lane.read, page)
+    end
+    lane.at, lane.read, lane.is_read = 1, lane.read + #lane.stored, #lane.stored < page
+  end
+  local stored, new = lane.stored[lane.at], lane.new[lane.next_new]
+  if new and not lane.is_sorted then
+    sort_new(lane)
+    new = lane.new[lane.next_new]
+  end
+  if new and (not stored or number_of(new) < number_of(stored)) then
+    return new, true
+  end
+  return stored, false
+end
+
+-- The next lane of the ring; nil if there is none.
+local function next_lane(page)
+  if groups.next > #groups.ring and not groups.is_read then
+    groups.ring = redis.call('ZRANGE', key.turns, groups.read, groups.read + page - 1)
+    groups.next, groups.read, groups.is_read = 1, groups.read + #groups.ring, #groups.ring < page
+  end
+  local name = groups.ring[groups.next]
+  if name then
+    groups.next = groups.next + 1
+    lane_called(name).is_in_ring = true
+    return name
+  end
+  while groups.arrived[groups.next_arrived] do
+    name = groups.arrived[groups.next_arrived]
+    groups.next_arrived = groups.next_arrived + 1
+    if not lane_called(name).is_in_ring then
+      return name
+    end
+  end
+  name = groups.again[groups.next_again]
+  groups.next_again = groups.next_again + 1
+  return name
+end
+
+-- For ready_messages: adds the messages of the level of groups to ids, members and due, and to count,
+-- up to wanted. Reads before_level, behind which the normal messages stand.
+--@inline
+local function add_groups()
+  if by_turns then
+    add_turns()
+  elseif groups.instants and #groups.due > 0 and wanted > 0 then
+    add_all()
+  end
+end
+
+--@inline
+local function add_turns()
+  --@functions
+  groups.turn_of, groups.more, groups.passed = {}, {}, {}
+  -- As many as a lane gives if all have many, and one more: whether it goes on.
+  local empty, page = {}, math.ceil((wanted - count) / math.max(1, groups.size)) + 1
+  while count < wanted do
+    if groups.count == LOOK_AHEAD then
+      wanted = count -- the call ends here
+      groups.is_stopped = true
+      break
+    end
+    local name = next_lane(wanted - count)
+    if not name then
+      break
+    end
+    local member, is_new = first_in_lane(name, page)
+    if member then
+      local lane = groups.lanes[name]
+      count = count + 1
+      groups.passed[count], empty = empty, {}
+      groups.turn_of[count] = name
+      members[count], ids[count] = member, sub(member, name == '' and MEMBER_ID_FROM or GROUPED_ID_FROM)
+      if is_new then
+        lane.next_new = lane.next_new + 1
+      else
+        due[count] = lane.instants[lane.at]
+        lane.at = lane.at + 1
+      end
+      if first_in_lane(name, page) then
+        groups.more[count] = true
+        groups.again[#groups.again + 1] = name
+      end
+    else
+      empty[#empty + 1], groups.count = name, groups.count + 1
+    end
+  end
+  groups.passed[count + 1] = empty
+end
+
+-- All that is due fits: in the order of their due instants.
+--@inline
+local function add_all()
+  local normal, at = {}, 1
+  for i = before_level + 1, count do
+    normal[i - before_level] = {members[i], ids[i], due[i]}
+  end
+  count = before_level
+  for i, member in ipairs(groups.due) do
+    local instant = groups.instants[i]
+    local other = normal[at]
+    while other and (other[3] < instant or other[3] == instant and number_of(other[1]) < number_of(member)) do
+      count = count + 1
+      members[count], ids[count], due[count] = other[1], other[2], other[3]
+      at = at + 1
+      other = normal[at]
+    end
+    count = count + 1
+    members[count], ids[count], due[count] = member, sub(member, GROUPED_ID_FROM), instant
+  end
+  for i = at, #normal do
+    count = count + 1
+    members[count], ids[count], due[count] = normal[i][1], normal[i][2], normal[i][3]
+  end
+  groups.count, groups.due = #groups.due, {}
+end
+
+-- For take_ready: since when messages from lanes are due.
+--@inline
+local function look_when_due()
+  for i, id in ipairs(ids) do
+    if not due[i] then
+      due[i] = due_in_lane(id, records[i] or '', stored[i])
+    end
+  end
+end
+
+-- For serve and pass_over: removes empty lanes from the ring.
+--@inline
+local function pass_over()
+  for _, name in ipairs(groups.passed[#ids + 1] or {}) do
+    old_turns[#old_turns + 1], changed = name, true
+  end
+end
+
+-- State::serve, for a message that is taken or buried: the turn goes to the next lane.
+--@inline
+local function serve()
+  for _, name in ipairs(groups.passed[i] or {}) do
+    old_turns[#old_turns + 1] = name
+  end
+  local name = groups.turn_of[i]
+  if name then
+    last_turn = last_turn + 1
+    groups.turns[name] = groups.more[i] and last_turn or false
+    if name == '' then
+      groups.from_normal = groups.from_normal + 1
+    else
+      groups.taken[member], groups.left = true, groups.left - 1
+    end
+  end
+end
+
+-- What becomes of lanes: those that were served go to the end of the ring, those that are empty
+-- leave it, and new messages go to theirs.
+--@inline
+local function keep_turns()
+  for name, turn in pairs(groups.turns) do
+    if turn then
+      push(served, format('%d', turn), name)
+    else
+      old_turns[#old_turns + 1] = name
+    end
+  end
+  groups.left = groups.left + #groups.due
+  for _, member in ipairs(groups.due) do
+    if not groups.taken[member] then
+      push(new_places, lane_score(sub(member, MEMBER_LANE)), member)
+    end
+  end
+end
+
+-- Sets first_left if a message that stays in a lane, or that has a group, is due sooner.
+--@inline
+local function look_at_lanes()
+  if by_turns then
+    groups.left = groups.left + redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES)
+    local normal = redis.call('ZRANGEBYSCORE', key.index, format('%d', NORMAL_LEVEL * BAND),
+      format('%d', NORMAL_LEVEL * BAND + MAX_TIMESTAMP), 'WITHSCORES', 'LIMIT', groups.from_normal, '1')[2]
+    first_left = math.min(first_left, normal and tonumber(normal) - NORMAL_LEVEL * BAND or NEVER)
+  end
+  local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, LAST_GROUPED, 'WITHSCORES', 'LIMIT',
+    by_turns and #groups.due or groups.count or '0', '1')[2]
+  first_left = math.min(first_left, first and tonumber(first) - AT_GROUPED * BAND or NEVER)
+  local waits
+  if by_turns then
+    waits = groups.left > 0
+  elseif groups.instants then
+    waits = delivered < max and find_lost_turns()
+  else
+    waits = redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES) > 0
+  end
+  if waits then
+    first_left = 0
+  end
+end
+
+-- Whether there are messages in lanes. Where turns are known by no lane, some of these come back.
+local function find_lost_turns()
+  local from = FIRST_IN_LANES
+  for _ = 1, LOOK_AHEAD do
+    local first = redis.call('ZRANGEBYSCORE', key.index, from, LAST_IN_LANES, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+    if not first then
+      break
+    end
+    join(struct.pack(INSTANT, tonumber(first) - AT_LANES * BAND))
+    from = '(' .. first
+  end
+  return #new_turns > 0
+end

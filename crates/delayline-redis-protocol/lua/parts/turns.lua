@@ -1,0 +1,24 @@
+-- Whose turn it is: Turns in delayline-core. The members of `turns` are the numbers of lanes, as they
+-- stand in members of `index`, or '' for messages without a group; the lowest score is next.
+--
+-- Lanes that join the ring unless they are in it: score, member; and each of them is a key.
+local new_turns = {}
+-- The score of the last lane, or false if the ring is empty; nil as long as it is unknown.
+local last_turn
+
+--@inline
+local function look_at_turns()
+  if last_turn == nil then
+    local last = tonumber(redis.call('ZRANGE', key.turns, '-1', '-1', 'WITHSCORES')[2] or '-1')
+    last_turn = last >= 0 and (last < MAX_EXACT and last or 0)
+  end
+end
+
+-- Turns::join.
+local function join(lane)
+  if not new_turns[lane] then
+    last_turn, new_turns[lane] = (last_turn or 0) + 1, true
+    local n = #new_turns
+    new_turns[n + 1], new_turns[n + 2] = format('%d', last_turn), lane
+  end
+end

@@ -98,7 +98,8 @@ pub struct Claim {
     pub consumer: ConsumerName,
     /// The claim's random token, new for every new claim.
     pub claim_id: ClaimId,
-    /// Maximum number of messages to lease: 1 to [`MAX_BATCH`].
+    /// Maximum number of messages to lease: 1 to [`MAX_BATCH`], or 0 to go on after
+    /// [`Claimed::unsorted`](crate::Claimed::unsorted) without leasing any.
     pub max: usize,
     /// The duration of the leases: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS)
     /// to [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS).
@@ -315,7 +316,7 @@ impl Op {
                 Violation::at_most("the enqueue", "bytes", bytes, MAX_BATCH_BYTES)
             }
             Self::Claim(claim) => {
-                count("the claim's max", claim.max, MAX_BATCH)?;
+                Violation::at_most("the claim", "messages", claim.max, MAX_BATCH)?;
                 lease_duration(claim.lease)
             }
             Self::Relay(relay) => relay.validate(),

@@ -154,6 +154,11 @@ pub struct Claimed {
     /// the next one be claimed. `false` while paused.
     #[cfg_attr(feature = "serde", serde(default))]
     pub capped: bool,
+    /// Whether more messages with a group are due than one claim moves to the lanes of their groups
+    /// ([`MAX_LOOK_AHEAD`](crate::limits::MAX_LOOK_AHEAD)), so that others may be hidden behind them
+    /// (G35). Workers claim again at once, for no messages if they have no room.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub unsorted: bool,
     /// The messages that this claim made dead letters, in order of death. A repeated claim does not
     /// report them again (G16).
     pub deaths: Vec<Death>,

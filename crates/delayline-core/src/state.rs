@@ -260,7 +260,8 @@ impl State {
         };
         let next = self.next_claimable();
         let capped = !self.paused && self.limiter.is_capped(self.leased.len());
-        Claimed { deliveries, more: next.is_some_and(|next| next <= now), next, capped, deaths }
+        let more = next.is_some_and(|next| next <= now);
+        Claimed { deliveries, more, next, capped, unsorted: changes.unsorted, deaths }
     }
 
     /// Returns the leases of a repeated claim that are still held (G16).

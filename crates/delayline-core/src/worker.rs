@@ -250,7 +250,8 @@ impl Machine {
         } else {
             [None, None]
         };
-        let times = always.into_iter().chain(by_room).flatten();
+        let sort = lanes.next(Need::Sort).filter(|_| self.stage.is_working());
+        let times = always.into_iter().chain(by_room).chain([sort]).flatten();
         times.chain(self.stage.until()).min()
     }
 
@@ -406,18 +407,22 @@ impl Machine {
     /// queues that need some. A repeated claim already has its slots, or has lent them.
     fn claim(&mut self, now: Moment) {
         let (room, resend) = (self.room(), self.lanes.due(Need::Resend, now));
-        let (queue, share) = match resend.first() {
-            Some(queue) => (*queue, 0),
-            None if room == 0 => return,
-            None => match self.lanes.least_served(now, room) {
-                Some(found) => found,
-                None => return,
-            },
+        let found = match resend.first() {
+            Some(queue) => Some((*queue, 0)),
+            None if room == 0 => None,
+            None => self.lanes.least_served(now, room),
         };
-        let rng = &mut self.rng;
-        let claim = self.lanes.change(queue, |lane| lane.claim(now, share, rng));
-        let op = claim.map(Op::Claim);
-        self.todo.extend(op.map(|op| Action::Send { queue, op }));
+        let Self { lanes, todo, rng, stage, .. } = self;
+        let claimed = if let Some((queue, share)) = found {
+            Some((queue, lanes.change(queue, |lane| lane.claim(now, share, rng))))
+        } else {
+            let unsorted = lanes.due(Need::Sort, now).into_iter().next();
+            let unsorted = unsorted.filter(|_| stage.is_working());
+            unsorted.map(|queue| (queue, lanes.change(queue, |lane| lane.sort(now, rng))))
+        };
+        if let Some((queue, Some(claim))) = claimed {
+            todo.push_back(Action::Send { queue, op: Op::Claim(claim) });
+        }
     }
 
     /// While all slots are taken, a hint should wake another process instead.

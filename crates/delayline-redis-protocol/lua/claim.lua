@@ -1,6 +1,6 @@
 -- State::claim. ARGV: now, consumer, claim id, max, lease in ms.
 -- Results: the microseconds of the clock past `now`, 1 if there are more, plus 2 if as many are
--- leased as may be, next instant or -1; then for each delivery its id, its record, and its due
+-- leased as may be, plus 4 if more are due than go to their lanes, next instant or -1; then for each delivery its id, its record, and its due
 -- instant, if this call leases it for the first time, else the deadline in 6 bytes and its details;
 -- then for each message that this call buried the reason, a number, and its id.
 --
@@ -87,7 +87,8 @@ local next, hands_on, is_news
 next_claimable()
 local more = next and next <= now
 local capped = limiter and limiter.leased > 0 and leased >= limiter.leased
-results[5], results[6] = (more and 1 or 0) + (capped and 2 or 0), next or -1
+results[5] = (more and 1 or 0) + (capped and 2 or 0) + (groups and groups.unsorted and 4 or 0)
+results[6] = next or -1
 for i = 1, #deaths do
   results[#results + 1] = deaths[i]
 end

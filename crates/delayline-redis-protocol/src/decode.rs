@@ -150,17 +150,18 @@ impl Reader {
         micros.ok_or_else(|| unreadable("a millisecond has 1,000 microseconds"))
     }
 
-    /// Whether there are more messages, and another flag.
-    fn more(&mut self) -> Result<(bool, bool), Error> {
+    /// Whether there are more messages, and other flags.
+    fn flags(&mut self) -> Result<[bool; 3], Error> {
         match self.count()? {
-            flags @ 0..=3 => Ok((flags % 2 == 1, flags >= 2)),
+            flags @ 0..=7 => Ok([1, 2, 4].map(|flag| flags & flag != 0)),
             _ => Err(unreadable("whether there are more")),
         }
     }
 
     fn claimed(&mut self, claim: &Claim, at: Timestamp) -> Result<Claimed, Error> {
         let mut claimed = Claimed::default();
-        (claimed.more, claimed.capped) = self.more()?;
+        let [more, capped, unsorted] = self.flags()?;
+        (claimed.more, claimed.capped, claimed.unsorted) = (more, capped, unsorted);
         claimed.next = self.optional_instant()?;
         claimed.deliveries.reserve(self.0.len() / 3);
         while self.0.len() > 0 {
@@ -195,7 +196,7 @@ impl Reader {
 
     fn relayed(&mut self) -> Result<Relayed, Error> {
         let mut relayed = Relayed::default();
-        (relayed.more, relayed.leases_limited) = self.more()?;
+        [relayed.more, relayed.leases_limited, _] = self.flags()?;
         relayed.held_back = self.flag()?;
         relayed.next = self.optional_instant()?;
         relayed.ids.reserve(self.0.len());

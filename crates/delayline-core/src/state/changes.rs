@@ -10,6 +10,8 @@ pub(super) struct Changes {
     /// What the queue was like before, if it is the minute's first change.
     pub(super) snapshot: Option<[HistoryPoint; 2]>,
     pub(super) finished: Vec<(MessageId, Finished)>,
+    /// Whether more messages with a group are due than it moves to their lanes.
+    pub(super) unsorted: bool,
     /// Finished messages whose ids are used again.
     pub(super) reused: Vec<MessageId>,
 }

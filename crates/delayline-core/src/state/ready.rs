@@ -20,7 +20,7 @@ impl State {
     ) -> Vec<Box<Entry>> {
         let mut taken = Vec::new();
         let (mut bytes, mut buried, mut passed) = (0, 0, 0);
-        let by_turns = max > 0 && self.look_ahead(now, max, changes);
+        let by_turns = self.look_ahead(now, max, changes);
         while taken.len() < max && buried < MAX_BURIALS {
             let next = self.next_ready(now, by_turns, MAX_LOOK_AHEAD - passed);
             let Some(mut entry) = next.id.as_ref().and_then(|id| self.remove(id)) else {
@@ -62,6 +62,7 @@ impl State {
             self.turns.join(Turns::NO_GROUP);
             changes.any = true;
         }
+        changes.unsorted = due.len() > MAX_LOOK_AHEAD;
         for id in due.iter().take(MAX_LOOK_AHEAD) {
             let Some(mut entry) = self.remove(id) else { continue };
             entry.place = Place::Lane;

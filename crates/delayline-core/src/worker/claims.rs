@@ -33,6 +33,8 @@ pub(super) struct Claims {
     failing: bool,
     /// Whether the latest reply found as many messages leased as the queue allows.
     capped: bool,
+    /// Whether more messages with a group are due than the latest claim moved to their lanes.
+    unsorted: bool,
     /// Whether other queues may use the slots of the open claim.
     lent: bool,
     /// How long replies have taken recently, at most [`LONGEST_USUAL`].
@@ -75,6 +77,7 @@ impl Claims {
             promised: false,
             failing: false,
             capped: false,
+            unsorted: false,
             lent: false,
             usual: Duration::ZERO,
             backoff: FAILURES,
@@ -137,6 +140,12 @@ impl Claims {
             Open::Unanswered { .. } => Some(self.due),
             Open::None | Open::UnderWay { .. } => None,
         }
+    }
+
+    /// When to claim even without room: a flood of due messages may hide others, until claims have
+    /// moved it to its lane.
+    pub(super) fn sort_at(&self) -> Option<Moment> {
+        (self.unsorted && !self.is_open() && !self.failing).then_some(self.answered)
     }
 
     /// When to send a new claim, if there is room for its messages. If this worker has not waited
@@ -214,6 +223,7 @@ impl Claims {
         self.answered = now;
         self.now_there = at;
         self.capped = claimed.capped;
+        self.unsorted = claimed.unsorted;
         // One quick reply does not make a distant server near.
         self.usual = now.since(self.sent).min(LONGEST_USUAL).max(self.usual / 2);
         let run_out = !claimed.deliveries.is_empty() && now >= first_sent.after(self.lease.into());

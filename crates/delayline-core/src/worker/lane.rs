@@ -44,6 +44,8 @@ pub(super) enum Need {
     Lend,
     /// A new claim, if the worker has room.
     Claim,
+    /// A claim for no messages, if the worker has no room.
+    Sort,
     /// A wait for hints, if the worker has room.
     Wait,
     /// A hint, or a promise to the queue, to hand on.
@@ -53,7 +55,7 @@ pub(super) enum Need {
 }
 
 /// The number of kinds of needs.
-pub(super) const NEEDS: usize = 7;
+pub(super) const NEEDS: usize = 8;
 
 /// Totals over queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +100,7 @@ impl Lane {
             claims.resend_at().filter(|_| may_claim),
             claims.lend_at().filter(|_| among_others),
             claims.new_at(unheard_since).filter(|_| may_claim && has_room),
+            claims.sort_at().filter(|_| may_claim),
             bell.next().filter(|_| hears),
             hand_on.filter(|_| !hears),
             hand_on.filter(|_| hears),
@@ -191,6 +194,11 @@ impl Lane {
     ) {
         self.bell.hint |= std::mem::take(&mut self.bell.used);
         self.claims.failed(now, claim, class, rng);
+    }
+
+    /// Returns a claim for no messages. A hint stays for those who have room.
+    pub(super) fn sort(&mut self, now: Moment, rng: &mut Rng) -> Claim {
+        self.claims.send(now, 0, rng)
     }
 
     /// The slots that it holds, or reserves for its open claim.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use self::sim::{Fault, Sim, at, ms, plan, queue_plan};
 use super::*;
-use crate::{ConsumerName, Delivery, Millis, Schedule};
+use crate::{ConsumerName, Delivery, Group, Millis, Schedule};
 
 /// The number of handlers started since `before`, of one queue or of all.
 fn starts(sim: &Sim, before: usize, queue: Option<usize>) -> usize {
@@ -339,6 +339,30 @@ fn what_a_queue_expects_of_a_worker_without_room_is_handed_on() {
     let rings = sim.times(|action| matches!(action, Action::Ring { queue: 0 }));
     // Its own wait may hear it first, and is not renewed.
     assert_eq!(rings, [at(2_000), at(2_001)]);
+}
+
+#[test]
+fn a_worker_without_room_moves_a_flood_to_its_lane() {
+    let mut sim = Sim::new(plan(1)).forever();
+    let flood: Vec<_> = (0..4_500)
+        .map(|n| {
+            let message = NewMessage::new(MessageId::try_from(n.to_string()).unwrap(), "");
+            message.group(Group::try_from("flood").unwrap())
+        })
+        .collect();
+    for batch in flood.chunks(1_000) {
+        sim.apply(0, &Op::Enqueue(batch.to_vec()));
+    }
+    sim.run_to(at(2_000));
+    let asked: Vec<_> = sim
+        .log
+        .iter()
+        .filter_map(|(_, action)| match action {
+            Action::Send { op: Op::Claim(claim), .. } => Some(claim.max),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(asked, [1, 0, 0, 0, 0]);
 }
 
 #[test]

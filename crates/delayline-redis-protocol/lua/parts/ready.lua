@@ -101,7 +101,7 @@ local function take_ready()
   -- What is used for each message is defined here, and not for each anew.
   local _ = read_record, level_of, lane_of, fixed_of, readable_details, are_of, member_of
   local bytes, wanted = 0, max
-  if has_groups and max > 0 then
+  if has_groups then
     look_ahead()
   end
   repeat

@@ -11,6 +11,7 @@
 --   turns            lanes that are served, with their new score, or false where nothing is left
 --   left             how many messages more are in lanes behind this call
 --   from_normal      how many of the messages that are taken have no group
+--   unsorted         whether more messages are due than this call moves to their lanes
 local has_groups, by_turns = control.uses >= USES_GROUPS, false
 local groups = has_groups and {due = {}}
 
@@ -295,7 +296,9 @@ local function look_at_lanes()
   end
   local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, LAST_GROUPED, 'WITHSCORES', 'LIMIT',
     by_turns and #groups.due or groups.count or '0', '1')[2]
-  first_left = math.min(first_left, first and tonumber(first) - AT_GROUPED * BAND or NEVER)
+  local first_due = first and tonumber(first) - AT_GROUPED * BAND or NEVER
+  first_left = math.min(first_left, first_due)
+  groups.unsorted = by_turns and first_due <= now
   local waits
   if by_turns then
     waits = groups.left > 0

@@ -91,7 +91,7 @@ async fn a_turn_is_used_up_by_an_expired_message(queue: &Queue) {
 }
 
 async fn a_due_message_is_not_behind_a_flood(queue: &Queue) {
-    let flood: Vec<_> = (0..=2 * MAX_LOOK_AHEAD).map(|n| of("flood", &n.to_string())).collect();
+    let flood: Vec<_> = (0..=3 * MAX_LOOK_AHEAD).map(|n| of("flood", &n.to_string())).collect();
     for batch in flood.chunks(MAX_LOOK_AHEAD) {
         let batch = batch.iter().map(|it| it.clone().schedule(after(10)));
         queue.enqueue(0, batch.collect()).await;
@@ -101,8 +101,11 @@ async fn a_due_message_is_not_behind_a_flood(queue: &Queue) {
     // Sent when it is due, and so in its lane at once.
     queue.enqueue_one(10, of("quiet", "sent")).await;
     assert_eq!(queue.claim_ids(10, claim(2, 2, 90_000)).await, ["1", "sent"]);
-    // The third look finds the end of the flood.
-    assert_eq!(queue.claim_ids(10, claim(3, 2, 90_000)).await, ["2", "scheduled"]);
+    // A claim for no messages looks ahead, too, and the fourth look finds the end of the flood.
+    let none = queue.claim(10, claim(3, 0, 90_000)).await;
+    assert_eq!((none.deliveries.len(), none.more, none.unsorted), (0, true, true));
+    let last = queue.claim(10, claim(3, 2, 90_000)).await;
+    assert_eq!((ids(&last.deliveries), last.unsorted), (vec!["2".into(), "scheduled".into()], false));
     for n in 4..=8 {
         let claimed = queue.claim(10, claim(n, 1_000, 90_000)).await;
         if !claimed.more {

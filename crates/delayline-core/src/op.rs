@@ -98,8 +98,8 @@ pub struct Claim {
     pub consumer: ConsumerName,
     /// The claim's random token, new for every new claim.
     pub claim_id: ClaimId,
-    /// Maximum number of messages to lease: 1 to [`MAX_BATCH`], or 0 to go on after
-    /// [`Claimed::unsorted`](crate::Claimed::unsorted) without leasing any.
+    /// Maximum number of messages to lease: 1 to [`MAX_BATCH`], or 0 to continue after
+    /// [`Claimed::unsorted`](crate::Claimed::unsorted) without a lease.
     pub max: usize,
     /// The duration of the leases: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS)
     /// to [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS).
@@ -316,7 +316,9 @@ impl Op {
                 Violation::at_most("the enqueue", "bytes", bytes, MAX_BATCH_BYTES)
             }
             Self::Claim(claim) => {
-                Violation::at_most("the claim", "messages", claim.max, MAX_BATCH)?;
+                let max = u64::try_from(claim.max).unwrap_or(u64::MAX);
+                let most = u64::try_from(MAX_BATCH).unwrap_or(u64::MAX);
+                Violation::within("the claim's max", max, 0, most)?;
                 lease_duration(claim.lease)
             }
             Self::Relay(relay) => relay.validate(),

@@ -75,6 +75,12 @@ impl Rate {
 pub struct Limits {
     /// Maximum number of messages leased at once.
     pub leased: Option<u32>,
+    /// Maximum number of messages of one group leased at once.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub each_group: Option<u32>,
+    /// Whether the messages of a group are handled one after the other, in their order.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub in_order: bool,
     /// The rate limit.
     pub rate: Option<Rate>,
     /// When the rate allows the next delivery, if that is not now.
@@ -113,6 +119,15 @@ pub struct SetLimits {
     /// leases continue, and no message is leased until the number is below the limit.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
     pub leased: Change<u32>,
+    /// Maximum number of messages of one group leased at once: 1 to [`MAX_LEASED`], one number for
+    /// all groups. Leases that were granted before the first such limit do not count.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
+    pub each_group: Change<u32>,
+    /// Whether the messages of a group are handled one after the other, in the order of their
+    /// sequence numbers, retries and crashes included. Then a group has one message at a time.
+    /// `None` does not change it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
+    pub in_order: Option<bool>,
     /// The rate limit.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
     pub rate: Change<Rate>,
@@ -125,7 +140,13 @@ impl SetLimits {
     /// No change.
     #[must_use]
     pub const fn new() -> Self {
-        Self { leased: Change::Keep, rate: Change::Keep, hold: Change::Keep }
+        Self {
+            leased: Change::Keep,
+            each_group: Change::Keep,
+            in_order: None,
+            rate: Change::Keep,
+            hold: Change::Keep,
+        }
     }
 
     /// Sets the maximum number of messages leased at once: 1 to [`MAX_LEASED`], or `None` for no
@@ -133,6 +154,21 @@ impl SetLimits {
     #[must_use]
     pub fn leased(self, most: impl Into<Option<u32>>) -> Self {
         Self { leased: most.into().map_or(Change::Remove, Change::Set), ..self }
+    }
+
+    /// Sets the maximum number of messages of one group leased at once: 1 to [`MAX_LEASED`], or
+    /// `None` for no limit. It is one number for all groups (G36).
+    #[must_use]
+    pub fn each_group(self, most: impl Into<Option<u32>>) -> Self {
+        Self { each_group: most.into().map_or(Change::Remove, Change::Set), ..self }
+    }
+
+    /// Sets whether the messages of a group are handled one after the other, in the order in which
+    /// they were sent, retries and crashes included (G37).
+    #[must_use]
+    pub const fn in_order(mut self, in_order: bool) -> Self {
+        self.in_order = Some(in_order);
+        self
     }
 
     /// Sets the rate limit, or `None` for no limit.
@@ -166,6 +202,9 @@ impl SetLimits {
     pub(crate) fn validate(&self) -> Result<(), Violation> {
         if let Change::Set(most) = self.leased {
             Violation::within("the limit of leased messages", most.into(), 1, MAX_LEASED.into())?;
+        }
+        if let Change::Set(most) = self.each_group {
+            Violation::within("the limit of each group", most.into(), 1, MAX_LEASED.into())?;
         }
         match self.rate {
             Change::Set(rate) => rate.validate(),

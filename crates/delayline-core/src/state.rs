@@ -17,6 +17,7 @@ mod relay;
 mod results;
 mod ring;
 mod settling;
+mod slots;
 #[cfg(feature = "serde")]
 mod stored;
 mod turns;
@@ -82,6 +83,9 @@ pub struct State {
     lanes: Index,
     #[cfg_attr(feature = "serde", serde(with = "stored::turns"))]
     turns: Turns,
+    /// Messages that hold slots of their groups, by lane.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    slots: Index,
     /// Leased messages by deadline.
     #[cfg_attr(feature = "serde", serde(skip))]
     leased: Index,
@@ -121,6 +125,7 @@ impl State {
             grouped: Index::new(),
             lanes: Index::new(),
             turns: Turns::default(),
+            slots: Index::new(),
             leased: Index::new(),
             dead: Index::new(),
             finished: Generations::new(FINISHED_RETENTION_MS, MAX_FINISHED),
@@ -163,8 +168,7 @@ impl State {
             Op::Pause => Reply::Pause { changed: self.set_paused(true, &mut changes) },
             Op::Resume => Reply::Resume { changed: self.set_paused(false, &mut changes) },
             Op::SetLimits(set) => {
-                changes.any = self.limiter.set(now, set);
-                Reply::SetLimits { changed: changes.any }
+                Reply::SetLimits { changed: self.set_limits(now, set, &mut changes) }
             }
             Op::Get(ids) => Reply::Get(ids.iter().map(|id| self.get(now, id)).collect()),
             Op::Progress(ids) => Reply::Progress(self.progress(now, ids)),
@@ -221,7 +225,8 @@ impl State {
         if self.paused {
             return None;
         }
-        let in_lanes = (!self.lanes.is_empty()).then_some(Timestamp::MIN);
+        let has_turn = !self.lanes.is_empty() && self.turns.has_group();
+        let in_lanes = has_turn.then_some(Timestamp::MIN);
         let waiting = self.waiting().filter_map(first).chain(in_lanes).min();
         let open_at = self.limiter.open_at(leased);
         let next = waiting.zip(open_at).map(|(waiting, open_at)| waiting.max(open_at));
@@ -303,6 +308,7 @@ impl State {
                 entry.place = self.bury(now, DeathReason::MaxCrashes);
                 deaths.push(Death { id, reason: DeathReason::MaxCrashes });
             }
+            self.look_at_slot(&mut entry);
             self.insert(entry);
         }
     }
@@ -318,7 +324,8 @@ impl State {
         let mut deliveries = Vec::new();
         let (admitted, caught_up) = self.limiter.admit(now, Some(self.leased.len()));
         changes.any |= caught_up;
-        for mut entry in self.take_ready(now, claim.max.min(admitted), deaths, changes) {
+        let (max, most) = (claim.max.min(admitted), self.limiter.slots_of_group());
+        for mut entry in self.take_ready(now, max, most, deaths, changes) {
             entry.epoch += 1;
             entry.claim_id = Some(claim.claim_id);
             entry.settled = None;
@@ -499,6 +506,7 @@ impl State {
         settled: Option<(Lease, OutcomeKind)>,
         changes: &mut Changes,
     ) {
+        self.free_slot(&mut entry);
         match status {
             Status::Acked => self.totals.acked += 1,
             Status::Purged => self.totals.purged += 1,

@@ -6,6 +6,9 @@
 --@include records.lua
 --@include details.lua
 --@include finished.lua
+--@include bell.lua
+--@include turns.lua
+--@include freeing.lua
 
 local results, new_finished, new_details = {ANSWER_RESULTS, now, 0}, {}, {}
 local removed, gone, new_updates = {}, {}, {}
@@ -46,8 +49,12 @@ for i, id in ipairs(ids) do
     finish(id, digest_of(record), CANCELLED, '', known[i])
     removed[#gone] = member_of(record, id)
     results[3 + i] = CANCEL_DONE
+    if in_order then
+      free_slot(removed[#gone])
+    end
   end
 end
+local ring = unblocked > 0 and redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES) > 0 and rings(0)
 
 -- WRITE
 if #new_details > 0 or #new_updates > 0 or #gone > 0 then

@@ -5,9 +5,12 @@
 -- AT_UPDATES and a cursor, in the halves of the sequence: what has no record.
 
 --@include prelude.lua
+--@include lists.lua
 --@include records.lua
 --@include details.lua
 --@include take_over.lua
+--@include turns.lua
+--@include slots.lua
 --@include walk.lua
 --@include audit.lua
 --@include orphans.lua

@@ -16,8 +16,13 @@
 --@include details.lua
 --@include lanes.lua
 --@include turns.lua
+--@include freeing.lua
 --@include finished.lua
 --@include remains.lua
+
+-- The most that hold slots of a group; nil for any number.
+local most = most_of_group
+
 --@include ready.lua
 --@include next_claimable.lua
 --@include admitting.lua
@@ -26,7 +31,7 @@ local consumer, claim_id, max = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local deadline = after(tonumber(ARGV[5]))
 local results = {ANSWER_RESULTS, now, 0, micros, 0, -1}
 local new_details, new_places, new_records, removed = {}, {}, {}, {}
-local served, old_turns = {}, {}
+local old_turns, new_slots, stalled = {}, {}, {}
 local delivered, deaths, changed = 0, {}, false
 local journaled, ring = false, false
 -- The due instant of the first message that stays where it is; nil if the queue is paused.

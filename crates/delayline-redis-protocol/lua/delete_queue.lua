@@ -22,6 +22,6 @@ local exists = control.stored or messages + results + windows > 0
 if exists and messages + results + windows == 0 then
   redis.call('UNLINK', key.control, key.index, key.records, key.details, key.contents, key.updates,
     key.finished_new, key.finished_old, key.journal_new, key.journal_old, key.bell, key.fence, key.totals,
-    key.history, key.results, key.results_until, key.windows, key.turns)
+    key.history, key.results, key.results_until, key.windows, key.turns, key.slots)
 end
 return {ANSWER_RESULTS, now, control.revision, exists and 1 or 0, messages, results, windows}

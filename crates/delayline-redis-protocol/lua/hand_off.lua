@@ -15,6 +15,7 @@
 --@include details.lua
 --@include lanes.lua
 --@include turns.lua
+--@include freeing.lua
 --@include finished.lua
 --@include over.lua
 --@include results.lua

@@ -17,8 +17,13 @@
 --@include details.lua
 --@include lanes.lua
 --@include turns.lua
+--@include freeing.lua
 --@include finished.lua
 --@include remains.lua
+
+-- What a relay moves takes no slot of its group.
+local most
+
 --@include ready.lua
 --@include next_claimable.lua
 --@include admitting.lua
@@ -28,7 +33,7 @@ local results, delivered, deaths, changed = {ANSWER_RESULTS, now, 0, 0, 0, -1}, 
 local new_finished, new_details, new_places, new_records = {}, {}, {}, {}
 local new_updates, replaced_contents = {}, {}
 local removed, gone, elements, due_of, headers_of = {}, {}, {}, {}, {}
-local served, old_turns = {}, {}
+local old_turns, stalled = {}, {}
 local ring, looked_at = false, 0
 -- The due instant of the first message that stays where it is; nil if the queue is paused.
 local first_left
@@ -127,7 +132,12 @@ local function hand_over()
   local texts, has_details = {}, redis.call('HLEN', key.details) > 0
   -- No message has more bytes of headers, and so few become fields that one XADD takes all of them.
   local most_headers = kind == TO_STREAM and MAX_HEADERS_BYTES or NEVER
+  local first_removed = #removed
   take_ready()
+  before = unblocked
+  for i = first_removed + 1, in_order and #removed or 0 do
+    free_slot(removed[i])
+  end
   control.relayed = control.relayed + delivered
   if delivered > 0 and bit.band(control.uses, USES_UPDATES) ~= 0 then
     for i, update in ipairs(redis.call('HMGET', key.updates, unpack(gone))) do
@@ -165,6 +175,7 @@ local lease_end = first_end_of_lease('0')
 
 -- DECIDE
 local next
+local before = 0
 if control.paused == 0 then
   max = math.min(max, free)
   read_limits()
@@ -183,6 +194,10 @@ if lease_end and lease_end <= now then
   take_back()
   lease_end = first_end_of_lease(format('%d', #members))
   first_left = first_left and math.min(first_left, first_back)
+end
+if first_left and unblocked > before
+  and (by_turns and groups.left or redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES)) > 0 then
+  first_left = 0
 end
 next_claimable()
 local more = next and next <= now

@@ -18,6 +18,7 @@ local new_updates, removed, replaced_contents = {}, {}, {}
 --@include details.lua
 --@include take_over.lua
 --@include turns.lua
+--@include slots.lua
 --@include walk.lua
 --@include audit.lua
 --@include remains.lua
@@ -41,6 +42,7 @@ redis.call('HLEN', key.results)
 redis.call('ZCARD', key.results_until)
 redis.call('ZCARD', key.windows)
 redis.call('ZCARD', key.turns)
+redis.call('ZCARD', key.slots)
 local silent = redis.call('LLEN', key.bell) == 0
 local has_contents = redis.call('HLEN', key.contents) > 0
 
@@ -60,6 +62,12 @@ local function remove_message(id)
   redis.call('HDEL', key.details, id)
 end
 
+local function give_turn(lane)
+  unblock(lane)
+  redis.call('ZADD', key.turns, unpack(served))
+  served = {}
+end
+
 -- Puts a message into the place that it belongs to, if its record is whole and its details are
 -- readable or not there. If an operation was torn, that is where it was or where it was going.
 -- Answers false if that is not known: a due instant that is lost could only be guessed, and too
@@ -71,8 +79,9 @@ local function put_right(id, member, record, entry)
   local state, reason, score = LEASE_CLOSED, 0, nil
   if band == AT_LANES and level_of(record) == AT_GROUPED then
     score = lane_score(lane_of(record))
-    join(lane_of(record))
-    redis.call('ZADD', key.turns, 'NX', unpack(new_turns))
+    if not has_its_turn(lane_of(record)) then
+      give_turn(lane_of(record))
+    end
   elseif band and (band <= LAST_LEVEL or band >= AT_LANES) then
     score = due_score(level_of(record), band == AT_LANES and now or instant)
   elseif not d then
@@ -224,9 +233,17 @@ local function repair_impossible()
   end)
 end
 
-local function remove_orphan(number, id)
+local function remove_orphan(number, id, holder)
   find_orphan(number, id)
   touch()
+  if holder then
+    redis.call('ZREM', key.slots, holder)
+    local lane = sub(holder, MEMBER_LANE)
+    if redis.call('ZSCORE', key.turns, lane) == NO_TURN then
+      give_turn(lane)
+    end
+    return
+  end
   local update = redis.call('HGET', key.updates, id)
   if update and has_follower(update, sub(update, UPDATES_FOLLOWS)) and is_id(id) and not finished_as(id) then
     return mend(id)

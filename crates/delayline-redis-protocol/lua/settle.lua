@@ -10,6 +10,8 @@
 --@include scheduling.lua
 --@include totals.lua
 --@include details.lua
+--@include turns.lua
+--@include freeing.lua
 --@include finished.lua
 
 local results, first_due, ring = {ANSWER_RESULTS, now, 0}, NEVER, false

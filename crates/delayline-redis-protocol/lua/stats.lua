@@ -1,7 +1,7 @@
 -- State::stats. ARGV: now. Results: scheduled, ready, leased, dead, paused, earliest due instant or
 -- -1, how many messages were enqueued, acked, cancelled, purged, relayed, died because they
 -- expired, and were replaced, and the other totals as they are stored; then the limits: the most
--- leased, the rate's count, period in ms and burst, when it is open, and until when the queue is
+-- leased, the most of each group, 1 if the queue is in order, the rate's count, period in ms and burst, when it is open, and until when the queue is
 -- held, or 0 for what there is not.
 
 --@include prelude.lua
@@ -53,11 +53,12 @@ if limiter then
   look_when_open()
   limiter.held_until = math.min(held_until, MAX_TIMESTAMP)
 end
-limiter = limiter or {leased = 0, count = 0, per = 0, burst = 0, held_until = 0}
+limiter = limiter or {leased = 0, each_group = 0, in_order = 0, count = 0, per = 0, burst = 0, held_until = 0}
 return {
   ANSWER_RESULTS, now, control.revision, scheduled, ready, count(AT_LEASED, MAX_TIMESTAMP),
   count(AT_DEAD, MAX_TIMESTAMP), control.paused, earliest or -1, control.sequence, control.acked,
   control.cancelled, control.purged, control.relayed, control.expired, control.replaced,
   redis.call('GETRANGE', key.totals, '0', format('%d', TOTALS_BYTES - 1)),
-  limiter.leased, limiter.count, limiter.per, limiter.burst, open_at, limiter.held_until,
+  limiter.leased, limiter.each_group, limiter.in_order, limiter.count, limiter.per, limiter.burst, open_at,
+  limiter.held_until,
 }

@@ -19,6 +19,7 @@ local new_details, revived = {}, {}
 
 --@include lanes.lua
 --@include turns.lua
+--@include freeing.lua
 --@include windows.lua
 --@include write.lua
 
@@ -113,7 +114,7 @@ local function put_new()
     tail = with_due(tail, NEW_MESSAGE_BYTES, due)
     if due <= now then
       look_at_turns()
-      if last_turn then
+      if last_turn and not in_order then
         join(lane)
         score = lane_score(lane)
       end
@@ -189,6 +190,9 @@ local function replace()
   push(new_places, due_score(level, its_due), member)
   push(new_records, id, sequence .. since .. tail)
   push(new_updates, id, with_token(tokens, token))
+  if in_order then
+    free_slot(member_of(record, id))
+  end
   if member_of(record, id) ~= member then -- as in take_over
     removed[#removed + 1] = member_of(record, id)
   end
@@ -292,6 +296,9 @@ if #new_contents > 0 then
 end
 if #new_updates > 0 then
   control.uses = bit.bor(control.uses, USES_UPDATES)
+end
+if unblocked > 0 and redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES) > 0 then
+  first_due = 0
 end
 local ring = first_due < NEVER and rings(first_due)
 

@@ -349,10 +349,11 @@ impl Reader {
     }
 
     fn limits(&mut self, at: Timestamp) -> Result<Limits, Error> {
-        let [leased, count, per, burst] =
-            [self.number()?, self.number()?, self.number()?, self.number()?];
         let mut limits = Limits::default();
-        limits.leased = Some(leased).filter(|most| *most > 0);
+        limits.leased = Some(self.number()?).filter(|most| *most > 0);
+        limits.each_group = Some(self.number()?).filter(|most| *most > 0);
+        limits.in_order = self.flag()?;
+        let [count, per, burst] = [self.number()?, self.number()?, self.number()?];
         let rate = Rate::new(count, Duration::from_millis(per.into()), burst);
         limits.rate = Some(rate).filter(|rate| rate.count > 0);
         let to_come = |instant| Some(instant).filter(|instant| *instant > at);

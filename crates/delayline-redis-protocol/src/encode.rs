@@ -136,10 +136,16 @@ impl Arguments {
     }
 
     fn limits(&mut self, set: &SetLimits) {
-        match set.leased {
-            Change::Keep => self.0.push(Bytes::new()),
-            Change::Remove => self.number(0),
-            Change::Set(most) => self.number(most.into()),
+        for most in [set.leased, set.each_group] {
+            match most {
+                Change::Keep => self.0.push(Bytes::new()),
+                Change::Remove => self.number(0),
+                Change::Set(most) => self.number(most.into()),
+            }
+        }
+        match set.in_order {
+            None => self.0.push(Bytes::new()),
+            Some(in_order) => self.number(in_order.into()),
         }
         match set.rate {
             Change::Keep => self.0.extend([Bytes::new(), Bytes::new(), Bytes::new()]),

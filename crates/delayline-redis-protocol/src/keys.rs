@@ -24,7 +24,8 @@ use delayline_core::{Destination, DestinationKey, QueueName};
 /// | `results_until` | sorted set | those ids by when their results are over; expires |
 /// | `windows` | sorted set | throttled ids by when that ends; expires |
 /// | `turns` | sorted set | the lanes of groups by when it is their turn |
-pub const KEY_NAMES: [&str; 18] = [
+/// | `slots` | sorted set | the messages that hold a slot of their group, by its lane |
+pub const KEY_NAMES: [&str; 19] = [
     "control",
     "index",
     "records",
@@ -43,6 +44,7 @@ pub const KEY_NAMES: [&str; 18] = [
     "results_until",
     "windows",
     "turns",
+    "slots",
 ];
 
 /// The key that is popped while waiting for a hint.

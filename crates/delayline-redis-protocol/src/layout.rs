@@ -84,6 +84,8 @@ structure! {
     /// any.
     queue_limits in "`control`, behind the control record" {
         LEASED: U32, "the most messages that are leased at once; 0 for any number";
+        EACH_GROUP: U32, "the most messages of one group that are leased at once; 0 for any number";
+        IN_ORDER: U8, "1 if the messages of a group are handled one after the other";
         COUNT: U32, "the most that are delivered in each period; 0 for any number";
         PER: U32, "the period, in ms";
         BURST: U32, "the most that are delivered at once";

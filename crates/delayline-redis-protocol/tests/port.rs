@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 15] = [
+const IN_RUST_ONLY: [(&str, &str); 19] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
@@ -23,6 +23,10 @@ const IN_RUST_ONLY: [(&str, &str); 15] = [
     ("first", "a command on a sorted set"),
     ("next_ready", "`ready_messages` in ready.lua, and `add_groups` in turning.lua"),
     ("head", "`first_in_lane` in turning.lua"),
+    ("first_normal", "`first_in_lane` in turning.lua"),
+    ("end_turn", "`pass_over` and `serve` in turning.lua"),
+    ("take_slot", "`deliver` in take.lua"),
+    ("look_at_slot", "`end_lease` in settling.lua, and `take_back` in reclaim.lua"),
     ("oldest_in_lanes", "a part of stats.lua"),
     ("take_relayed", "consumers do it"),
 ];
@@ -32,8 +36,16 @@ const IN_LUA_ONLY: [(&str, &str); 2] =
     [("repair", "the model has nothing to mend"), ("ring", "the hint of `Wakeup::ring`")];
 
 /// The files with functions of `State`, in an order that the scripts have, too.
-const STATE: [&str; 7] =
-    ["ready.rs", "settling.rs", "updates.rs", "hand_off.rs", "relay.rs", "history.rs", "read.rs"];
+const STATE: [&str; 8] = [
+    "ready.rs",
+    "slots.rs",
+    "settling.rs",
+    "updates.rs",
+    "hand_off.rs",
+    "relay.rs",
+    "history.rs",
+    "read.rs",
+];
 
 /// Audits that only tests run, a queue as other backends store it, and what its removal would lose.
 const NOT_PORTED: [&str; 3] = ["held.rs", "invariants.rs", "stored.rs"];

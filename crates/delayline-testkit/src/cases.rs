@@ -11,6 +11,7 @@ mod dead;
 mod dedup;
 mod delivery;
 mod forms;
+mod group_limits;
 mod groups;
 mod hand_off;
 mod history;
@@ -61,7 +62,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 26] = [
+    let topics: [fn() -> Vec<Case>; 27] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -79,6 +80,7 @@ pub(crate) fn all() -> Vec<Case> {
         pause::cases,
         queue_limits::cases,
         groups::cases,
+        group_limits::cases,
         relay::cases,
         clock::cases,
         memory::cases,

@@ -79,6 +79,9 @@ pub(super) struct Entry {
     /// What takes the message's place when its lease ends. Only leased messages have one.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) follower: Option<Box<Next>>,
+    /// Whether it holds a slot of its group.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
+    pub(super) has_slot: bool,
     pub(super) place: Place,
 }
 
@@ -191,6 +194,7 @@ impl Entry {
             attempts: None,
             tokens: Tokens::default(),
             follower: None,
+            has_slot: false,
             place: Place::Waiting,
         }
     }
@@ -219,12 +223,22 @@ impl Entry {
     pub(super) fn key(&self) -> (Timestamp, u64) {
         let instant = match self.place {
             Place::Waiting => self.due,
-            Place::Lane => Timestamp::from_ms(self.lane()).unwrap_or_default(),
+            Place::Lane => return self.slot_key(),
             Place::Leased { deadline, .. } => deadline,
             Place::Dead { since, .. } => since,
         };
+        (instant, self.number())
+    }
+
+    /// Returns its key among the holders of slots, and in its lane.
+    pub(super) fn slot_key(&self) -> (Timestamp, u64) {
+        (Timestamp::from_ms(self.lane()).unwrap_or_default(), self.number())
+    }
+
+    /// Returns the sequence number, as it stands in indexes.
+    fn number(&self) -> u64 {
         let of_groups = if self.group.is_some() { Position::OF_GROUPS } else { 0 };
-        (instant, self.sequence | of_groups)
+        self.sequence | of_groups
     }
 
     pub(super) fn state(&self, now: Timestamp) -> MessageState {

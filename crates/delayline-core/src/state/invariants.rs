@@ -34,6 +34,9 @@ impl State {
             if entry.place == Place::Lane && !self.turns.contains(entry.lane()) {
                 return Err(format!("{id} is in a lane that has no turn"));
             }
+            if entry.has_slot != (self.slots.get(&entry.slot_key()) == Some(id)) {
+                return Err(format!("{id} and its group disagree about its slot"));
+            }
             let dead = matches!(entry.place, Place::Dead { .. });
             if !dead && (entry.failures >= entry.max_failures || entry.crashes >= entry.max_crashes)
             {
@@ -48,6 +51,10 @@ impl State {
             if entry.sequence == 0 || entry.sequence > self.totals.enqueued {
                 return Err(format!("{id} has a sequence number that was never given"));
             }
+        }
+        let holders = self.entries.values().filter(|entry| entry.has_slot).count();
+        if holders != self.slots.len() {
+            return Err(format!("{holders} messages hold {} slots", self.slots.len()));
         }
         debug_assert_eq!(self.due.len(), Priority::ALL.len());
         self.check_totals()?;

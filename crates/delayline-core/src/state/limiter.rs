@@ -14,6 +14,8 @@ const MS: i128 = 1_000_000;
 )]
 pub(super) struct Limiter {
     leased: Option<u32>,
+    each_group: Option<u32>,
+    in_order: bool,
     rate: Option<Rate>,
     held_until: Timestamp,
     /// The theoretical arrival time of the generic cell rate algorithm: when all that was delivered
@@ -32,6 +34,12 @@ impl Limiter {
             Change::Remove => self.leased = None,
             Change::Set(most) => self.leased = Some(most),
         }
+        match set.each_group {
+            Change::Keep => {}
+            Change::Remove => self.each_group = None,
+            Change::Set(most) => self.each_group = Some(most),
+        }
+        self.in_order = set.in_order.unwrap_or(self.in_order);
         match set.rate {
             Change::Keep => {}
             Change::Remove => (self.rate, self.paid_at, self.paid_ns) = (None, Timestamp::MIN, 0),
@@ -83,10 +91,23 @@ impl Limiter {
         let to_come = |instant| Some(instant).filter(|instant| *instant > now);
         Limits {
             leased: self.leased,
+            each_group: self.each_group,
+            in_order: self.in_order,
             rate: self.rate,
             rate_open_at: to_come(self.rate_open_at()),
             held_until: to_come(self.held_until),
         }
+    }
+
+    /// How many messages may hold slots of one group; `None` if nothing limits them.
+    pub(super) fn slots_of_group(&self) -> Option<usize> {
+        let most = if self.in_order { Some(1) } else { self.each_group };
+        most.map(|most| usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
+    /// Whether a message holds its group's slot until it ends, and not only while it is leased.
+    pub(super) const fn is_in_order(&self) -> bool {
+        self.in_order
     }
 
     /// Whether as many messages are leased as may be.

@@ -107,7 +107,8 @@ impl State {
 
     /// When the first messages of the next lanes were due.
     fn oldest_in_lanes(&self) -> Option<Timestamp> {
-        let heads = self.turns.all().take(MAX_OLDEST_LANES).filter_map(|lane| self.head(lane));
+        let heads = self.turns.blocked().chain(self.turns.ring()).take(MAX_OLDEST_LANES);
+        let heads = heads.filter_map(|lane| self.head(lane));
         heads.filter_map(|id| self.entries.get(id)).map(|entry| entry.due).min()
     }
 

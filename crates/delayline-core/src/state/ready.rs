@@ -1,7 +1,7 @@
 //! Ready messages, for claims and relays.
 
 use super::entry::{Entry, Place};
-use super::index::up_to;
+use super::index::{keys_of, up_to};
 use super::turns::Turns;
 use super::{Changes, Index, State};
 use crate::limits::{MAX_BATCH_BYTES, MAX_BURIALS, MAX_LOOK_AHEAD};
@@ -9,29 +9,38 @@ use crate::{Death, DeathReason, MessageId, Position, Priority, Timestamp};
 
 impl State {
     /// Removes ready messages, up to `max` and the bytes of a batch, and makes expired ones dead
-    /// letters.
+    /// letters. `most` messages may hold slots of a group, and each taken message gets one; for a
+    /// relay, nothing limits them.
     #[expect(clippy::vec_box, reason = "they go back into the map of boxes")]
     pub(super) fn take_ready(
         &mut self,
         now: Timestamp,
         max: usize,
+        most: Option<usize>,
         deaths: &mut Vec<Death>,
         changes: &mut Changes,
     ) -> Vec<Box<Entry>> {
-        let mut taken = Vec::new();
+        let (mut taken, mut freed) = (Vec::new(), Vec::new());
         let (mut bytes, mut buried, mut passed) = (0, 0, 0);
-        let by_turns = self.look_ahead(now, max, changes);
+        let by_turns = self.look_ahead(now, max, most, changes);
         while taken.len() < max && buried < MAX_BURIALS {
-            let next = self.next_ready(now, by_turns, MAX_LOOK_AHEAD - passed);
+            let next = self.next_ready(now, by_turns, most, MAX_LOOK_AHEAD - passed);
             let Some(mut entry) = next.id.as_ref().and_then(|id| self.remove(id)) else {
                 changes.any |= next.passed > 0;
-                self.serve(now, &next);
+                (0..next.passed).for_each(|_| self.end_turn(now, most));
                 break;
             };
             if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
                 buried += 1;
                 entry.place = self.bury(now, DeathReason::Expired);
                 deaths.push(Death { id: entry.id.clone(), reason: DeathReason::Expired });
+                if most.is_some() {
+                    // It uses up a slot until the end of this call.
+                    self.take_slot(&mut entry);
+                    freed.push(entry.id.clone());
+                } else {
+                    self.free_slot(&mut entry);
+                }
                 self.insert(entry);
             } else {
                 bytes += entry.content_bytes();
@@ -39,22 +48,37 @@ impl State {
                     self.insert(entry);
                     break;
                 }
+                if most.is_some() {
+                    self.take_slot(&mut entry);
+                }
                 taken.push(entry);
             }
             passed += next.passed;
-            self.serve(now, &next);
+            (0..next.passed + usize::from(next.is_turn)).for_each(|_| self.end_turn(now, most));
             changes.any = true;
+        }
+        for id in freed {
+            let Some(mut entry) = self.remove(&id) else { continue };
+            self.free_slot(&mut entry);
+            self.insert(entry);
         }
         taken
     }
 
     /// Moves due messages with a group into their lanes, unless this claim can take all that is
-    /// ready. Returns whether groups take turns.
-    fn look_ahead(&mut self, now: Timestamp, max: usize, changes: &mut Changes) -> bool {
+    /// ready, and nothing limits groups. Returns whether groups take turns.
+    fn look_ahead(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+        most: Option<usize>,
+        changes: &mut Changes,
+    ) -> bool {
         let due: Vec<_> = up_to(&self.grouped, now).take(MAX_LOOK_AHEAD + 1).cloned().collect();
         let [urgent, high, normal, _] = &self.due;
         let before = [urgent, high, normal].map(|index| up_to(index, now).take(max + 1).count());
-        let fits = due.is_empty() || due.len() + before.iter().sum::<usize>() <= max;
+        let fits = most.is_none() && due.len() + before.iter().sum::<usize>() <= max;
+        let fits = fits || due.is_empty();
         if fits && self.turns.is_empty() {
             return false;
         }
@@ -66,6 +90,10 @@ impl State {
         for id in due.iter().take(MAX_LOOK_AHEAD) {
             let Some(mut entry) = self.remove(id) else { continue };
             entry.place = Place::Lane;
+            if entry.has_slot {
+                // In a queue in order, its group waits for it.
+                self.turns.unblock(entry.lane());
+            }
             self.turns.join(entry.lane());
             self.insert(entry);
             changes.any = true;
@@ -74,8 +102,14 @@ impl State {
     }
 
     /// Finds the next ready message: by priority, and among normal ones by turns of their groups,
-    /// or else by due time. Passes over at most this many empty lanes.
-    fn next_ready(&self, now: Timestamp, by_turns: bool, most: usize) -> NextReady {
+    /// or else by due time. Passes over at most `farthest` lanes that have none.
+    fn next_ready(
+        &self,
+        now: Timestamp,
+        by_turns: bool,
+        most: Option<usize>,
+        farthest: usize,
+    ) -> NextReady {
         let first = |index: &Index| up_to(index, now).next().cloned();
         let [urgent, high, normal, low] = &self.due;
         let found = |id, passed, is_turn| NextReady { id, passed, is_turn };
@@ -90,12 +124,12 @@ impl State {
             return found(next.map(|(_, id)| id.clone()).or_else(|| first(low)), 0, false);
         }
         let next_of = |lane| match lane {
-            Turns::NO_GROUP => first(normal),
-            lane => self.head(lane).cloned(),
+            Turns::NO_GROUP => self.first_normal(now).cloned(),
+            lane => self.next_in_lane(lane, most).cloned(),
         };
         let mut passed = 0;
-        for lane in self.turns.all() {
-            if passed == most {
+        for lane in self.turns.ring() {
+            if passed == farthest {
                 return found(None, passed, false);
             }
             if let Some(id) = next_of(lane) {
@@ -106,39 +140,21 @@ impl State {
         found(first(low), passed, false)
     }
 
-    /// Gives the turn of a message that was taken to the next lane.
-    fn serve(&mut self, now: Timestamp, next: &NextReady) {
-        for _ in 0..next.passed {
-            self.turns.leave();
-        }
-        if !next.is_turn {
-            return;
-        }
-        let Some(lane) = self.turns.leave() else { return };
-        let has_more = match lane {
-            Turns::NO_GROUP => {
-                let normal = &self.due[usize::from(Priority::Normal.level())];
-                up_to(normal, now).next().is_some()
-            }
-            lane => self.head(lane).is_some(),
-        };
-        if has_more {
-            self.turns.join(lane);
-        }
+    /// The first message without a group that is due and has normal priority.
+    pub(super) fn first_normal(&self, now: Timestamp) -> Option<&MessageId> {
+        up_to(&self.due[usize::from(Priority::Normal.level())], now).next()
     }
 
     /// The first message of a lane.
     pub(super) fn head(&self, lane: u64) -> Option<&MessageId> {
-        let number = Timestamp::from_ms(lane).unwrap_or_default();
-        let mut messages = self.lanes.range((number, 0)..=(number, u64::MAX));
-        messages.next().map(|(_, id)| id)
+        self.lanes.range(keys_of(lane)).next().map(|(_, id)| id)
     }
 }
 
 /// The message that comes next, if there is one.
 struct NextReady {
     id: Option<MessageId>,
-    /// How many empty lanes come before its turn.
+    /// How many lanes come before its turn that have none.
     passed: usize,
     /// Whether it is the turn of a lane.
     is_turn: bool,

@@ -46,7 +46,7 @@ impl State {
         let mut ids = Vec::new();
         let (admitted, caught_up) = self.limiter.admit(now, None);
         changes.any |= caught_up;
-        for entry in self.take_ready(now, max.min(admitted), deaths, changes) {
+        for entry in self.take_ready(now, max.min(admitted), None, deaths, changes) {
             self.destinations.entry(to.clone()).or_default().push(entry.element());
             ids.push(entry.id.clone());
             self.finish(now, entry, Status::Relayed, None, changes);

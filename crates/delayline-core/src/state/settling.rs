@@ -46,6 +46,7 @@ impl State {
             }
         }
         let status = entry.state(now).status();
+        self.look_at_slot(&mut entry);
         self.insert(entry);
         status
     }

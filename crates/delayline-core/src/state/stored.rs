@@ -39,6 +39,8 @@ impl State {
         let mut due: [Vec<_>; Priority::ALL.len()] = Default::default();
         let (mut grouped, mut lanes) = (Vec::new(), Vec::new());
         let (mut leased, mut dead) = (Vec::new(), Vec::new());
+        let holders = self.entries.values().filter(|entry| entry.has_slot);
+        self.slots = holders.map(|entry| (entry.slot_key(), entry.id.clone())).collect();
         for entry in self.entries.values() {
             let found = match entry.place {
                 Place::Waiting if entry.group.is_some() => &mut grouped,
@@ -90,21 +92,23 @@ pub(super) mod entries {
     }
 }
 
-/// The lanes, the next one first.
+/// The lanes of the ring, the next one first, and those that wait for a slot.
 pub(super) mod turns {
-    use super::{Deserialize, Deserializer, Serializer, Turns};
+    use super::{Deserialize, Deserializer, Serialize, Serializer, Turns};
 
     pub(in crate::state) fn serialize<S: Serializer>(
         turns: &Turns,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(turns.all())
+        let (ring, blocked): (Vec<_>, Vec<_>) = (turns.ring().collect(), turns.blocked().collect());
+        (ring, blocked).serialize(serializer)
     }
 
     pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Turns, D::Error> {
-        Vec::deserialize(deserializer).map(Turns::of)
+        let (ring, blocked) = Deserialize::deserialize(deserializer)?;
+        Ok(Turns::of(ring, blocked))
     }
 }
 

@@ -90,7 +90,9 @@ impl State {
         let mut entry = Box::new(Entry::new(now, self.totals.enqueued, digest, message));
         entry.tokens = tokens;
         let due = entry.due;
-        if entry.group.is_some() && due <= now && !self.turns.is_empty() {
+        // In a queue in order, earlier messages of the group may not be in the lane yet.
+        let is_free = !self.limiter.is_in_order() && !self.turns.is_empty();
+        if entry.group.is_some() && due <= now && is_free {
             entry.place = Place::Lane;
             self.turns.join(entry.lane());
         }
@@ -137,7 +139,8 @@ impl State {
     }
 
     /// Puts another message in the place of a removed one that is not leased.
-    fn replace(&mut self, entry: Box<Entry>, next: &Next) -> Enqueued {
+    fn replace(&mut self, mut entry: Box<Entry>, next: &Next) -> Enqueued {
+        self.free_slot(&mut entry);
         self.totals.replaced += 1;
         self.totals.enqueued += 1;
         self.insert(Box::new(entry.succeeded_by(self.totals.enqueued, next)));

@@ -196,7 +196,7 @@ impl Lane {
         self.claims.failed(now, claim, class, rng);
     }
 
-    /// Returns a claim for no messages. A hint stays for those who have room.
+    /// Returns a claim for no messages. The hint stays for workers with room.
     pub(super) fn sort(&mut self, now: Moment, rng: &mut Rng) -> Claim {
         self.claims.send(now, 0, rng)
     }

@@ -21,6 +21,12 @@ local function fits(band, details)
   return (band == AT_LEASED) == (state ~= LEASE_CLOSED) and (band == AT_DEAD) == (reason ~= 0)
 end
 
+-- Whether a lane is in the ring, or waits for a slot that a message holds.
+local function has_its_turn(lane)
+  local score, number = redis.call('ZSCORE', key.turns, lane), format('%d', (struct.unpack(INSTANT, lane)))
+  return score and (score ~= NO_TURN or redis.call('ZCOUNT', key.slots, number, number) > 0)
+end
+
 local function examine(band, member, instant)
   local id = id_of(member)
   if #id == 0 or #id > MAX_ID_BYTES then
@@ -35,7 +41,7 @@ local function examine(band, member, instant)
     or band == AT_LANES and struct.pack(INSTANT, instant) ~= lane_of(record) then
     return find(FOUND_WRONG_RECORD, id, '')
   end
-  if band == AT_LANES and not redis.call('ZSCORE', key.turns, lane_of(record)) then
+  if band == AT_LANES and not has_its_turn(lane_of(record)) then
     find(FOUND_MISSING_TURN, id, '')
   end
   if bit.band(control.uses, USES_UPDATES) ~= 0 then

@@ -78,8 +78,10 @@ local function enqueue_runs()
       high, was_grouped = nil, grouped
     end
     if grouped and due <= now then
+      -- In a queue in order, earlier messages of the group may not be in the lane yet.
+      local in_order = control.limits ~= '' and byte(control.limits, QUEUE_LIMITS_IN_ORDER) == 1
       look_at_turns()
-      in_lane = last_turn
+      in_lane = last_turn and not in_order
     end
     local first = last + 1
     last = last + length

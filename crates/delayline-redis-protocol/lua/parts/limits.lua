@@ -5,7 +5,7 @@
 local function read_limits()
   if control.limits ~= '' then
     limiter = {}
-    limiter.leased, limiter.count, limiter.per, limiter.burst, limiter.held_until, limiter.paid_at, limiter.paid_ns =
+    limiter.leased, limiter.each_group, limiter.in_order, limiter.count, limiter.per, limiter.burst, limiter.held_until, limiter.paid_at, limiter.paid_ns =
       struct.unpack(QUEUE_LIMITS_FORMAT, control.limits)
     look_at_rate()
   end
@@ -51,8 +51,8 @@ end
 
 --@inline
 local function keep_limits()
-  control.limits = struct.pack(QUEUE_LIMITS_FORMAT, limiter.leased, limiter.count, limiter.per, limiter.burst,
-    limiter.held_until, limiter.paid_at, limiter.paid_ns)
+  control.limits = struct.pack(QUEUE_LIMITS_FORMAT, limiter.leased, limiter.each_group, limiter.in_order, limiter.count,
+    limiter.per, limiter.burst, limiter.held_until, limiter.paid_at, limiter.paid_ns)
   if control.limits == NO_QUEUE_LIMITS then
     control.limits = ''
   else

@@ -2,7 +2,15 @@
 -- hash after the other; contents are looked through only if there are few, because no page has
 -- their names alone.
 
--- Calls `found` with ids of details and contents without a record. Answers where to go on, or nil.
+-- Whether a message with this member is leased, or, in a queue in order, waits.
+local function may_hold_slot(member)
+  local score = tonumber(redis.call('ZSCORE', key.index, member) or -1)
+  local band = math.floor(score / BAND)
+  return band == AT_LEASED or in_order and score >= 0 and band ~= AT_DEAD
+end
+
+-- Calls `found` with ids of details and contents without a record, and with those of messages that
+-- hold a slot in vain, and their members. Answers where to go on, or nil.
 local function look_for_orphans(number, cursor, found)
   if cursor >= MAX_EXACT then
     cursor = 0 -- no server has given it
@@ -31,6 +39,17 @@ local function look_for_orphans(number, cursor, found)
       return AT_UPDATES, tonumber(page[1])
     end
   end
+  if number == AT_SLOTS or number == AT_UPDATES then
+    local page = redis.call('ZSCAN', key.slots, format('%.0f', number == AT_SLOTS and cursor or 0), 'COUNT', MOST_ORPHANS)
+    for i = 1, #page[2], 2 do
+      if not may_hold_slot(page[2][i]) then
+        found(AT_SLOTS, id_of(page[2][i]), page[2][i])
+      end
+    end
+    if page[1] ~= '0' then
+      return AT_SLOTS, tonumber(page[1])
+    end
+  end
   if redis.call('HLEN', key.contents) <= MOST_ORPHANS then
     for _, id in ipairs(redis.call('HKEYS', key.contents)) do
       if redis.call('HEXISTS', key.records, id) == 0 then
@@ -41,7 +60,9 @@ local function look_for_orphans(number, cursor, found)
 end
 
 local function find_orphan(number, id)
-  if #id >= 1 and #id <= MAX_ID_BYTES then
+  if number == AT_SLOTS and #id >= 1 and #id <= MAX_ID_BYTES then
+    find(FOUND_MISSING_TURN, id, '')
+  elseif #id >= 1 and #id <= MAX_ID_BYTES then
     find(FOUND_ORPHAN, id, '')
   else
     find(FOUND_MALFORMED_ENTRY, number, '')

@@ -80,6 +80,11 @@ local function bury_due()
     left, stub = remains(id, member, record, due[i])
     reason = UNREADABLE
   end
+  if by_turns and most and byte(member, MEMBER_SEQUENCE_FROM) == OF_GROUP then
+    buried[#buried + 1] = member
+  elseif in_order then
+    free_slot(member)
+  end
   if left then
     push(new_details, id, left)
     push(new_places, bury(reason), member)
@@ -158,15 +163,19 @@ local function take_ready()
       end
     end
     -- For each message that is buried it looks at another one, and at more at a time.
-    local buried = looked_at - delivered
-    local is_over = left_from or #ids < wanted or delivered == max or buried == MAX_BURIALS
-    if by_turns and not left_from and #ids < wanted and delivered < max and buried < MAX_BURIALS then
+    local died = looked_at - delivered
+    local is_over = left_from or #ids < wanted or delivered == max or died == MAX_BURIALS
+    if by_turns and not left_from and #ids < wanted and delivered < max and died < MAX_BURIALS then
+      local position = #ids + 1
       pass_over()
+    elseif by_turns and is_over then
+      look_at_rest()
     end
-    wanted = math.min(max - delivered + buried, MAX_BATCH)
+    wanted = math.min(max - delivered + died, MAX_BATCH)
   until is_over
   if has_groups then
     if by_turns then
+      free_buried()
       keep_turns()
     end
     look_at_lanes()

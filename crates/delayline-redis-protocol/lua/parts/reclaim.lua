@@ -28,7 +28,7 @@ end
 local function take_back()
   local bytes = 0
   for i, member in ipairs(members) do
-    local id, entry = ids[i], stored[i]
+    local id, entry, waits = ids[i], stored[i], false
     local is_readable = entry and readable_details(entry)
       and sub(entry, DETAILS_SEQUENCE) == sub(member, MEMBER_SEQUENCE)
     if not is_readable then
@@ -88,8 +88,11 @@ local function take_back()
         push(deaths, d.reason, id)
       else
         push(new_places, due_score(d.level, d.due), member)
-        first_back = math.min(first_back, d.due)
+        first_back, waits = math.min(first_back, d.due), true
       end
+    end
+    if most_of_group and not (waits and in_order) then
+      free_slot(member)
     end
   end
 end
@@ -126,5 +129,5 @@ local function reclaim()
   count_finished()
   begin_writes()
   write()
-  changed = true
+  changed, old_slots, served = true, {}, {}
 end

@@ -77,6 +77,9 @@ local function end_lease(id, entry, item, kind, update)
   else
     status = give_back(id, entry, item, kind)
   end
+  if most_of_group and not (in_order and (status == SCHEDULED or status == READY)) then
+    free_slot(member)
+  end
   return status
 end
 
@@ -103,6 +106,9 @@ local function settle_all()
       gone[gone_count] = id
       ended[gone_count] = sub(entry, DETAILS_SEQUENCE)
         .. (has_groups and byte(entry, DETAILS_LEVEL) == AT_GROUPED and sub(entry, DETAILS_LANE) or '') .. id
+      if most_of_group then
+        free_slot(ended[gone_count])
+      end
       new_finished[2 * gone_count - 1] = id
       new_finished[2 * gone_count] = status .. sub(entry, DETAILS_DIGEST) .. lease
     else
@@ -186,9 +192,13 @@ local function look_at_limits()
         first_due = first and math.min(first_due, tonumber(first) - level * BAND) or first_due
       end
       if control.uses >= USES_GROUPS then
-        local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_IN_LANES, LAST_GROUPED, 'WITHSCORES', 'LIMIT', '0', '1')[2]
-        first_due = first and math.min(first_due, math.max(0, tonumber(first) - AT_GROUPED * BAND)) or first_due
+        local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, LAST_GROUPED, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+        first_due = first and math.min(first_due, tonumber(first) - AT_GROUPED * BAND) or first_due
+        first_due = has_turn() and 0 or first_due
       end
     end
+  end
+  if unblocked > 0 and redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES) > 0 then
+    first_due = 0
   end
 end

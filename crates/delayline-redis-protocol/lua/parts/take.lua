@@ -33,6 +33,9 @@ local function deliver()
   local n, m = #new_places, #new_details
   new_places[n + 1], new_places[n + 2] = leased_score, member
   new_details[m + 1], new_details[m + 2] = id, its_details
+  if most and byte(member, MEMBER_SEQUENCE_FROM) == OF_GROUP then
+    push(new_slots, format('%d', (struct.unpack(INSTANT, member, MEMBER_LANE_FROM))), member)
+  end
   taken[delivered], lengths[delivered] = id, #id
   n = 4 + 3 * delivered
   results[n], results[n + 1], results[n + 2] = id, whole, answer

@@ -1,4 +1,5 @@
 -- For claim and relay: how groups take turns, if there are any. In `groups`:
+--   has_looked       whether this call has looked ahead
 --   due, instants    members with a group that are due and in no lane yet; and since when, while no
 --                    lane has a turn
 --   taken            which of them this call takes; the others go to their lanes
@@ -6,14 +7,19 @@
 --                    from `next_new` on, how many were `read`, whether those are all
 --   ring             lanes as they stand in `turns`, from `next` on; how many were read, if not all
 --   again            lanes that were served, from `next_again` on
---   turn_of, more    of each message that was found: its lane, and whether that has more then
---   passed           by the number of the next message: empty lanes in front of it
---   turns            lanes that are served, with their new score, or false where nothing is left
+--   turn_of, more    of each message that was found: its lane, and whether that has more then, or
+--                    NO_TURN if it has to wait for a slot
+--   passed           by the number of the next message: lanes in front of it that have none
+--   turns            what becomes of lanes that are passed over
+--   over             lanes whose turn is over, with their new score, or false where nothing is left
 --   left             how many messages more are in lanes behind this call
 --   from_normal      how many of the messages that are taken have no group
+--   is_cut           whether a lane keeps its turn that was found already
 --   unsorted         whether more messages are due than this call moves to their lanes
 local has_groups, by_turns = control.uses >= USES_GROUPS, false
 local groups = has_groups and {due = {}}
+-- Members with a group of messages that died, where groups are limited.
+local buried = {}
 
 -- The number of a message, from its member.
 local function number_of(member)
@@ -25,8 +31,10 @@ end
 local function look_ahead()
   look_at_turns()
   local last = format('%d', AT_GROUPED * BAND + now)
-  by_turns = last_turn ~= false
-  if not by_turns then
+  by_turns, groups.has_looked = last_turn ~= false, true
+  if not by_turns and most then
+    by_turns = #redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'LIMIT', '0', '1') > 0
+  elseif not by_turns then
     local found = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'WITHSCORES', 'LIMIT', '0',
       format('%d', max + 1))
     local count, instants = #found / 2, {}
@@ -46,7 +54,7 @@ local function look_ahead()
   if by_turns then
     groups = {
       lanes = {}, ring = {}, next = 1, read = 0, arrived = {}, next_arrived = 1, again = {}, next_again = 1,
-      count = 0, turns = {}, taken = {}, left = 0, from_normal = 0,
+      count = 0, turns = {}, over = {}, taken = {}, left = 0, from_normal = 0,
     }
     groups.due = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'LIMIT', '0', LOOK_AHEAD)
     if bit.band(control.uses, USES_NORMAL) ~= 0 and not redis.call('ZSCORE', key.turns, '')
@@ -54,12 +62,22 @@ local function look_ahead()
       arrive('')
     end
     for _, member in ipairs(groups.due) do
-      local lane = sub(member, MEMBER_LANE)
-      arrive(lane)
-      local new = groups.lanes[lane].new
-      new[#new + 1] = member
+      local name = sub(member, MEMBER_LANE)
+      local lane = lane_called(name)
+      if most_of_group and lane.is_blocked == nil then
+        lane.is_blocked = redis.call('ZSCORE', key.turns, name) == NO_TURN
+      end
+      if not lane.is_blocked then
+        arrive(name)
+      elseif in_order and redis.call('ZSCORE', key.slots, member) then
+        -- Its group waits for it.
+        unblock(name)
+        lane.is_blocked, new_turns[name] = false, true
+        groups.arrived[#groups.arrived + 1] = name
+      end
+      lane.new[#lane.new + 1] = member
     end
-    groups.size = redis.call('ZCARD', key.turns) + #groups.arrived
+    groups.size = redis.call('ZCOUNT', key.turns, '0', '+inf') + #groups.arrived
     changed = changed or #groups.due > 0 or #groups.arrived > 0
   end
 end
@@ -68,7 +86,7 @@ end
 local function lane_called(name)
   local lane = groups.lanes[name]
   if not lane then
-    lane = {stored = {}, instants = {}, at = 1, read = 0, new = {}, next_new = 1}
+    lane = {stored = {}, instants = {}, at = 1, read = 0, new = {}, next_new = 1, given = 0}
     groups.lanes[name] = lane
   end
   return lane
@@ -128,10 +146,58 @@ local function first_in_lane(name, page)
   return stored, false
 end
 
+-- The message that holds the slot of a lane, in a queue in order: false if it is not in the lane, and
+-- nil if no message does.
+local function holder_of(name)
+  local score = format('%d', (struct.unpack(INSTANT, name)))
+  local holder = redis.call('ZRANGEBYSCORE', key.slots, score, score, 'LIMIT', '0', '1')[1]
+  if not holder or redis.call('ZSCORE', key.index, holder) == lane_score(name) then
+    return holder
+  end
+  for _, member in ipairs(groups.lanes[name].new) do
+    if member == holder then
+      return holder
+    end
+  end
+  return false
+end
+
+-- State::next_in_lane: like first_in_lane, for a lane whose slots may all be taken.
+local function next_in_lane(name, page)
+  local lane = lane_called(name)
+  if not most or #name ~= LANE_BYTES then
+    return first_in_lane(name, page)
+  end
+  if in_order and lane.given == 0 then
+    local holder = holder_of(name)
+    if holder == nil then
+      return first_in_lane(name, page)
+    end
+    lane.holder = holder
+    return holder or nil, false
+  elseif not in_order and not lane.free then
+    local score = format('%d', (struct.unpack(INSTANT, name)))
+    lane.free = most - redis.call('ZCOUNT', key.slots, score, score)
+  end
+  if in_order or lane.given >= lane.free then
+    return nil
+  end
+  return first_in_lane(name, page)
+end
+
+-- What becomes of a lane that gives no more: NO_TURN if it waits for a slot, false if it is empty.
+local function wait_for_slot(name)
+  if most and #name == LANE_BYTES then
+    local score, lane = lane_score(name), groups.lanes[name]
+    return redis.call('ZCOUNT', key.index, score, score) + #lane.new > lane.given and NO_TURN
+  end
+  return false
+end
+
 -- The next lane of the ring; nil if there is none.
 local function next_lane(page)
   if groups.next > #groups.ring and not groups.is_read then
-    groups.ring = redis.call('ZRANGE', key.turns, groups.read, groups.read + page - 1)
+    groups.ring = redis.call('ZRANGEBYSCORE', key.turns, '0', '+inf', 'LIMIT', groups.read, page)
     groups.next, groups.read, groups.is_read = 1, groups.read + #groups.ring, #groups.ring < page
   end
   local name = groups.ring[groups.next]
@@ -148,7 +214,7 @@ local function next_lane(page)
     end
   end
   name = groups.again[groups.next_again]
-  groups.next_again = groups.next_again + 1
+  groups.next_again = groups.next_again + (name and 1 or 0)
   return name
 end
 
@@ -179,24 +245,27 @@ local function add_turns()
     if not name then
       break
     end
-    local member, is_new = first_in_lane(name, page)
+    local member, is_new = next_in_lane(name, page)
+    local lane = groups.lanes[name]
     if member then
-      local lane = groups.lanes[name]
-      count = count + 1
+      count, lane.given = count + 1, lane.given + 1
       groups.passed[count], empty = empty, {}
       groups.turn_of[count] = name
       members[count], ids[count] = member, sub(member, name == '' and MEMBER_ID_FROM or GROUPED_ID_FROM)
       if is_new then
         lane.next_new = lane.next_new + 1
-      else
+      elseif not lane.holder then
         due[count] = lane.instants[lane.at]
         lane.at = lane.at + 1
       end
-      if first_in_lane(name, page) then
+      if next_in_lane(name, page) then
         groups.more[count] = true
         groups.again[#groups.again + 1] = name
+      else
+        groups.more[count] = wait_for_slot(name)
       end
     else
+      groups.turns[name] = wait_for_slot(name)
       empty[#empty + 1], groups.count = name, groups.count + 1
     end
   end
@@ -240,24 +309,34 @@ local function look_when_due()
   end
 end
 
--- For serve and pass_over: removes empty lanes from the ring.
+-- State::end_turn, for the lanes in front of a message, or of none, that have none.
 --@inline
 local function pass_over()
-  for _, name in ipairs(groups.passed[#ids + 1] or {}) do
-    old_turns[#old_turns + 1], changed = name, true
+  for _, name in ipairs(groups.passed[position] or {}) do
+    groups.over[name], changed = groups.turns[name], true
   end
 end
 
--- State::serve, for a message that is taken or buried: the turn goes to the next lane.
+-- Notes whether a group was found that keeps its turn, since the call ends before.
+--@inline
+local function look_at_rest()
+  for left = left_from or #ids + 1, #ids + 1 do
+    for _, name in ipairs(groups.passed[left] or {}) do
+      groups.is_cut = groups.is_cut or name ~= ''
+    end
+    groups.is_cut = groups.is_cut or (groups.turn_of[left] or '') ~= ''
+  end
+end
+
+-- State::end_turn, for a message that is taken or buried: the turn goes to the next lane.
 --@inline
 local function serve()
-  for _, name in ipairs(groups.passed[i] or {}) do
-    old_turns[#old_turns + 1] = name
-  end
+  local position = i
+  pass_over()
   local name = groups.turn_of[i]
   if name then
     last_turn = last_turn + 1
-    groups.turns[name] = groups.more[i] and last_turn or false
+    groups.over[name] = groups.more[i] == true and last_turn or groups.more[i]
     if name == '' then
       groups.from_normal = groups.from_normal + 1
     else
@@ -270,8 +349,10 @@ end
 -- leave it, and new messages go to theirs.
 --@inline
 local function keep_turns()
-  for name, turn in pairs(groups.turns) do
-    if turn then
+  for name, turn in pairs(groups.over) do
+    if turn == NO_TURN then
+      push(stalled, NO_TURN, name)
+    elseif turn then
       push(served, format('%d', turn), name)
     else
       old_turns[#old_turns + 1] = name
@@ -281,6 +362,21 @@ local function keep_turns()
   for _, member in ipairs(groups.due) do
     if not groups.taken[member] then
       push(new_places, lane_score(sub(member, MEMBER_LANE)), member)
+    end
+  end
+end
+
+-- Messages that died have used up slots of their groups until now.
+--@inline
+local function free_buried()
+  for _, member in ipairs(buried) do
+    local lane = sub(member, MEMBER_LANE)
+    if redis.call('ZSCORE', key.slots, member) then
+      old_slots[#old_slots + 1] = member
+    end
+    if groups.over[lane] == NO_TURN then
+      last_turn = last_turn + 1
+      groups.over[lane], groups.again[#groups.again + 1] = last_turn, lane
     end
   end
 end
@@ -301,20 +397,27 @@ local function look_at_lanes()
   groups.unsorted = by_turns and first_due <= now
   local waits
   if by_turns then
-    waits = groups.left > 0
-  elseif groups.instants then
+    local name = next_lane(1)
+    if name == '' then
+      name = next_lane(1)
+    end
+    waits = groups.left > 0 and (name or groups.is_cut)
+  elseif groups.has_looked then
     waits = delivered < max and find_lost_turns()
   else
-    waits = redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES) > 0
+    waits = has_turn()
   end
   if waits then
     first_left = 0
   end
 end
 
--- Whether there are messages in lanes. Where turns are known by no lane, some of these come back.
+-- Whether there are messages in lanes, but no turns. Some of these come back.
 local function find_lost_turns()
   local from = FIRST_IN_LANES
+  if redis.call('ZCARD', key.turns) > 0 then
+    return false
+  end
   for _ = 1, LOOK_AHEAD do
     local first = redis.call('ZRANGEBYSCORE', key.index, from, LAST_IN_LANES, 'WITHSCORES', 'LIMIT', '0', '1')[2]
     if not first then

@@ -1,5 +1,6 @@
 -- Whose turn it is: Turns in delayline-core. The members of `turns` are the numbers of lanes, as they
--- stand in members of `index`, or '' for messages without a group; the lowest score is next.
+-- stand in members of `index`, or '' for messages without a group. Of scores from 0 on, the lowest
+-- is next; others are those of lanes that wait for a slot.
 --
 -- Lanes that join the ring unless they are in it: score, member; and each of them is a key.
 local new_turns = {}
@@ -12,6 +13,18 @@ local function look_at_turns()
     local last = tonumber(redis.call('ZRANGE', key.turns, '-1', '-1', 'WITHSCORES')[2] or '-1')
     last_turn = last >= 0 and (last < MAX_EXACT and last or 0)
   end
+end
+
+-- For State::next_deliverable: whether a message in a lane has its turn.
+local function has_turn()
+  if redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES) > 0 then
+    for _, lane in ipairs(redis.call('ZRANGEBYSCORE', key.turns, '0', '+inf', 'LIMIT', '0', '2')) do
+      if lane ~= '' then
+        return true
+      end
+    end
+  end
+  return false
 end
 
 -- Turns::join.

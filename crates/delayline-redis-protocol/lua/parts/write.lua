@@ -16,6 +16,9 @@
 --   new_turns                       score, lane   lanes that join the ring unless they are in it
 --   served                          score, lane   lanes that go to the end of the ring
 --   old_turns                       lane          lanes that leave the ring
+--   stalled                         score, lane   lanes that wait for a slot
+--   new_slots                       lane, member  messages that hold a slot of their group
+--   old_slots                       member        messages that hold it no longer
 --   ring                            true          the bell rings
 
 --@include point.lua
@@ -110,6 +113,18 @@ local function ask()
   if #old_turns > 0 then
     --@ask ZREM turns
   end
+  --@with stalled
+  if #stalled > 0 then
+    --@ask ZADD turns
+  end
+  --@with new_slots
+  if #new_slots > 0 then
+    --@ask ZADD slots
+  end
+  --@with old_slots
+  if #old_slots > 0 then
+    --@ask ZREM slots
+  end
   --@with journaled
   if journaled then
     count_journal()
@@ -151,7 +166,8 @@ end
 -- be sent again. A message that takes the place of another gets its entry, then its record, then
 -- the details that it keeps, and last the other's entry goes: an entry without a record is removed
 -- by the next operation that meets it. A lane has its turn before it has messages, and until it has
--- none.
+-- none; and it waits for a slot only once another message holds it, so that a torn operation may
+-- let a group have one message too many, but none stays for ever.
 --@inline
 local function write()
   --@with counted
@@ -171,6 +187,10 @@ local function write()
   if #new_turns > 0 then
     redis.call('ZADD', key.turns, 'NX', unpack(new_turns))
   end
+  --@with old_slots
+  if #old_slots > 0 then
+    redis.call('ZREM', key.slots, unpack(old_slots))
+  end
   --@with served
   if #served > 0 then
     redis.call('ZADD', key.turns, unpack(served))
@@ -178,6 +198,14 @@ local function write()
   --@with new_places
   if #new_places > 0 then
     redis.call('ZADD', key.index, unpack(new_places))
+  end
+  --@with new_slots
+  if #new_slots > 0 then
+    redis.call('ZADD', key.slots, unpack(new_slots))
+  end
+  --@with stalled
+  if #stalled > 0 then
+    redis.call('ZADD', key.turns, unpack(stalled))
   end
   --@with new_contents
   if #new_contents > 0 then

@@ -107,7 +107,7 @@ codes! {
     resolution: u8, "RESOLUTION_" = "resolutions of a history" { MINUTES = 0, HOURS = 1 }
     place: u8, "AT_" = "bands of `index`, after the priority levels, and where else an audit looks" {
         LEASED = 4, DEAD = 5, LANES = 6, GROUPED = 7, RECORDS = 8, DETAILS = 9, CONTENTS = 10,
-        UPDATES = 11,
+        UPDATES = 11, SLOTS = 12,
     }
     finding: i64, "FOUND_" = "what an audit finds" {
         MALFORMED_ENTRY = 1, MISSING_RECORD = 2, WRONG_RECORD = 3, MISSING_DETAILS = 4,

@@ -17,7 +17,7 @@ macro_rules! files {
 /// The files in lua/parts/, which scripts include.
 pub(super) const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "limits.lua" "admitting.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
-    "records.lua" "details.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
+    "records.lua" "details.lua" "lanes.lua" "turns.lua" "slots.lua" "freeing.lua" "turning.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
     "next_claimable.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
     "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "converting.lua" "converted.lua"
 };
@@ -69,7 +69,7 @@ pub(super) fn with_looks(source: &str) -> String {
             Some(key) if read.contains(&key) => {}
             Some(key) => {
                 let count = match key {
-                    "index" => "ZCARD",
+                    "index" | "turns" | "slots" => "ZCARD",
                     "totals" => "STRLEN",
                     _ => "HLEN",
                 };

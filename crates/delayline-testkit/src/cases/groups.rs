@@ -2,8 +2,9 @@
 
 use delayline_core::limits::MAX_LOOK_AHEAD;
 use delayline_core::{
-    Destination, DestinationKey, Enqueued, Group, Known, NewMessage, Op, Outcome, Priority, Relay,
-    Reply, Schedule, Status, Update, UpdateContent, UpdateDue, UpdateToken,
+    Destination, DestinationKey, Enqueued, Group, HandOff, Known, NewMessage, Op, Outcome,
+    Priority, Relay, Reply, Schedule, Settlement, Status, Update, UpdateContent, UpdateDue,
+    UpdateToken,
 };
 
 use super::queue::{
@@ -27,12 +28,12 @@ super::cases! { "groups",
     groups_are_kept: "G11, G30, G35",
 }
 
-fn of(group: &str, name: &str) -> NewMessage {
+pub(super) fn of(group: &str, name: &str) -> NewMessage {
     message(name).group(Group::new(group).unwrap_or_else(|violation| panic!("{violation}")))
 }
 
 /// Messages `x1`, `x2`, ... of the group `x` for each of these, in their order.
-fn grouped(groups: &[(&str, usize)]) -> Vec<NewMessage> {
+pub(super) fn grouped(groups: &[(&str, usize)]) -> Vec<NewMessage> {
     let all = groups
         .iter()
         .flat_map(|(group, count)| (1..=*count).map(move |n| of(group, &format!("{group}{n}"))));
@@ -105,7 +106,10 @@ async fn a_due_message_is_not_behind_a_flood(queue: &Queue) {
     let none = queue.claim(10, claim(3, 0, 90_000)).await;
     assert_eq!((none.deliveries.len(), none.more, none.unsorted), (0, true, true));
     let last = queue.claim(10, claim(3, 2, 90_000)).await;
-    assert_eq!((ids(&last.deliveries), last.unsorted), (vec!["2".into(), "scheduled".into()], false));
+    assert_eq!(
+        (ids(&last.deliveries), last.unsorted),
+        (vec!["2".into(), "scheduled".into()], false)
+    );
     for n in 4..=8 {
         let claimed = queue.claim(10, claim(n, 1_000, 90_000)).await;
         if !claimed.more {
@@ -243,4 +247,8 @@ async fn groups_are_kept(queue: &Queue) {
     let taken = queue.claim(10, with(claim(3, 1, 9_000), |claim| claim.max = 1)).await;
     assert_eq!(taken.deliveries[0].message.info.id, id("x"));
     assert_eq!(group(taken.deliveries[0].message.info.clone()).as_deref(), Some("b"));
+    let acked = Settlement::new(id("x"), taken.deliveries[0].lease, Outcome::Ack);
+    let op = Op::HandOff(vec![HandOff::new(acked, vec![of("c", "y")])]);
+    queue.apply(11, &op).await;
+    assert_eq!(group(queue.live(11, "y").await.info).as_deref(), Some("c"));
 }

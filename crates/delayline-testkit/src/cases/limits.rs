@@ -76,7 +76,8 @@ async fn batches_beyond_a_limit_are_refused(queue: &Queue) {
 }
 
 async fn claims_beyond_a_limit_are_refused(queue: &Queue) {
-    for (max, lease_ms) in [(0, 50), (MAX_BATCH + 1, 50), (1, 0), (1, MAX_LEASE_MS + 1)] {
+    // A claim for no messages looks ahead (G35).
+    for (max, lease_ms) in [(MAX_BATCH + 1, 50), (1, 0), (1, MAX_LEASE_MS + 1)] {
         let violation = refused(queue, Op::Claim(claim(1, max, lease_ms))).await;
         assert!(matches!(violation, Violation::OutOfRange { .. }), "{violation}");
     }
@@ -128,7 +129,7 @@ async fn what_is_refused_changes_nothing(queue: &Queue) {
     queue.leased(0, message("a"), 50).await;
     let before = queue.apply(0, &Op::Get(vec![id("a")])).await;
     let mut repeated = batches(&[id("a"), id("b"), id("b")]);
-    repeated.push(Op::Claim(claim(2, 0, 50)));
+    repeated.push(Op::Claim(claim(2, 1, 0)));
     for op in repeated {
         refused(queue, op).await;
     }

@@ -94,6 +94,8 @@ fn set_limits() -> impl Strategy<Value = SetLimits> {
     let one = prop_oneof![
         3 => (1..4_u32).prop_map(|most| SetLimits::new().leased(most)),
         3 => rate.prop_map(|rate| SetLimits::new().rate(rate)),
+        4 => (1..3_u32).prop_map(|most| SetLimits::new().each_group(most)),
+        4 => any::<bool>().prop_map(|in_order| SetLimits::new().in_order(in_order)),
         1 => schedule().prop_map(|until| {
             let mut set = SetLimits::new();
             set.hold = Change::Set(until);
@@ -101,13 +103,14 @@ fn set_limits() -> impl Strategy<Value = SetLimits> {
         }),
         1 => Just(SetLimits::new()),
     ];
-    let none = SetLimits::new().leased(None).rate(None).end_hold();
-    (one, prop::sample::subsequence(vec![0, 1, 2], 0..=3)).prop_map(move |(mut set, removed)| {
+    let none = SetLimits::new().leased(None).each_group(None).rate(None).end_hold();
+    (one, prop::sample::subsequence(vec![0, 1, 2, 3], 0..=4)).prop_map(move |(mut set, removed)| {
         for which in removed {
             match which {
                 0 if set.leased == Change::Keep => set.leased = none.leased,
                 1 if set.rate == Change::Keep => set.rate = none.rate,
                 2 if set.hold == Change::Keep => set.hold = none.hold,
+                3 if set.each_group == Change::Keep => set.each_group = none.each_group,
                 _ => {}
             }
         }

@@ -123,10 +123,11 @@ fn history() -> Vec<(u64, Op)> {
     then(3 * HOUR + 13, Op::Enqueue(vec![moved]));
     let reschedule = Reschedule::new(id("scheduled"), later(2 * HOUR));
     then(3 * HOUR + 14, Op::Reschedule(vec![reschedule]));
-    // Groups that take turns.
+    // Groups that take turns, and are handled in order.
     let grouped = |name: &str| message(name).group(name[..1].parse::<Group>().unwrap());
     let of_groups = ["a-first", "a-second", "b-first", "a-third"].map(grouped);
     then(3 * HOUR + 14, Op::Enqueue(of_groups.to_vec()));
+    then(3 * HOUR + 14, Op::SetLimits(SetLimits::new().in_order(true)));
     then(3 * HOUR + 14, claim(25, 3));
     then(3 * HOUR + 14, set_limits());
     then(3 * HOUR + 15, Op::Pause);

@@ -24,6 +24,7 @@ pub(crate) async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C:
         (Age::Forgotten, cases_of_a_forgetful_queue()),
         (Age::Paused, vec![(4_500, Op::Resume)]),
         (Age::Grouped, cases_of_groups()),
+        (Age::InOrder, cases_in_order()),
     ] {
         prepare(&server, &queue, age).await;
         let state = dump_of(&server, &keys);
@@ -105,6 +106,8 @@ enum Age {
     Paused,
     /// Groups take turns, one of them without messages, and one has lost its turn.
     Grouped,
+    /// Groups are handled in order: one of them waits for a worker, and one for a retry.
+    InOrder,
 }
 
 /// A queue with a message in every state, and some that are large, expired or damaged.
@@ -136,6 +139,15 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
         let group = grouped("lost").group.unwrap();
         let lane = &group.lane().to_be_bytes()[2..];
         server.binary_command(&[b"ZREM", &queue.keys().all()[TURNS][..], lane]);
+        server.binary_command(&[b"DEL", &queue.keys().all()[BELL][..]]);
+        return;
+    }
+    if age == Age::InOrder {
+        apply(queue, 4, Op::SetLimits(SetLimits::new().in_order(true))).await;
+        apply(queue, 4, Op::Enqueue(["g1", "g2", "h1", "h2"].map(grouped).to_vec())).await;
+        apply(queue, 4, claim(7, 3)).await;
+        let schedule = Schedule::In(millis(5));
+        apply(queue, 4, settle("h1", 7, Outcome::Retry { schedule, error: String::new() })).await;
         server.binary_command(&[b"DEL", &queue.keys().all()[BELL][..]]);
         return;
     }
@@ -188,6 +200,22 @@ fn cases_of_groups() -> Vec<(u64, Op)> {
         Op::HandOff(vec![HandOff::new(settlement, next)]),
         Op::Reschedule(vec![later("g1"), later("g2")]),
         Op::Repair(Check::new(100)),
+    ];
+    all.into_iter().map(|op| (4_500, op)).collect()
+}
+
+/// Slots are taken and freed, and lanes wait for them.
+fn cases_in_order() -> Vec<(u64, Op)> {
+    let replace =
+        Update::new(UpdateContent::Replace, UpdateDue::Set, UpdateToken::from_bytes([9; 8]));
+    let all = [
+        claim(9, 3),
+        relay_to_list(3, None),
+        settle("g1", 7, Outcome::Ack),
+        hand_off("g1", 7, Outcome::Ack, &["new"]),
+        Op::Cancel(vec![id("h1")]),
+        Op::Enqueue(vec![grouped("h1").payload("other").known(Known::Update(replace))]),
+        Op::SetLimits(SetLimits::new().in_order(false)),
     ];
     all.into_iter().map(|op| (4_500, op)).collect()
 }

@@ -1,0 +1,205 @@
+//! How many messages of a group are handled at once, and in which order.
+
+use delayline_core::{
+    Destination, DestinationKey, Known, Op, Outcome, Relay, Reply, SetLimits, Status, Update,
+    UpdateContent, UpdateDue, UpdateToken,
+};
+
+use super::groups::{grouped, of};
+use super::queue::{Queue, after, at, claim, done, id, ids, lease, message, retry};
+
+super::cases! { "group_limits",
+    each_group_has_so_many_leases: "G36",
+    the_end_of_a_lease_frees_a_slot: "G3, G36",
+    a_limit_of_groups_can_be_changed: "G36",
+    an_expired_message_keeps_no_slot: "G4, G36",
+    limits_of_the_queue_and_of_groups_hold_together: "G34, G36",
+    a_group_is_handled_in_order: "G37",
+    a_crash_keeps_its_place: "G3, G37",
+    an_end_lets_the_next_message_go: "G13, G29, G37",
+    a_message_in_order_waits_behind_earlier_ones: "G37",
+    order_can_be_turned_off: "G37",
+    a_relay_knows_no_slots: "G36, G37",
+}
+
+async fn limit(queue: &Queue, ms: u64, set: SetLimits) {
+    assert!(queue.set_limits(ms, set).await);
+}
+
+async fn each_group_has_so_many_leases(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().each_group(2)).await;
+    queue.enqueue(0, grouped(&[("a", 5), ("b", 1)])).await;
+    queue.enqueue(0, ["x", "y", "z"].map(message).to_vec()).await;
+    let first = queue.claim(0, claim(1, 3, 9_000)).await;
+    assert_eq!((ids(&first.deliveries).join(" "), first.more), ("x a1 b1".into(), true));
+    assert_eq!(queue.claim_ids(0, claim(2, 1, 9_000)).await, ["y"]);
+    let rest = queue.claim(0, claim(3, 9, 9_000)).await;
+    assert_eq!((ids(&rest.deliveries).join(" "), rest.more), ("a2 z".into(), false));
+    assert_eq!(rest.next, Some(at(9_000)));
+    // What comes for a group without a free slot waits.
+    queue.enqueue(1, grouped(&[("a", 6)])[5..].to_vec()).await;
+    let none = queue.claim(1, claim(4, 9, 9_000)).await;
+    assert_eq!((none.deliveries.len(), none.more, none.next), (0, false, Some(at(9_000))));
+    assert_eq!(queue.stats(1).await.ready, 4);
+    assert_eq!(queue.end(2, "a2", lease(3, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(2, claim(5, 9, 9_000)).await, ["a3"]);
+    assert_eq!(queue.stats(2).await.limits.each_group, Some(2));
+}
+
+async fn the_end_of_a_lease_frees_a_slot(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().each_group(1)).await;
+    queue.enqueue(0, grouped(&[("a", 4), ("b", 2)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 9, 100)).await, ["a1", "b1"]);
+    assert_eq!(queue.end(1, "a1", lease(1, 1), retry(50, "no")).await, done(Status::Scheduled));
+    assert_eq!(queue.claim_ids(1, claim(2, 9, 9_000)).await, ["a2"]);
+    assert_eq!(queue.end(2, "a2", lease(2, 1), Outcome::Release).await, done(Status::Ready));
+    // a1 waits for its retry, and a2 comes first again.
+    assert_eq!(queue.claim_ids(3, claim(3, 9, 9_000)).await, ["a2"]);
+    let dies = Outcome::Reject { error: "no".into() };
+    assert_eq!(queue.end(4, "a2", lease(3, 2), dies).await, done(Status::Dead));
+    assert_eq!(queue.claim_ids(51, claim(4, 9, 9_000)).await, ["a1"]);
+    queue.cancel(52, "a1").await;
+    assert_eq!(queue.claim_ids(52, claim(5, 9, 9_000)).await, [""; 0]);
+    assert_eq!(queue.end(53, "a1", lease(4, 2), Outcome::Ack).await, done(Status::Acked));
+    // The lease of b1 has run out.
+    assert_eq!(queue.claim_ids(100, claim(6, 9, 9_000)).await, ["a3", "b1"]);
+}
+
+async fn a_limit_of_groups_can_be_changed(queue: &Queue) {
+    queue.enqueue(0, grouped(&[("a", 9)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 2, 9_000)).await, ["a1", "a2"]);
+    // Leases from before do not count.
+    limit(queue, 0, SetLimits::new().each_group(2)).await;
+    assert_eq!(queue.claim_ids(0, claim(2, 9, 9_000)).await, ["a3", "a4"]);
+    limit(queue, 1, SetLimits::new().each_group(1)).await;
+    assert_eq!(queue.end(2, "a3", lease(2, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(2, claim(3, 9, 9_000)).await, [""; 0]);
+    limit(queue, 3, SetLimits::new().each_group(2)).await;
+    assert_eq!(queue.claim_ids(3, claim(4, 9, 9_000)).await, ["a5"]);
+    limit(queue, 4, SetLimits::new().each_group(None)).await;
+    assert_eq!(queue.claim_ids(4, claim(5, 9, 9_000)).await, ["a6", "a7", "a8", "a9"]);
+}
+
+async fn an_expired_message_keeps_no_slot(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().each_group(1)).await;
+    let mut all = grouped(&[("a", 3), ("b", 2)]);
+    all[0].expires = Some(after(5));
+    queue.enqueue(0, all).await;
+    let first = queue.claim(5, claim(1, 9, 9_000)).await;
+    assert_eq!((ids(&first.deliveries).join(" "), first.deaths.len()), ("b1".into(), 1));
+    assert!(first.more);
+    assert_eq!(queue.claim_ids(5, claim(2, 9, 9_000)).await, ["a2"]);
+    assert_eq!(queue.claim_ids(5, claim(3, 9, 9_000)).await, [""; 0]);
+}
+
+async fn limits_of_the_queue_and_of_groups_hold_together(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().each_group(1).leased(2)).await;
+    queue.enqueue(0, grouped(&[("a", 2), ("b", 2), ("c", 1)])).await;
+    let first = queue.claim(0, claim(1, 9, 9_000)).await;
+    assert_eq!((ids(&first.deliveries).join(" "), first.capped), ("a1 b1".into(), true));
+    queue.end(1, "a1", lease(1, 1), Outcome::Ack).await;
+    assert_eq!(queue.claim_ids(1, claim(2, 9, 9_000)).await, ["c1"]);
+    queue.end(2, "b1", lease(1, 1), Outcome::Ack).await;
+    assert_eq!(queue.claim_ids(2, claim(3, 9, 9_000)).await, ["a2"]);
+}
+
+async fn a_group_is_handled_in_order(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("a", 3), ("b", 1)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 9, 9_000)).await, ["a1", "b1"]);
+    assert_eq!(queue.end(1, "a1", lease(1, 1), retry(50, "no")).await, done(Status::Scheduled));
+    // What is behind a retry waits.
+    let none = queue.claim(1, claim(2, 9, 9_000)).await;
+    assert_eq!((none.deliveries.len(), none.more, none.next), (0, false, Some(at(51))));
+    assert_eq!(queue.claim_ids(51, claim(3, 9, 9_000)).await, ["a1"]);
+    let snooze = Outcome::Snooze { schedule: after(9) };
+    assert_eq!(queue.end(51, "a1", lease(3, 2), snooze).await, done(Status::Scheduled));
+    assert_eq!(queue.claim_ids(59, claim(4, 9, 9_000)).await, [""; 0]);
+    assert_eq!(queue.claim_ids(60, claim(5, 9, 9_000)).await, ["a1"]);
+    assert_eq!(queue.end(61, "a1", lease(5, 3), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(61, claim(6, 9, 9_000)).await, ["a2"]);
+    assert!(queue.stats(61).await.limits.in_order);
+}
+
+async fn a_crash_keeps_its_place(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    // It is the first of its lane as soon as it is due.
+    queue.enqueue_one(0, of("a", "later").schedule(after(150))).await;
+    queue.enqueue(0, grouped(&[("a", 2)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 9, 100)).await, ["a1"]);
+    assert_eq!(queue.claim_ids(99, claim(2, 9, 100)).await, [""; 0]);
+    assert_eq!(queue.claim_ids(100, claim(3, 9, 100)).await, ["a1"]);
+    assert_eq!(queue.end(101, "a1", lease(3, 2), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(140, claim(4, 9, 100)).await, ["a2"]);
+    assert_eq!(queue.claim_ids(240, claim(5, 9, 100)).await, ["a2"]);
+    assert_eq!(queue.end(251, "a2", lease(5, 2), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(251, claim(6, 9, 100)).await, ["later"]);
+}
+
+async fn an_end_lets_the_next_message_go(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("a", 6)])).await;
+    queue.claim(0, claim(1, 1, 9_000)).await;
+    let dies = Outcome::Reject { error: "no".into() };
+    assert_eq!(queue.end(1, "a1", lease(1, 1), dies).await, done(Status::Dead));
+    assert_eq!(queue.claim_ids(1, claim(2, 9, 9_000)).await, ["a2"]);
+    assert_eq!(queue.end(2, "a2", lease(2, 1), retry(50, "no")).await, done(Status::Scheduled));
+    queue.cancel(3, "a2").await;
+    assert_eq!(queue.claim_ids(3, claim(3, 9, 9_000)).await, ["a3"]);
+    // An update that replaces a message that waits for its retry puts it behind the others.
+    assert_eq!(queue.end(4, "a3", lease(3, 1), retry(50, "no")).await, done(Status::Scheduled));
+    let token = UpdateToken::from_bytes([7; UpdateToken::BYTES]);
+    let update = Update::new(UpdateContent::Replace, UpdateDue::Set, token);
+    let other = of("a", "a3").payload("other").known(Known::Update(update));
+    queue.enqueue_one(5, other).await;
+    assert_eq!(queue.claim_ids(5, claim(4, 9, 9_000)).await, ["a4"]);
+    // An update of a leased message ends it with its lease.
+    let token = UpdateToken::from_bytes([8; UpdateToken::BYTES]);
+    let update = Update::new(UpdateContent::Replace, UpdateDue::Set, token);
+    queue.enqueue_one(6, of("a", "a4").payload("other").known(Known::Update(update))).await;
+    assert_eq!(queue.end(7, "a4", lease(4, 1), retry(50, "no")).await, done(Status::Replaced));
+    assert_eq!(queue.claim_ids(8, claim(5, 9, 9_000)).await, ["a5"]);
+    queue.end(9, "a5", lease(5, 1), Outcome::Ack).await;
+    assert_eq!(queue.claim_ids(9, claim(6, 9, 9_000)).await, ["a6"]);
+    queue.end(10, "a6", lease(6, 1), Outcome::Ack).await;
+    assert_eq!(queue.claim_ids(10, claim(7, 9, 9_000)).await, ["a3"]);
+}
+
+/// A message that is sent already due does not pass others that are in no lane yet.
+async fn a_message_in_order_waits_behind_earlier_ones(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("b", 2)])).await;
+    queue.enqueue_one(0, of("a", "first").schedule(after(10))).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 1, 9_000)).await, ["b1"]);
+    queue.enqueue_one(10, of("a", "second")).await;
+    assert_eq!(queue.claim_ids(10, claim(2, 9, 9_000)).await, ["first"]);
+    // Messages without a group have no order of this kind.
+    queue.enqueue(11, ["x", "y"].map(message).to_vec()).await;
+    assert_eq!(queue.claim_ids(11, claim(3, 9, 9_000)).await, ["x", "y"]);
+}
+
+async fn order_can_be_turned_off(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true).each_group(2)).await;
+    queue.enqueue(0, grouped(&[("a", 5)])).await;
+    queue.claim(0, claim(1, 9, 9_000)).await;
+    assert_eq!(queue.end(1, "a1", lease(1, 1), retry(50, "no")).await, done(Status::Scheduled));
+    limit(queue, 2, SetLimits::new().in_order(false)).await;
+    assert_eq!(queue.claim_ids(2, claim(2, 9, 9_000)).await, ["a2", "a3"]);
+    limit(queue, 3, SetLimits::new().in_order(true)).await;
+    // Leases from before do not count.
+    assert_eq!(queue.claim_ids(51, claim(3, 9, 9_000)).await, ["a1"]);
+    assert_eq!(queue.claim_ids(51, claim(4, 9, 9_000)).await, [""; 0]);
+}
+
+async fn a_relay_knows_no_slots(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("a", 3), ("b", 2)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 1, 9_000)).await, ["a1"]);
+    assert_eq!(queue.end(1, "a1", lease(1, 1), retry(0, "no")).await, done(Status::Ready));
+    let key = DestinationKey::try_from("groups").unwrap_or_else(|violation| panic!("{violation}"));
+    let relay = Op::Relay(Relay::new(Destination::List { key, max_len: None }, 9));
+    let Reply::Relay(relayed) = queue.apply(2, &relay).await.reply else {
+        panic!("not the reply to a relay")
+    };
+    assert_eq!(relayed.ids, ["b1", "a1", "b2", "a2", "a3"].map(id));
+}

@@ -28,6 +28,8 @@ pub(crate) struct Ledger {
     handed_off: HashSet<(Key, u64)>,
     /// The messages of each queue that were relayed, in that order.
     relayed: BTreeMap<usize, Vec<MessageId>>,
+    /// The latest instant that the server's clock has shown.
+    latest: Timestamp,
     pub(crate) totals: Totals,
 }
 
@@ -83,6 +85,7 @@ impl Ledger {
         op: &Op,
         applied: &Applied,
     ) -> Result<(), Violation> {
+        self.latest = self.latest.max(applied.at);
         match (op, &applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(outcomes)) => {
                 for (message, outcome) in messages.iter().zip(outcomes) {
@@ -113,16 +116,18 @@ impl Ledger {
                 for delivery in &claimed.deliveries {
                     let info = &delivery.message.info;
                     let epoch = delivery.lease.epoch;
+                    // Once its group waits for its turn, it stays ready if the clock is set back.
+                    let at = if info.group.is_some() { self.latest } else { applied.at };
                     let record = self.record(queue, &info.id);
                     if epoch > record.epoch && record.followed {
                         // An update has taken its place and was not postponed.
                         record.not_before = None;
                     }
                     // A repeated claim can come after the clock has been set back.
-                    if epoch > record.epoch && info.due > applied.at {
+                    if epoch > record.epoch && info.due > at {
                         return Err(format!("{} was delivered early", info.id));
                     }
-                    if epoch > record.epoch && record.not_before.is_some_and(|at| at > applied.at) {
+                    if epoch > record.epoch && record.not_before.is_some_and(|until| until > at) {
                         return Err(format!("{} was delivered before its handler wants", info.id));
                     }
                     if let Some(status) = record.finished {

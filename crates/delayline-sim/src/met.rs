@@ -36,6 +36,8 @@ pub(crate) enum Met {
     Relay,
     Pause,
     Limited,
+    InTurn,
+    OfLimitedGroups,
     Delivery,
     Postponed,
     Redelivery,
@@ -59,7 +61,7 @@ pub(crate) enum Met {
 
 impl Met {
     /// Everything, in the order of the variants.
-    const ALL: [(Self, &'static str); 48] = [
+    const ALL: [(Self, &'static str); 50] = [
         (Self::Refused, "calls refused"),
         (Self::Busy, "calls for which the server had no time"),
         (Self::LostRequest, "requests lost"),
@@ -89,6 +91,8 @@ impl Met {
         (Self::Relay, "messages relayed, each as one element"),
         (Self::Pause, "pauses"),
         (Self::Limited, "claims and relays under a limit of leases or a rate, none beyond it"),
+        (Self::InTurn, "claims that left ready messages of groups, each group in its turn"),
+        (Self::OfLimitedGroups, "claims from limited groups or in order, none beyond that"),
         (Self::Delivery, "deliveries, none early or after the end"),
         (Self::Postponed, "deliveries that a handler had put off, none before that"),
         (Self::Redelivery, "deliveries of messages that were delivered before"),

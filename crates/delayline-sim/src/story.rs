@@ -31,6 +31,8 @@ pub(crate) struct Story {
     pub(crate) slots: usize,
     pub(crate) lease: Ms,
     pub(crate) max_lease_age: Option<Ms>,
+    /// Whether messages have groups at all.
+    pub(crate) has_groups: bool,
     pub(crate) sends: Vec<Send>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) outages: Vec<Outage>,
@@ -49,6 +51,8 @@ pub(crate) struct Send {
     pub(crate) at: Ms,
     pub(crate) queue: usize,
     pub(crate) delay: Ms,
+    /// The number of its group; without one, it has its priority.
+    pub(crate) group: Option<u8>,
     pub(crate) priority: u8,
     pub(crate) max_failures: u32,
     pub(crate) max_crashes: u32,
@@ -181,6 +185,10 @@ pub(crate) enum InterventionKind {
     Resume,
     /// Its queue, to this number of leases at once.
     LimitLeases(u32),
+    /// Its queue, to this number of leases of each group.
+    LimitGroups(u32),
+    /// Its queue, so that each group is handled in order, or not any more.
+    KeepOrder(bool),
     /// Its queue, to this number of messages per second, and a burst.
     LimitRate(u32, u32),
     /// Its queue, for this time.
@@ -230,14 +238,14 @@ fn wild() -> impl Strategy<Value = Story> {
         up_to(intervention(), MOST_INTERVENTIONS),
         prop_oneof![4 => Just(Vec::new()), 1 => vec(clock_step(), 1..=MOST_CLOCK_STEPS)],
         prop_oneof![3 => Just(0), 1 => 1..4_u64],
-        any::<bool>(),
+        any::<(bool, bool)>(),
     );
     let chance = any::<u64>().no_shrink();
     let all = (system, vec(send(), 1..40), trouble, chance);
     all.prop_map(|(system, sends, trouble, chance)| {
         let (queues, workers, slots, lease, max_lease_age) = system;
-        let (faults, outages, wounds, interventions, clock_steps, hints_lost, one_program) =
-            trouble;
+        let (faults, outages, wounds, interventions, clock_steps, hints_lost, kind) = trouble;
+        let (one_program, has_groups) = kind;
         Story {
             queues,
             workers,
@@ -245,6 +253,7 @@ fn wild() -> impl Strategy<Value = Story> {
             slots,
             lease,
             max_lease_age,
+            has_groups,
             sends,
             faults,
             outages,
@@ -297,11 +306,14 @@ fn within_trouble() -> std::ops::Range<Ms> {
 fn send() -> impl Strategy<Value = Send> {
     let delay = prop_oneof![2 => Just(0), 4 => 1..5_000_u64, 1 => 5_000..60_000_u64];
     let limits: (RangeInclusive<u32>, RangeInclusive<u32>) = (1..=4, 1..=4);
-    (within_trouble(), 0..3_usize, delay, 0..4_u8, limits, vec(handling(), 0..4)).prop_map(
-        |(at, queue, delay, priority, (max_failures, max_crashes), handlings)| Send {
+    let group = prop_oneof![1 => Just(None), 2 => (0..3_u8).prop_map(Some)];
+    let kind = (group, 0..4_u8);
+    (within_trouble(), 0..3_usize, delay, kind, limits, vec(handling(), 0..4)).prop_map(
+        |(at, queue, delay, (group, priority), (max_failures, max_crashes), handlings)| Send {
             at,
             queue,
             delay,
+            group,
             priority,
             max_failures,
             max_crashes,
@@ -379,6 +391,8 @@ fn intervention() -> impl Strategy<Value = Intervention> + Clone {
         1 => Just(InterventionKind::Pause),
         1 => Just(InterventionKind::Resume),
         1 => (1..4_u32).prop_map(InterventionKind::LimitLeases),
+        2 => (1..3_u32).prop_map(InterventionKind::LimitGroups),
+        2 => any::<bool>().prop_map(InterventionKind::KeepOrder),
         1 => (1..9_u32, 1..4_u32)
             .prop_map(|(count, burst)| InterventionKind::LimitRate(count, burst.min(count))),
         1 => (1..10_000_u64).prop_map(InterventionKind::Hold),

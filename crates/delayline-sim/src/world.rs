@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use delayline_core::worker::{Machine, Moment, Slot};
 use delayline_core::{
-    Applied, Destination, DestinationKey, Error, Known, MessageId, Millis, NewMessage, Op,
+    Applied, Destination, DestinationKey, Error, Group, Known, MessageId, Millis, NewMessage, Op,
     Priority, Rate, Redrive, Relay, Reply, Reschedule, Schedule, SetLimits, State, Timestamp,
     Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
+use crate::grouped::Grouped;
 use crate::ledger::{Ledger, Totals, Violation};
 use crate::limited::Limited;
 use crate::met::Met;
@@ -46,6 +47,7 @@ pub(crate) struct World<'a> {
 struct Queue {
     state: State,
     limited: Limited,
+    grouped: Grouped,
     sleepers: VecDeque<Sleeper>,
     /// A hint that no worker has taken yet.
     kept: bool,
@@ -223,7 +225,10 @@ impl<'a> World<'a> {
         let mut message = NewMessage::new(id_of(number), "");
         if let Some(send) = self.story.sends.get(number) {
             message.schedule = Schedule::In(Millis::saturating(send.delay));
-            message.priority = Priority::from_level(send.priority).unwrap_or_default();
+            message.group = send.group.filter(|_| self.story.has_groups).map(group);
+            if message.group.is_none() {
+                message.priority = Priority::from_level(send.priority).unwrap_or_default();
+            }
             message.max_failures = send.max_failures;
             message.max_crashes = send.max_crashes;
         }
@@ -254,6 +259,10 @@ impl<'a> World<'a> {
             InterventionKind::Pause => Op::Pause,
             InterventionKind::Resume => Op::Resume,
             InterventionKind::LimitLeases(most) => Op::SetLimits(SetLimits::new().leased(most)),
+            InterventionKind::LimitGroups(most) => Op::SetLimits(SetLimits::new().each_group(most)),
+            InterventionKind::KeepOrder(in_order) => {
+                Op::SetLimits(SetLimits::new().in_order(in_order))
+            }
             InterventionKind::LimitRate(count, burst) => {
                 Op::SetLimits(SetLimits::new().rate(Rate::per_second(count, burst)))
             }
@@ -431,7 +440,8 @@ impl<'a> World<'a> {
                 let caller = Caller::Client { tries: 0 };
                 self.push(at, Event::Call { caller, queue, op: Op::Resume });
                 let caller = Caller::Client { tries: 0 };
-                let op = Op::SetLimits(SetLimits::new().leased(None).rate(None).end_hold());
+                let none = SetLimits::new().leased(None).each_group(None).in_order(false);
+                let op = Op::SetLimits(none.rate(None).end_hold());
                 self.push(at, Event::Call { caller, queue, op });
             }
         }
@@ -541,6 +551,10 @@ fn list() -> DestinationKey {
 fn id_of(message: usize) -> MessageId {
     MessageId::try_from(format!("m{message}").as_str())
         .unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+fn group(number: u8) -> Group {
+    Group::new(format!("g{number}")).unwrap_or_else(|error| unreachable!("{error}"))
 }
 
 fn number_of(id: &MessageId) -> usize {

@@ -16,10 +16,15 @@ impl World<'_> {
         let Some(hosted) = self.queues.get_mut(queue) else { return Err("no such queue".into()) };
         let (applied, hint) = hosted.state.apply_and_hint(now, op);
         hosted.state.check_invariants()?;
-        if let Reply::Stats(stats) = hosted.state.apply(now, &Op::Stats).reply
-            && hosted.limited.executed(now, op, &applied.reply, &stats)?
-        {
-            self.ledger.totals.met.note(Met::Limited);
+        if let Reply::Stats(stats) = hosted.state.apply(now, &Op::Stats).reply {
+            let reply = &applied.reply;
+            let met = &mut self.ledger.totals.met;
+            let limited = hosted.limited.executed(now, op, reply, &stats)?;
+            let state = &mut hosted.state;
+            let said = hosted.grouped.executed(now, reply, &stats.limits, state)?;
+            met.note_many(Met::Limited, u64::from(limited));
+            met.note_many(Met::InTurn, u64::from(said.turns));
+            met.note_many(Met::OfLimitedGroups, u64::from(said.limited));
         }
         self.ledger.executed(self.now, queue, op, &applied)?;
         if let Reply::Claim(claimed) = &applied.reply {

@@ -1,0 +1,103 @@
+//! The promises about groups, judged by what claims return and what look-ups show then.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use delayline_core::{
+    Claimed, Found, Group, Limits, List, MessageId, MessageInfo, MessageState, Op, Priority, Reply,
+    State, Status, Timestamp,
+};
+
+use crate::ledger::Violation;
+
+/// What a queue has leased under its present limits of groups.
+#[derive(Default)]
+pub(crate) struct Grouped {
+    limits: (Option<u32>, bool),
+    /// Messages as they were leased.
+    leased: HashMap<Group, Vec<MessageInfo>>,
+    /// All leases: a repeated claim returns its earlier ones.
+    known: HashSet<(MessageId, u64)>,
+}
+
+/// Which promises had a say.
+#[derive(Default)]
+pub(crate) struct Said {
+    /// Claims that left ready messages of groups.
+    pub(crate) turns: bool,
+    /// Claims from groups under a limit, or in order.
+    pub(crate) limited: bool,
+}
+
+impl Grouped {
+    /// The server has executed an operation, and these are the limits since.
+    pub(crate) fn executed(
+        &mut self,
+        now: Timestamp,
+        reply: &Reply,
+        limits: &Limits,
+        state: &mut State,
+    ) -> Result<Said, Violation> {
+        let limits = (limits.each_group, limits.in_order);
+        if limits != self.limits {
+            self.leased.clear();
+            self.limits = limits;
+        }
+        let mut said = Said::default();
+        let Reply::Claim(Claimed { deliveries, .. }) = reply else { return Ok(said) };
+        let infos = deliveries.iter().map(|delivery| &delivery.message.info);
+        let new: Vec<_> = infos
+            .filter(|info| self.known.insert((info.id.clone(), info.epoch)))
+            .cloned()
+            .collect();
+        if limits == (None, false) {
+            said.turns = take_turns(now, &new, state)?;
+            return Ok(said);
+        }
+        for info in new {
+            let Some(group) = info.group.clone() else { continue };
+            said.limited = true;
+            let earlier = self.leased.entry(group.clone()).or_default();
+            earlier.retain(|it| it.id != info.id && holds(now, it, limits.1, state));
+            earlier.push(info);
+            let most = if limits.1 { 1 } else { limits.0.unwrap_or(u32::MAX) };
+            if earlier.len() > usize::try_from(most).unwrap_or(usize::MAX) {
+                return Err(format!("{group} has {earlier:?}, at {limits:?}"));
+            }
+        }
+        Ok(said)
+    }
+}
+
+/// Whether a message that was leased is leased still, or, in a queue in order, has not ended.
+fn holds(now: Timestamp, leased: &MessageInfo, in_order: bool, state: &mut State) -> bool {
+    let Reply::Get(found) = state.apply(now, &Op::Get(vec![leased.id.clone()])).reply else {
+        return false;
+    };
+    let Some(Found::Live(message)) = found.first() else { return false };
+    let info = &message.info;
+    let waits = matches!(info.state, MessageState::Scheduled | MessageState::Ready);
+    let is_leased = matches!(info.state, MessageState::Leased { .. });
+    info.sequence == leased.sequence
+        && (is_leased && info.epoch == leased.epoch || in_order && (is_leased || waits))
+}
+
+/// No group gets two messages more than another one that has some left. Returns whether one had.
+fn take_turns(now: Timestamp, new: &[MessageInfo], state: &mut State) -> Result<bool, Violation> {
+    let is_normal = |info: &&MessageInfo| info.priority == Priority::Normal;
+    let mut delivered: BTreeMap<Option<&Group>, usize> = BTreeMap::new();
+    for info in new.iter().filter(is_normal) {
+        *delivered.entry(info.group.as_ref()).or_default() += 1;
+    }
+    let Some(most) = delivered.values().max() else { return Ok(false) };
+    let Reply::List(page) = state.apply(now, &Op::List(List::new(Status::Ready, 1_000))).reply
+    else {
+        return Ok(false);
+    };
+    for info in page.messages.iter().filter(is_normal) {
+        let own = delivered.get(&info.group.as_ref()).copied().unwrap_or_default();
+        if own + 1 < *most {
+            return Err(format!("{:?} got {own} of {delivered:?}, and has more", info.group));
+        }
+    }
+    Ok(page.messages.iter().any(|info| info.group.is_some()))
+}

@@ -38,6 +38,8 @@ mod guides {
     mod middleware {}
     #[doc = include_str!("../../crates/delayline/docs/guides/several-queues.md")]
     mod several_queues {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/tenants.md")]
+    mod tenants {}
     #[doc = include_str!("../../crates/delayline/docs/guides/testing.md")]
     mod testing {}
     #[doc = include_str!("../../crates/delayline/docs/guides/chains.md")]

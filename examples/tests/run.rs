@@ -37,7 +37,7 @@ const ALONE: [&str; 1] = ["write_your_own_backend"];
 const APART: [&str; 1] = ["outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 15] = [
+const WITHOUT_PROGRAM: [&str; 16] = [
     "chains",
     "dashboard",
     "limits-over-all-workers",
@@ -50,6 +50,7 @@ const WITHOUT_PROGRAM: [&str; 15] = [
     "relay",
     "results",
     "several-queues",
+    "tenants",
     "testing",
     "traces",
     "without-redis",

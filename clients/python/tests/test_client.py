@@ -105,24 +105,25 @@ class Tests(unittest.TestCase):
     def test_a_worker_handles_each_outcome(self):
         for serve, client in self.each():
             outcomes = {
-                "ack": Ack(result={"n": 1}, messages=[{"id": "next", "payload": 1}]),
+                "ack": Ack(result={"n": 1}, messages=[{"id": "next", "payload": 1, "group": "t"}]),
                 "next": None,
                 "reject": Reject("never"),
                 "snooze": Snooze(0.01),
                 "raise": Retry("again", 0.01),
             }
-            seen, lock = [], threading.Lock()
+            seen, groups, lock = [], {}, threading.Lock()
 
             def handle(job):
                 with lock:
                     seen.append(job.id)
+                    groups[job.id] = job.group
                     count = seen.count(job.id)
                 if job.id in ("snooze", "raise") and count > 1:
                     return None
                 return outcomes[job.id]
 
             for name in ("ack", "reject", "snooze", "raise"):
-                client.send("x", id=name, keep_result="1m")
+                client.send("x", id=name, keep_result="1m", **({"group": "shop 9"} if name == "ack" else {}))
             worker = Worker(client, handle, concurrency=3)
             thread = threading.Thread(target=worker.run, args=(False,))
             thread.start()
@@ -131,6 +132,7 @@ class Tests(unittest.TestCase):
             thread.join(20)
             self.assertFalse(thread.is_alive())
             self.assertEqual(sorted(seen), ["ack", "next", "raise", "raise", "reject", "snooze", "snooze"])
+            self.assertEqual([groups[it] for it in ("ack", "next", "reject")], ["shop 9", "t", None])
             progress = client.call("GET", "/messages/ack/progress")
             self.assertEqual((progress["state"], progress["result"]), ("acked", '{"n":1}'))
             self.assertEqual(worker.settled, 7)

@@ -1,4 +1,5 @@
-//! Scheduled messages that are due in a window: in order, whatever their priority, and how many.
+//! Scheduled messages that are due in a window: in order, whatever their priority or group, and how
+//! many.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,11 +12,12 @@ use delayline::{Bytes, Error, ErrorKind, Queue, Timestamp, limits};
 
 /// Lists the scheduled messages of a queue that are due in a window, the earliest first.
 ///
-/// Queues list one priority after the other, so each page reads one page of each.
+/// Queues list one priority after the other, and then messages with a group. So each page reads one
+/// page of each.
 #[derive(Clone)]
 pub struct DueMessages {
     queue: Queue<Bytes, Raw>,
-    /// The last message that was listed, in the order of due time, priority and sequence.
+    /// The last message that was listed, in the order of due time, index and sequence.
     after: Position,
     until: Timestamp,
     page_size: usize,
@@ -65,12 +67,12 @@ impl DueMessages {
             return Ok(None);
         }
         let mut found = Vec::new();
-        for priority in Priority::ALL {
+        for index in Priority::ALL.map(Priority::level).into_iter().chain([Position::GROUPED]) {
             let listing = self.queue.list(Listed::Scheduled).page_size(self.page_size);
-            let mut listing = listing.after(self.start(priority));
+            let mut listing = listing.after(self.start(index));
             let page = listing.next_page().await?.unwrap_or_default();
-            // A page continues with the next priority.
-            found.extend(page.into_iter().filter(|it| it.priority == priority));
+            // A page continues with the next index.
+            found.extend(page.into_iter().filter(|it| place(it).1 == index));
         }
         found.sort_by_key(place);
         let is_full = found.len() >= self.page_size;
@@ -85,10 +87,9 @@ impl DueMessages {
         Ok(Some(found).filter(|found| !found.is_empty()))
     }
 
-    /// Where the messages of a priority start that follow the last one.
-    fn start(&self, priority: Priority) -> Position {
+    /// Where the messages of an index start that follow the last one.
+    fn start(&self, index: u8) -> Position {
         let Position { index: last, instant, sequence } = self.after;
-        let index = priority.level();
         let sequence = match index.cmp(&last) {
             std::cmp::Ordering::Less => u64::MAX,
             std::cmp::Ordering::Equal => sequence,
@@ -181,8 +182,13 @@ const INSTANTS: u64 = limits::MAX_FORECAST as u64 / 2;
 
 const MOST_CALLS: u32 = 5;
 
+/// The due time, the index, and the sequence number there.
 fn place(message: &MessageInfo) -> (Timestamp, u8, u64) {
-    (message.due, message.priority.level(), message.sequence)
+    let (index, of_groups) = match message.group {
+        Some(_) => (Position::GROUPED, Position::OF_GROUPS),
+        None => (message.priority.level(), 0),
+    };
+    (message.due, index, message.sequence.saturating_add(of_groups))
 }
 
 #[cfg(test)]
@@ -191,6 +197,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use delayline::backend::{Applied, At, Backend, NewMessage, Schedule, Wakeup, async_trait};
+    use delayline::message::Group;
     use delayline_memory::MemoryBackend;
 
     use super::*;
@@ -199,13 +206,16 @@ mod tests {
         Timestamp::from_ms(ms).unwrap()
     }
 
-    /// Messages of all priorities that are due every millisecond, several at once.
+    /// Messages of all priorities and with groups that are due every millisecond, several at once.
     async fn backend() -> MemoryBackend {
         let backend = MemoryBackend::with_manual_clock(at(1_000));
         let message = |number: u64| {
             let mut message = NewMessage::new(number.to_string().try_into().unwrap(), "");
             message.schedule = Schedule::At(at(2_000 + number % 40));
-            message.priority = Priority::ALL[usize::try_from(number % 3).unwrap()];
+            match usize::try_from(number % 5).unwrap() {
+                4 => message.group = Group::new(format!("g{}", number % 7)).ok(),
+                level => message.priority = Priority::ALL[level],
+            }
             message
         };
         let send = Op::Enqueue((0..300).map(message).collect());

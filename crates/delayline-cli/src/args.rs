@@ -212,7 +212,11 @@ pub(crate) struct Send {
     #[arg(long, value_name = "INSTANT")]
     pub(crate) at: Option<String>,
 
-    /// Priority among due messages
+    /// Group of the message, such as a tenant: up to 128 bytes. Groups with due messages take turns
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+
+    /// Priority among due messages; normal for a message with a group
     #[arg(long, value_enum)]
     pub(crate) priority: Option<Priority>,
 
@@ -271,7 +275,7 @@ pub(crate) struct Send {
         long,
         value_name = "PATH",
         conflicts_with_all = [
-            "id", "payload", "delay", "at", "priority", "kind", "headers", "max_failures",
+            "id", "payload", "delay", "at", "group", "priority", "kind", "headers", "max_failures",
             "max_crashes", "expires_in", "keep_result", "reuse_finished_id", "throttle", "update",
             "at_most"
         ]
@@ -581,6 +585,7 @@ with the fields
   payload                  a string is sent as its text, any other value as its compact JSON;
                            or payload_base64 for any bytes
   delay, or at             like the flags
+  group                    the group of the message, such as a tenant
   priority                 "urgent", "high", "normal" or "low"
   kind                     the kind of the payload, as a string
   headers                  {"name": "value"}

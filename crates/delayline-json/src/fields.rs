@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::backend::{Millis, NewMessage, Schedule};
 use delayline::backend::{Op, UpdateDue};
-use delayline::message::{Headers, Priority};
+use delayline::message::{Group, Headers, Priority};
 use delayline::update::{Known, Update, UpdateContent, UpdateToken};
 use delayline::{Bytes, MessageId, Timestamp};
 use serde::Deserialize;
@@ -26,6 +26,8 @@ pub struct Fields {
     pub delay: Option<String>,
     /// When it is due: `2026-12-01T09:00:00Z`; see [`instant`].
     pub at: Option<String>,
+    /// Its group, such as a tenant. Not with a priority other than normal.
+    pub group: Option<String>,
     /// How urgent it is.
     pub priority: Option<Priority>,
     /// The kind of the payload: the header `delayline-kind`.
@@ -87,6 +89,7 @@ impl Fields {
             }
             "delay" => self.delay = Some(read(name, "a string like \"90s\"", value)?),
             "at" => self.at = Some(read(name, AN_INSTANT, value)?),
+            "group" => self.group = Some(read(name, "a string", value)?),
             "priority" => {
                 let level: String = read(name, "a string", value)?;
                 self.priority = Some(priority(&level)?);
@@ -158,6 +161,7 @@ impl Fields {
             set.map_err(|why| format!("keep_result: {why}"))?;
         }
         message.headers = headers;
+        message.group = self.group.map(Group::new).transpose().map_err(text)?;
         message.priority = self.priority.unwrap_or_default();
         message.max_failures = self.max_failures.unwrap_or(message.max_failures);
         message.max_crashes = self.max_crashes.unwrap_or(message.max_crashes);
@@ -285,12 +289,13 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// The names of the fields.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "id",
     "payload",
     "payload_base64",
     "delay",
     "at",
+    "group",
     "priority",
     "kind",
     "headers",
@@ -325,6 +330,8 @@ fn place(error: &serde_json::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn message(line: &str) -> Result<NewMessage, String> {
@@ -366,7 +373,18 @@ mod tests {
         assert_eq!(message.throttle.map(Millis::as_ms), Some(180_000));
         assert_eq!(message.headers.result_retention(), Some(std::time::Duration::from_secs(120)));
         assert_eq!((message.priority, message.headers.len()), (Priority::High, 3));
-        assert_eq!(message.headers.kind(), Some("order"));
+        assert_eq!((message.headers.kind(), message.group), (Some("order"), None));
+    }
+
+    #[test]
+    fn a_group_is_short_text_and_has_normal_priority() {
+        for name in ["t\u{e9}nant 7", "\u{0}", &"g".repeat(128)] {
+            for priority in ["", r#", "priority": "normal""#] {
+                let line = json!({"id": "a", "payload": 1, "group": name}).to_string();
+                let sent = message(&line.replace('}', &format!("{priority}}}"))).unwrap();
+                assert_eq!(sent.group.as_ref().map(Group::as_str), Some(name));
+            }
+        }
     }
 
     #[test]
@@ -380,6 +398,7 @@ mod tests {
             ("header", "headers"),
             ("Payload", "payload"),
             ("priorty", "priority"),
+            ("groups", "group"),
             ("maxFailures", "max_failures"),
             ("expires", "expires_in"),
         ] {
@@ -431,6 +450,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_without_the_payload() {
+        let long = "\u{e9}".repeat(64) + "g";
+        let long_group = format!(r#"{{"id": "a", "payload": "hunter2", "group": "{long}"}}"#);
         for (line, why) in [
             (r#"{"payload": "hunter2"}"#, "it has no id"),
             (r#"{"id": "a"}"#, "it has no payload"),
@@ -462,6 +483,13 @@ mod tests {
             ),
             (r#"{"id": "a", "payload": "hunter2", "delay": "36526d"}"#, "it must be from 0 to"),
             (r#"{"id": "a", "payload": "hunter2", "priority": "hot"}"#, "priority must be"),
+            (r#"{"id": "a", "payload": "hunter2", "group": 7}"#, "group must be a string"),
+            (r#"{"id": "a", "payload": "hunter2", "group": ""}"#, "the group is empty"),
+            (&long_group, "the group is 129 bytes long; at most 128"),
+            (
+                r#"{"id": "a", "payload": "hunter2", "group": "t", "priority": "high"}"#,
+                "a message with a group has normal priority",
+            ),
             (r#"{"id": "a", "payload": "hunter2", "max_failures": 0}"#, "from 1 to 65535"),
             (r#"{"id": "a", "payload": "hunter2", "max_failures": -1}"#, "a whole number"),
             (r#"{"id": "a", "payload": "hunter2", "max_crashes": 1.5}"#, "a whole number"),

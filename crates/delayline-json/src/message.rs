@@ -5,7 +5,9 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::admin::Explanation;
-use delayline::message::{Attempt, Headers, Message, MessageInfo, MessageState, Sent, Status};
+use delayline::message::{
+    Attempt, Group, Headers, Message, MessageInfo, MessageState, Sent, Status,
+};
 use delayline::{Bytes, Completion, Enqueued, MessageId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -27,6 +29,7 @@ pub fn info(info: &MessageInfo) -> Value {
     let mut object = id(&info.id);
     object.extend(members(json!({
         "state": info.state.status().name(),
+        "group": info.group.as_ref().map(Group::as_str),
         "priority": info.priority.name(),
         "sequence": info.sequence,
         "enqueued_at": info.enqueued_at.to_string(),
@@ -87,6 +90,7 @@ pub fn message(message: &Message<Bytes>) -> Value {
                 "enqueued_at": follower.enqueued_at.to_string(),
                 "due": follower.due.to_string(),
                 "expires_at": follower.expires_at.map(|instant| instant.to_string()),
+                "group": follower.group.as_ref().map(Group::as_str),
                 "priority": follower.priority.name(),
                 "payload_bytes": follower.payload_bytes,
             }),
@@ -233,6 +237,7 @@ fn members(value: Value) -> Map<String, Value> {
 #[allow(clippy::unwrap_used, reason = "test code")]
 mod tests {
     use delayline::Timestamp;
+    use delayline::backend::Follower;
     use delayline::message::{AttemptOutcome, DeathReason};
 
     use super::*;
@@ -267,6 +272,7 @@ mod tests {
         let ready = in_state(MessageState::Ready);
         assert_eq!((&ready["id"], &ready["state"]), (&json!("a"), &json!("ready")));
         assert_eq!((&ready["sequence"], &ready["due"]), (&json!(7), &json!(text(2))));
+        assert_eq!(ready["group"], Value::Null);
         assert_eq!((ready.get("deadline"), ready.get("reason")), (None, None));
         let leased = in_state(MessageState::Leased { deadline: at(3), cancel_requested: true });
         assert_eq!(leased["deadline"], text(3));
@@ -278,6 +284,21 @@ mod tests {
         );
         let failed = attempt(&Attempt::new(at(5), AttemptOutcome::Failed, "timed out"));
         assert_eq!(failed, json!({"at": text(5), "outcome": "failed", "error": "timed out"}));
+    }
+
+    #[test]
+    fn a_message_and_its_follower_have_groups() {
+        let [group, other] = ["t\u{e9}nant", "other"].map(|name| Group::new(name).ok());
+        let id = MessageId::new("a").unwrap();
+        let mut info = MessageInfo::new(id, MessageState::Ready, 7, at(1), at(2));
+        info.group = group;
+        let mut follower = Follower::new(at(3), at(4));
+        follower.group = other;
+        let mut all = Message::new(info, Bytes::new());
+        all.follower = Some(follower);
+        let shown = message(&all);
+        let groups = (&shown["group"], &shown["follower"]["group"]);
+        assert_eq!(groups, (&json!("t\u{e9}nant"), &json!("other")));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl OwnedSchedules {
 }
 
 /// Makes a spec of the fields that people write: `queue`, `cron` and `zone` or `every`, `payload`,
-/// `kind`, `overlap`, `lead` and `grace`, with durations such as `5m`.
+/// `kind`, `group`, `overlap`, `lead` and `grace`, with durations such as `5m`.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub fn schedule_spec(mut fields: Map<String, Value>) -> Result<Spec, String> {
     }
     for (name, value) in &fields {
         let expected = match &name[..] {
-            "queue" | "cron" | "zone" | "kind" if !value.is_string() => "a string",
+            "queue" | "cron" | "zone" | "kind" | "group" if !value.is_string() => "a string",
             "overlap" if !matches!(value.as_str(), Some("allow" | "skip")) => "allow or skip",
             "every_ms" | "lead_ms" | "grace_ms" if !value.is_u64() => "a number of milliseconds",
             _ => continue,
@@ -140,12 +140,13 @@ mod tests {
         let text = br#"{"owner": "shop", "schedules": {
             "a": {"cron": "30 8 * * *", "zone": "Europe/Berlin", "queue": "reports"},
             "b": {"every": "90s", "queue": "sync", "payload": {"x": 1}, "overlap": "skip",
-                  "lead": "0s", "grace": "1h"}}}"#;
+                  "group": "t-7", "lead": "0s", "grace": "1h"}}}"#;
         let OwnedSchedules { owner, schedules } =
             OwnedSchedules::from_json(text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(owner, "shop");
         let stored = serde_json::to_value(&schedules[1].1).unwrap();
         assert_eq!((&schedules[0].0[..], &schedules[1].0[..]), ("a", "b"));
+        assert_eq!(stored["group"], "t-7");
         assert_eq!((&stored["every_ms"], &stored["grace_ms"]), (&90_000.into(), &3_600_000.into()));
     }
 
@@ -170,6 +171,8 @@ mod tests {
             (r#"{"queue": 7, "every": "1m"}"#, "queue must be a string"),
             (r#"{"queue": "x", "every": "1m", "zone": null}"#, "zone must be a string"),
             (r#"{"queue": "x", "every": "1m", "overlap": "no"}"#, "overlap must be allow or skip"),
+            (r#"{"queue": "x", "every": "1m", "group": 7}"#, "group must be a string"),
+            (r#"{"queue": "x", "every": "1m", "group": ""}"#, "the group is empty"),
             (r#"{"queue": "x", "every_ms": -1}"#, "every_ms must be a number of milliseconds"),
             (r#"{"queue": "x", "every": "1ms"}"#, "1 second"),
             (r#"{"queue": "x", "cron": "0 0 31 2 *"}"#, "no date"),

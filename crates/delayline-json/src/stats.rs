@@ -96,6 +96,8 @@ pub fn limits(limits: &Limits) -> Value {
     );
     json!({
         "leased": limits.leased,
+        "each_group": limits.each_group,
+        "in_order": limits.in_order,
         "rate": rate,
         "rate_open_at": limits.rate_open_at.map(|instant| instant.to_string()),
         "held_until": limits.held_until.map(|instant| instant.to_string()),
@@ -169,6 +171,11 @@ mod tests {
         assert_eq!((&object["queue"], &object["paused"]), (&json!("orders"), &json!(false)));
         assert_eq!(object["lateness"][1], json!({"below_ms": 4, "count": 2}));
         assert_eq!(object["lateness"][15], json!({"below_ms": null, "count": 0}));
-        assert_eq!(object["limits"]["rate"], Value::Null);
+        let mut none = json!({"leased": null, "each_group": null, "in_order": false, "rate": null,
+            "rate_open_at": null, "held_until": null});
+        assert_eq!(object["limits"], none);
+        (queue.limits.each_group, queue.limits.in_order) = (Some(2), true);
+        (none["each_group"], none["in_order"]) = (json!(2), json!(true));
+        assert_eq!(limits(&queue.limits), none);
     }
 }

@@ -170,6 +170,12 @@ fn limits<'a>(
             line(out, LEASED_LIMIT, &format!("queue=\"{name}\""), most.into());
         }
     }
+    head(out, GROUP_LIMIT, "gauge", "Maximum number of one group leased at once, if limited");
+    for (name, (stats, _)) in known.clone() {
+        if let Some(most) = stats.limits.each_group {
+            line(out, GROUP_LIMIT, &format!("queue=\"{name}\""), most.into());
+        }
+    }
     head(out, RATE_LIMIT, "gauge", "Maximum deliveries per second, if limited");
     for (name, (stats, _)) in known.clone() {
         if let Some(rate) = stats.limits.rate {
@@ -217,6 +223,7 @@ const OLDEST: &str = "delayline_oldest_due_age_seconds";
 const PAUSED: &str = "delayline_paused";
 const HELD: &str = "delayline_held";
 const LEASED_LIMIT: &str = "delayline_limit_leased";
+const GROUP_LIMIT: &str = "delayline_limit_each_group";
 const RATE_LIMIT: &str = "delayline_limit_rate_per_second";
 const BURST_LIMIT: &str = "delayline_limit_burst";
 const DIED: &str = "delayline_queue_died_total";

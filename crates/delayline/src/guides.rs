@@ -21,6 +21,7 @@
 //! - [Results: wait until a message is handled](results)
 //! - [Rolling deploys](rolling_deploys)
 //! - [Several queues in one process](several_queues)
+//! - [Tenants: a flood of one does not delay the others](tenants)
 //! - [Test code that uses a queue](testing)
 //! - [Text a customer after a failed payment](text_after_failed_payment)
 //! - [Traces: from the request to the handler](traces)
@@ -124,6 +125,10 @@ pub mod rolling_deploys {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/several-queues.md")]
 pub mod several_queues {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/tenants.md")]
+pub mod tenants {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/testing.md")]

@@ -398,6 +398,10 @@ impl Schedules {
             .header(NAME_HEADER, name.to_owned())
             .header(TICK_HEADER, tick.to_string())
             .due_at(system_time(tick));
+        let draft = match spec.message_group() {
+            Some(group) => draft.group(group),
+            None => draft,
+        };
         Ok(match kind {
             Some(kind) => draft.kind(kind),
             None => draft,

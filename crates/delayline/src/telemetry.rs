@@ -56,6 +56,7 @@
 //! | `delayline_paused` | gauge | `queue` | 1 while the queue is paused |
 //! | `delayline_held` | gauge | `queue` | 1 while a hold stops deliveries |
 //! | `delayline_limit_leased` | gauge | `queue` | maximum number of messages leased at once; `+Inf` if there is none |
+//! | `delayline_limit_each_group` | gauge | `queue` | maximum number of messages of one group leased at once; `+Inf` if there is none |
 //! | `delayline_limit_rate_per_second` | gauge | `queue` | maximum deliveries per second; `+Inf` if there is no rate |
 //! | `delayline_limit_burst` | gauge | `queue` | maximum deliveries at once within the rate; `+Inf` if there is no rate |
 //!

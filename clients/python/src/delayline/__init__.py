@@ -87,6 +87,8 @@ class Job:
         self.delivery = delivery
         self.id: Any = delivery.get("id", delivery.get("id_base64"))
         self.headers: dict[str, str] = delivery["headers"]
+        #: The group of the message, such as a tenant.
+        self.group: Optional[str] = delivery.get("group")
         self.epoch: int = delivery["epoch"]
         self.failures: int = delivery["failures"]
         #: Set when the message was cancelled or its lease is lost: stop, the outcome hardly counts.
@@ -146,7 +148,7 @@ class Client:
         self._own: Any = threading.local()
 
     def send(self, payload: Any, **fields: Any) -> dict[str, Any]:
-        """Sends a message. `fields` are those of the API: `id`, `delay="30m"`, `headers` ..."""
+        """Sends a message. `fields` are those of the API: `id`, `delay="30m"`, `group`, `headers` ..."""
         message = {"id": str(uuid.uuid4())} | fields | named("payload", payload)
         return self.call("POST", "/messages", message)
 

@@ -10,6 +10,8 @@ Examples:
   delayline limits --queue calls
   delayline limits --queue calls --leased 3               # at most 3 with workers at once
   delayline limits --queue calls --rate 10/1s --burst 2   # at most 10 a second, 2 at once
+  delayline limits --queue calls --each-group 2           # at most 2 of a group at once
+  delayline limits --queue calls --in-order yes           # one of a group after the other
   delayline limits --queue calls --hold 30s               # nothing is delivered for 30 s
   delayline limits --queue calls --leased 3 --create      # before its first message
   delayline limits --queue calls --rate none --hold none
@@ -20,6 +22,14 @@ pub(crate) struct Limits {
     /// Maximum number of messages that workers hold at once: 1 to 1000000, or none
     #[arg(long, value_name = "N|none")]
     pub(crate) leased: Option<String>,
+
+    /// Maximum number of messages of one group that workers hold at once: 1 to 1000000, or none
+    #[arg(long, value_name = "N|none")]
+    pub(crate) each_group: Option<String>,
+
+    /// Handle the messages of a group one after the other, in the order sent, retries included
+    #[arg(long, value_name = "yes|no", value_parser = ["yes", "no"])]
+    pub(crate) in_order: Option<String>,
 
     /// Maximum number of messages delivered per period (1s to 1d), such as 10/1s, or none
     #[arg(long, value_name = "COUNT/PERIOD|none")]

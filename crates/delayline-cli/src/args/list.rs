@@ -8,10 +8,11 @@ use super::Window;
 /// List messages
 ///
 /// At most 100 by default: scheduled messages first, then ready, leased and dead ones. Scheduled
-/// and ready messages are in delivery order: by priority, then due time.
+/// and ready messages are in delivery order: by priority, then due time. Messages with a group come
+/// last.
 ///
 /// With --from or --until, lists the scheduled messages that fall due in the window, the earliest
-/// first, whatever their priority.
+/// first, whatever their priority or group.
 ///
 /// Messages that change state while you list them may appear twice or not at all.
 #[derive(clap::Args)]

@@ -75,6 +75,10 @@ pub(crate) struct SchedulePut {
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: Option<String>,
 
+    /// Group of the messages, such as a tenant: up to 128 bytes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+
     /// What to do while the message of an earlier instant is not finished
     #[arg(long, value_enum)]
     pub(crate) overlap: Option<Overlap>,
@@ -191,7 +195,7 @@ A schedule has these fields:
   queue                  required: the target queue
   cron, zone or every    required: its instants
   payload                any JSON [default: null]
-  kind, overlap          as in `delayline schedule put`
+  kind, group, overlap   as in `delayline schedule put`
   lead, grace            durations: "5m"
 If one schedule is malformed, nothing is changed."#;
 

@@ -88,26 +88,27 @@ Examples:
   delayline work --until-empty > handled.jsonl
   delayline work --post https://hooks.example/orders
 
-A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), due,
-lateness_ms, epoch, failures, crashes and headers. If stdout is closed, unprinted messages are
-released.
+A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), group (null
+if the message has none), due, lateness_ms, epoch, failures, crashes and headers. If stdout is
+closed, unprinted messages are released.
 
 A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
-DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES and
-DELAYLINE_HEADERS (JSON). Exit code 0 acks the message; if it was sent with --keep-result, the
-command's stdout is its result. Any other code retries the message later, with the end of the
-command's stderr as the reason. Leftover child processes are terminated. Commands do not inherit
-DELAYLINE_POST_SECRET. They inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD only with
---pass-url. When `work` ends, a command that still runs after the grace period is terminated, and
-its message is released, which is not counted. A message is delivered at least once: a command can
-run twice for it, the second time with a higher DELAYLINE_EPOCH.
+DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES,
+DELAYLINE_HEADERS (JSON) and, if the message has a group, DELAYLINE_GROUP. Exit code 0 acks the
+message; if it was sent with --keep-result, the command's stdout is its result. Any other code
+retries the message later, with the end of the command's stderr as the reason. Leftover child
+processes are terminated. Commands do not inherit DELAYLINE_POST_SECRET. They inherit DELAYLINE_URL
+and DELAYLINE_SENTINEL_PASSWORD only with --pass-url. When `work` ends, a command that still runs
+after the grace period is terminated, and its message is released, which is not counted. A message
+is delivered at least once: a command can run twice for it, the second time with a higher
+DELAYLINE_EPOCH.
 
 The body of a request is the payload. Its headers are those of Standard Webhooks (webhook-id,
 webhook-timestamp, and with a secret webhook-signature), content-type, traceparent and tracestate as
 in the message's headers, and delayline-queue, -due, -lateness-ms, -epoch, -attempt, -failures,
--crashes and -headers (JSON). A 2xx answer acks the message; if it was sent with --keep-result, the
-body of the answer is its result. 429 and 503 with Retry-After snooze it. Other 4xx answers reject
-it, except 408, 425 and 429. After any other answer, the message is retried, with the status and the
-beginning of the answer as the reason. Redirects are not followed, and proxies named in the
-environment are not used. A message can be posted twice, the second time with a higher
-delayline-epoch.";
+-crashes, -headers (JSON) and -group (percent-encoded UTF-8, if the message has one). A 2xx answer
+acks the message; if it was sent with --keep-result, the body of the answer is its result. 429 and
+503 with Retry-After snooze it. Other 4xx answers reject it, except 408, 425 and 429. After any
+other answer, the message is retried, with the status and the beginning of the answer as the reason.
+Redirects are not followed, and proxies named in the environment are not used. A message can be
+posted twice, the second time with a higher delayline-epoch.";

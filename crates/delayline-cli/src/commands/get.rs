@@ -95,9 +95,9 @@ fn details(message: &Message<Bytes>) -> Vec<(&'static str, String)> {
         }
         _ => {}
     }
+    rows.extend([("due", info.due.to_string()), ("enqueued", info.enqueued_at.to_string())]);
+    rows.extend(info.group.as_ref().map(|group| ("group", harmless_line(&group.to_string()))));
     rows.extend([
-        ("due", info.due.to_string()),
-        ("enqueued", info.enqueued_at.to_string()),
         ("priority", info.priority.name().to_owned()),
         ("failures", format!("{} of {}", info.failures, info.max_failures)),
         ("crashes", format!("{} of {}", info.crashes, info.max_crashes)),

@@ -32,6 +32,12 @@ fn changes(args: &Limits) -> Result<SetLimits, Failure> {
     if let Some(leased) = &args.leased {
         set = set.leased(unless_none(leased, |leased| number("--leased", leased))?);
     }
+    if let Some(most) = &args.each_group {
+        set = set.each_group(unless_none(most, |most| number("--each-group", most))?);
+    }
+    if let Some(in_order) = &args.in_order {
+        set = set.in_order(in_order == "yes");
+    }
     if args.rate.as_deref() == Some("none") && args.burst.is_some() {
         return Err(Failure::usage("--burst belongs to a rate, and --rate none ends it"));
     }
@@ -70,6 +76,12 @@ fn text(queue: &str, stats: &Stats) -> String {
     let (limits, mut text) = (&stats.limits, String::new());
     if let Some(most) = limits.leased {
         text += &format!("{queue}: {} of {most} leased\n", stats.leased);
+    }
+    if let Some(most) = limits.each_group {
+        text += &format!("{queue}: at most {most} of each group leased\n");
+    }
+    if limits.in_order {
+        text += &format!("{queue}: the messages of a group in order, one at a time\n");
     }
     if let Some(rate) = limits.rate {
         let (count, per, burst) = (rate.count, rate.per(), rate.burst);

@@ -76,9 +76,13 @@ impl Place<'_> {
             Overlap::Allow => "allow".to_owned(),
             Overlap::Skip => "skip".to_owned(),
         });
-        for (name, value) in
-            [("kind", args.kind), ("overlap", overlap), ("lead", args.lead), ("grace", args.grace)]
-        {
+        for (name, value) in [
+            ("kind", args.kind),
+            ("group", args.group),
+            ("overlap", overlap),
+            ("lead", args.lead),
+            ("grace", args.grace),
+        ] {
             if let Some(value) = value {
                 fields.insert(name.to_owned(), value.into());
             }

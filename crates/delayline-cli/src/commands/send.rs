@@ -201,6 +201,7 @@ fn message(args: Send) -> Result<NewMessage, String> {
         payload: args.payload.map(Bytes::from),
         delay: args.delay,
         at: at.map(|at| at.to_string()),
+        group: args.group,
         priority: args.priority.map(Into::into),
         kind: args.kind,
         headers,

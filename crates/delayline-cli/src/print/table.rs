@@ -75,7 +75,7 @@ fn row(info: &MessageInfo) -> [String; COLUMNS] {
     ]
 }
 
-/// Details of the state, and the latest error.
+/// Details of the state, the group of the message, and the latest error.
 fn note(info: &MessageInfo) -> String {
     let mut parts = Vec::new();
     match info.state {
@@ -90,6 +90,9 @@ fn note(info: &MessageInfo) -> String {
             parts.push(format!("{reason} since {since}"));
         }
         _ => {}
+    }
+    if let Some(group) = &info.group {
+        parts.push(format!("group {}", harmless_line(&group.to_string())));
     }
     if let Some(error) = &info.last_error {
         let error = error.trim();

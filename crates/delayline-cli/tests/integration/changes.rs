@@ -162,12 +162,19 @@ fn limits_are_shown_and_changed() {
         let told = limits(&["--leased", "3", "--rate", "10/1s", "--burst", "2"]).code(0).stdout;
         let both = "orders: 0 of 3 leased\norders: at most 10 in 1s, up to 2 at once\n";
         assert_eq!(told, both);
+        let told = limits(&["--each-group", "2", "--in-order", "yes"]).code(0).stdout;
+        let groups = "orders: at most 2 of each group leased\n\
+            orders: the messages of a group in order, one at a time\n";
+        assert!(told.contains(groups), "{told}");
+        let shown = &limits(&["--json", "--leased", "3"]).code(0).lines()[0]["limits"];
+        assert_eq!((&shown["each_group"], &shown["in_order"]), (&2.into(), &true.into()));
+        assert_eq!(limits(&["--each-group", "none", "--in-order", "no"]).code(0).stdout, both);
         let held = limits(&["--hold", "1h"]).code(0).stdout;
         assert!(held.starts_with(&format!("{both}orders: held until 20")), "{held}");
         let shown = &limits(&["--json", "--hold", "none"]).code(0).lines()[0];
         let rate = serde_json::json!({"count": 10, "per_ms": 1_000, "burst": 2});
-        let all = serde_json::json!({"leased": 3, "rate": rate, "rate_open_at": null,
-            "held_until": null});
+        let all = serde_json::json!({"leased": 3, "each_group": null, "in_order": false,
+            "rate": rate, "rate_open_at": null, "held_until": null});
         assert_eq!(*shown, serde_json::json!({"queue": "orders", "limits": all}));
         let none = limits(&["--leased", "none", "--rate", "none"]).code(0).stdout;
         assert_eq!(none, "orders: no limits\n");
@@ -177,6 +184,8 @@ fn limits_are_shown_and_changed() {
         for wrong in [
             &["--leased", "0"][..],
             &["--leased", "many"],
+            &["--each-group", "0"],
+            &["--in-order", "true"],
             &["--rate", "10", "--burst", "1"],
             &["--rate", "10/1ms", "--burst", "1"],
             &["--rate", "10/1s", "--burst", "11"],

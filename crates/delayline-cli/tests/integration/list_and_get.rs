@@ -151,6 +151,8 @@ fn everything_known_of_a_message() {
             "one\ntwo",
             "--header",
             "shop=9",
+            "--group",
+            "tenant\n7",
             "--delay",
             "1h",
             "--expires-in",
@@ -166,6 +168,7 @@ fn everything_known_of_a_message() {
         for part in [
             "id           a\n",
             "scheduled",
+            "group        tenant\\n7\n",
             "failures     0 of 20",
             "expires      20",
             "header shop: 9\n",
@@ -175,6 +178,9 @@ fn everything_known_of_a_message() {
         }
         let json = &get(&["a", "--json"]).code(0).lines()[0];
         assert_eq!((&json["payload"], &json["headers"]["shop"]), (&"one\ntwo".into(), &"9".into()));
+        assert_eq!(json["group"], "tenant\n7");
+        let list = run(on(&server, &["list"])).code(0).stdout;
+        assert!(list.contains("  group tenant\\n7\n"), "{list}");
         assert_eq!(
             (&json["state"], &json["max_crashes"], &json["last_error"]),
             (&"scheduled".into(), &5.into(), &Value::Null)

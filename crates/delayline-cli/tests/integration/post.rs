@@ -86,7 +86,7 @@ fn known(server: &Server, id: &str) -> Value {
 #[test]
 fn a_message_becomes_a_signed_request() {
     let server = Server::start();
-    let line = r#"{"id": "order-1.2", "payload": {"total": 9}, "headers": {"tenant": "\u00e9",
+    let line = r#"{"id": "order-1.2", "payload": {"total": 9}, "group": "\u00e9 9", "headers": {"tenant": "\u00e9",
         "Content-Type": "application/json", "TraceParent": "00-1-2-01"}}"#;
     run_with_input(on(&server, &["send", "--file", "-"]), line.replace('\n', "").as_bytes())
         .code(0);
@@ -105,6 +105,7 @@ fn a_message_becomes_a_signed_request() {
         ("delayline-queue", "orders"),
         ("delayline-epoch", "1"),
         ("delayline-attempt", "1"),
+        ("delayline-group", "%C3%A9%209"),
     ] {
         assert_eq!(request.header(name), value, "{name}: {:?}", request.lines);
     }

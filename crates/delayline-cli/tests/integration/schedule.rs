@@ -41,7 +41,8 @@ fn a_schedule_is_listed_paused_resumed_and_run_now() {
     for driver in DRIVERS {
         let server = Server::start();
         let ask = |args: &[&str]| schedule(&server, driver, args);
-        ask(&["put", "report", "--cron", "30 8 * * *", "--zone", "Europe/Berlin"]).code(0);
+        let cron = ["put", "report", "--cron", "30 8 * * *", "--zone", "Europe/Berlin"];
+        ask(&[&cron[..], &["--group", "shop"]].concat()).code(0);
         let listed = ask(&["list", "--json"]).code(0).lines();
         assert_eq!(listed.len(), 1);
         assert_eq!(listed[0]["next"].as_array().unwrap().len(), 10);
@@ -57,6 +58,8 @@ fn a_schedule_is_listed_paused_resumed_and_run_now() {
         assert_eq!(ask(&["next", "report"]).code(0).stdout.lines().count(), 10);
         assert_eq!(ask(&["run-now", "report", "--json"]).code(0).lines()[0]["outcome"], "sent");
         assert_eq!(count(&server, "ready"), 1);
+        let sent = run(on(&server, &["list", "--state", "ready", "--json"])).code(0).lines();
+        assert_eq!(sent[0]["messages"][0]["group"], "shop");
         for verb in ["pause", "resume", "run-now", "next", "remove"] {
             assert!(ask(&[verb, "other"]).code(1).stderr.contains("no schedule other"), "{verb}");
         }
@@ -141,6 +144,7 @@ fn bad_schedules_are_refused() {
             (&["put", "a", "--every", "1m", "--grace", "32d"], "grace"),
             (&["put", "a", "--every", "1m", "--schedules", "a b"], "queue"),
             (&["put", "a", "--every", "1m", "--kind", ""], "kind"),
+            (&["put", "a", "--every", "1m", "--group", ""], "group"),
         ] {
             let ended = schedule(&server, driver, args).code(2);
             assert!(ended.stderr.contains(text), "{args:?}: {}", ended.stderr);

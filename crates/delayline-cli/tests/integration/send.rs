@@ -24,8 +24,8 @@ fn one_message_of_flags() {
             "close it",
             "--delay",
             "1h",
-            "--priority",
-            "high",
+            "--group",
+            "shop 9",
             "--kind",
             "order",
             "--header",
@@ -49,7 +49,7 @@ fn one_message_of_flags() {
         assert_eq!(run(on(&server, &other)).code(1).lines(), [conflict]);
         let stored = run(on(&server, &["get", driver, "--json"])).code(0).lines();
         let headers = json!({"delayline-kind": "order", "shop": "9"});
-        assert_eq!(stored[0]["headers"], headers);
+        assert_eq!((&stored[0]["headers"], &stored[0]["group"]), (&headers, &"shop 9".into()));
     }
     let unnamed = run(on(&server, &["send", "--payload", "x", "--json"])).code(0);
     assert_eq!(unnamed.lines()[0]["outcome"], "created");
@@ -125,6 +125,8 @@ fn values_outside_of_their_limits_are_refused_and_nothing_is_sent() {
         &["--header", "novalue"],
         &["--id", ""],
         &["--priority", "hot"],
+        &["--priority", "high", "--group", "shop"],
+        &["--group", ""],
         &["--queue", "a b"],
         &["--file", "/nowhere/orders.jsonl"],
     ] {

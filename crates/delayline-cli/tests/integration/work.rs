@@ -27,8 +27,9 @@ fn send(server: &Server, messages: impl IntoIterator<Item = (String, u64)>) {
 fn deliveries_are_printed_as_json_and_acked() {
     for driver in DRIVERS {
         let server = Server::start();
-        let input = b"{\"id\": \"a\", \"payload\": \"\\u009b2J\", \"headers\": {\"shop\": \"9\"}}
-            {\"id\": \"b\", \"payload_base64\": \"/wA=\", \"delay\": \"300ms\"}";
+        let input = br#"
+            {"id": "a", "payload": "\u009b2J", "headers": {"shop": "9"}, "group": "t"}
+            {"id": "b", "payload_base64": "/wA=", "delay": "300ms"}"#;
         run_with_input(on(&server, &["send", "--file", "-"]), input).code(0);
         let flags = ["--driver", driver, "work", "--until-empty"];
         let ended = run(on(&server, &flags)).code(0);
@@ -38,7 +39,10 @@ fn deliveries_are_printed_as_json_and_acked() {
         let [a, b] = &lines[..] else { panic!("{}", ended.stdout) };
         assert_eq!((&a["id"], &a["payload"]), (&"a".into(), &"\u{9b}2J".into()));
         assert!(!ended.stdout.contains('\u{9b}'), "it would steer a terminal");
-        assert_eq!(a["headers"]["shop"], "9");
+        assert_eq!(
+            (&a["headers"]["shop"], &a["group"], &b["group"]),
+            (&"9".into(), &"t".into(), &Value::Null)
+        );
         assert_eq!((&b["id"], &b["payload_base64"]), (&"b".into(), &"/wA=".into()));
         assert_eq!((&b["epoch"], &b["failures"], &b["crashes"]), (&1.into(), &0.into(), &0.into()));
         assert!(b["lateness_ms"].is_u64());
@@ -83,6 +87,23 @@ fn a_command_acks_by_succeeding_and_is_tried_again_after_failing() {
         assert_eq!(fs::read_to_string(log.path().join("log")).unwrap(), "a a 1 {}\na a 2 {}\n");
         assert_eq!(ended.stderr, "oops\noops\n");
     }
+}
+
+#[test]
+fn a_command_gets_the_group_of_its_message_and_no_other() {
+    let server = Server::start();
+    let lines = r#"{"id": "a", "payload": "", "group": "shop 9"}
+{"id": "b", "payload": "", "group": "\u0000"}
+{"id": "c", "payload": ""}
+"#;
+    run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    let script = r#"echo "$DELAYLINE_ID ${DELAYLINE_GROUP-none}""#;
+    let flags = ["work", "--until-empty", "--concurrency", "1", "--exec", "sh", "-c", script];
+    let mut work = on(&server, &flags);
+    work.env("DELAYLINE_GROUP", "of another message");
+    let mut said: Vec<_> = run(work).code(0).stdout.lines().map(str::to_owned).collect();
+    said.sort();
+    assert_eq!(said, ["a shop 9", r"b \u{0}", "c none"]);
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub(super) async fn limits(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Role::Operator)?;
-    let members = object(&context, request, &["leased", "rate", "hold", "create"]).await?;
+    let names = ["leased", "each_group", "in_order", "rate", "hold", "create"];
+    let members = object(&context, request, &names).await?;
     let set = set_limits(&members)?;
     let (served, is_new) = match members.get("create") {
         None | Some(Value::Bool(false)) => {

@@ -48,12 +48,19 @@ pub(super) fn known(
     }
 }
 
-/// The changes of limits that `leased`, `rate` and `hold` ask for; null removes a limit.
+/// The changes of limits that the members ask for; null removes a limit.
 pub(super) fn set_limits(members: &Map<String, Value>) -> Result<SetLimits, Failure> {
     let mut set = SetLimits::new();
     if let Some(leased) = members.get("leased") {
-        let most = if leased.is_null() { None } else { Some(number("leased", leased)?) };
-        set = set.leased(most);
+        set = set.leased(number_or_null("leased", leased)?);
+    }
+    if let Some(most) = members.get("each_group") {
+        set = set.each_group(number_or_null("each_group", most)?);
+    }
+    match members.get("in_order") {
+        None => {}
+        Some(Value::Bool(in_order)) => set = set.in_order(*in_order),
+        Some(_) => return Err(Failure::Wrong("in_order must be true or false".to_owned())),
     }
     if let Some(rate) = members.get("rate") {
         set = set.rate(if rate.is_null() { None } else { Some(rate_of(rate)?) });
@@ -81,6 +88,10 @@ fn rate_of(value: &Value) -> Result<Rate, Failure> {
     let per = Duration::from_millis(member("per_ms")?.into());
     let burst = if object.contains_key("burst") { "burst" } else { "count" };
     Ok(Rate::new(member("count")?, per, member(burst)?))
+}
+
+fn number_or_null(name: &str, value: &Value) -> Result<Option<u32>, Failure> {
+    if value.is_null() { Ok(None) } else { number(name, value).map(Some) }
 }
 
 fn number(name: &str, value: &Value) -> Result<u32, Failure> {

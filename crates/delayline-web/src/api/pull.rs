@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use delayline::backend::{
     Claim, ConsumerName, Delivery, Extend, Extended, Lease, Millis, Op, Reply,
 };
-use delayline::message::MessageState;
+use delayline::message::{Group, MessageState};
 use delayline::{Error, MessageId, Timestamp, limits};
 use delayline_json as json;
 use http_body_util::{BodyExt as _, Full};
@@ -195,6 +195,7 @@ struct Delivered<'a> {
     deadline: Option<String>,
     headers: Value,
     keep_result: Option<String>,
+    group: Option<&'a str>,
     priority: &'static str,
     due: String,
     lateness_ms: Option<u64>,
@@ -219,6 +220,7 @@ fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
         deadline: deadline.map(|instant| instant.to_string()),
         headers: json::headers(headers),
         keep_result: headers.result_retention().map(|keep| format!("{}ms", keep.as_millis())),
+        group: info.group.as_ref().map(Group::as_str),
         priority: info.priority.name(),
         due: info.due.to_string(),
         lateness_ms: at.and_then(|at| u64::try_from(delivery.lateness(at).as_millis()).ok()),

@@ -157,9 +157,9 @@ fn unknown() -> Failure {
 }
 
 /// As people write them, and as they are stored and shown.
-const FIELDS: [&str; 12] = [
-    "queue", "cron", "zone", "every", "payload", "kind", "overlap", "lead", "grace", "every_ms",
-    "lead_ms", "grace_ms",
+const FIELDS: [&str; 13] = [
+    "queue", "cron", "zone", "every", "payload", "kind", "group", "overlap", "lead", "grace",
+    "every_ms", "lead_ms", "grace_ms",
 ];
 /// Maximum number of schedules of one answer or of one request.
 const MOST_LISTED: usize = 1_000;

@@ -86,6 +86,9 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
         Some(Schedule::At(instant)) => draft.expires_at(instant.into()),
         None => draft,
     };
+    if let Some(group) = message.group {
+        draft = draft.group(group);
+    }
     for (name, value) in message.headers.iter() {
         draft = draft.header(name, value.clone());
     }

@@ -6,7 +6,7 @@ use delayline::backend::{
     Headers, Known, NewMessage, Schedule, Update, UpdateContent, UpdateDue, UpdateToken,
     is_printable,
 };
-use delayline::message::{Message, MessageState, Priority};
+use delayline::message::{Group, Message, MessageState, Priority};
 use delayline::{Bytes, Found, MessageId};
 use maud::{Markup, html};
 use uuid::Uuid;
@@ -33,7 +33,10 @@ pub(super) async fn send_page(context: Context) -> Result<Response, Failure> {
         form.fields method="post" action=(format!("send?queue={}", encoded(name.as_bytes()))) {
             label { "Id " input name="id" value=(id) required maxlength="384" autocomplete="off"; }
             (content_fields("", ""))
-            label { "Priority "
+            label { "Group, such as a tenant (empty: none) "
+                input name="group" maxlength="128" autocomplete="off";
+            }
+            label { "Priority (normal with a group) "
                 select name="priority" {
                     @for priority in Priority::ALL {
                         option value=(priority.name()) selected[priority == Priority::Normal] {
@@ -54,10 +57,12 @@ pub(super) async fn send(context: Context, request: Request) -> Result<Response,
     context.require(Role::Operator)?;
     let (name, _) = context.queue()?;
     let fields =
-        form(&context, request, &["id", "payload", "headers", "priority", "when*"]).await?;
+        form(&context, request, &["id", "payload", "headers", "group", "priority", "when*"])
+            .await?;
     let id = MessageId::new(fields.bytes("id").unwrap_or_default().trim_ascii().to_vec())?;
     let mut message = NewMessage::new(id.clone(), payload(&fields));
     message.headers = headers(&fields)?;
+    message.group = fields.text("group").map(Group::try_from).transpose()?;
     message.priority = priority(&fields)?;
     message.schedule = when(&context, &fields).await?.unwrap_or(Schedule::NOW);
     let outcome = audited::send(&context, name, "send", message).await?;
@@ -115,6 +120,7 @@ pub(super) async fn edit(context: Context, request: Request) -> Result<Response,
     let info = &letter.info;
     let mut message = NewMessage::new(info.id.clone(), payload(&fields));
     message.headers = headers(&fields)?;
+    message.group.clone_from(&info.group);
     message.priority = info.priority;
     (message.max_failures, message.max_crashes) = (info.max_failures, info.max_crashes);
     message.schedule = when(&context, &fields).await?.unwrap_or(Schedule::NOW);

@@ -27,8 +27,8 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
                 // The first button is what the Enter key presses.
                 button name="change" value="set" { (verb) }
                 @if is_set {
-                    button name="change" value="clear" formnovalidate
-                        aria-label=(format!("Clear the limit: {limit}")) { "Clear" }
+                    @let label = format!("Clear the limit: {}", limit.replace('_', " "));
+                    button name="change" value="clear" formnovalidate aria-label=(label) { "Clear" }
                 }
             }
         }
@@ -47,6 +47,15 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
             h2 { "Limits over all workers" }
             (one("leased", "Limit leases", limits.leased.is_some(), html! {
                 (number("leased", limits.leased, "Maximum leased at once "))
+            }))
+            (one("each_group", "Limit each group", limits.each_group.is_some(), html! {
+                (number("each_group", limits.each_group, "Maximum leased of one group "))
+            }))
+            (one("in_order", "Handle in order", limits.in_order, html! {
+                span {
+                    "Messages of a group: "
+                    @if limits.in_order { "in order" } @else { "in any order" }
+                }
             }))
             (one("rate", "Limit rate", rate.is_some(), html! {
                 (number("count", rate.map(|rate| rate.count), "Maximum deliveries "))
@@ -67,9 +76,8 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
 /// Sets or clears the limit that a form names.
 pub(super) async fn change(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
-    let fields =
-        form(&context, request, &["limit", "change", "leased", "count", "per", "burst", "when*"])
-            .await?;
+    let names = ["limit", "change", "leased", "each_group", "count", "per", "burst", "when*"];
+    let fields = form(&context, request, &names).await?;
     let (name, queue) = context.queue()?;
     let set = changed(&context, &fields).await?;
     Op::SetLimits(set).validate()?;
@@ -87,6 +95,9 @@ async fn changed(context: &Context, fields: &Params) -> Result<SetLimits, Failur
     Ok(match fields.text("limit") {
         Some("leased") if set => limits.leased(number(fields, "leased")?),
         Some("leased") => limits.leased(None),
+        Some("each_group") if set => limits.each_group(number(fields, "each_group")?),
+        Some("each_group") => limits.each_group(None),
+        Some("in_order") => limits.in_order(set),
         Some("rate") if set => {
             let per = duration(fields.text("per").unwrap_or_default()).map_err(Failure::Wrong)?;
             let (count, burst) = (number(fields, "count")?, number(fields, "burst")?);
@@ -98,7 +109,11 @@ async fn changed(context: &Context, fields: &Params) -> Result<SetLimits, Failur
             Schedule::At(until) => limits.hold_until(until.into()),
         },
         Some("hold") => limits.end_hold(),
-        _ => return Err(Failure::Wrong("`limit` is leased, rate or hold".to_owned())),
+        _ => {
+            return Err(Failure::Wrong(
+                "`limit` is leased, each_group, in_order, rate or hold".to_owned(),
+            ));
+        }
     })
 }
 

@@ -95,6 +95,9 @@ fn live(
                 @if let Some(expires) = info.expires_at {
                     div { dt { "Expires" } dd { (time(now, expires)) } }
                 }
+                @if let Some(group) = &info.group {
+                    div { dt { "Group" } dd { (group) } }
+                }
                 div { dt { "Priority" } dd { (info.priority.name()) } }
                 div { dt { "Failures" } dd { (tries(info)) } }
                 div { dt { "Expired leases" } dd { (info.crashes) "/" (info.max_crashes) } }

@@ -110,7 +110,9 @@ fn badges(of: &str, stats: &Stats) -> Markup {
     html! {
         @if stats.paused { " " span.badge.warn { "paused" } }
         @if limits.held_until.is_some() { " " span.badge.warn { "held" } }
-        @if limits.leased.is_some() || limits.rate.is_some() {
+        @if limits.leased.is_some() || limits.each_group.is_some() || limits.in_order
+            || limits.rate.is_some()
+        {
             " " a.badge href=(format!("queue?queue={of}#limits")) { "limited" }
         }
     }

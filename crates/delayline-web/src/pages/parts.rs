@@ -141,6 +141,9 @@ fn note(now: Timestamp, info: &MessageInfo) -> Markup {
             }
             _ => {}
         }
+        @if let Some(group) = &info.group {
+            span.badge { "group " (short(&group.to_string(), 40)) } " "
+        }
         @if info.priority != delayline::message::Priority::Normal {
             span.badge { (info.priority.name()) } " "
         }

@@ -133,13 +133,19 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
 
 /// The limits of a queue in words, and how much of them is used.
 fn limited(stats: &Stats, now: Timestamp) -> Markup {
-    let Limits { leased, rate, held_until, .. } = stats.limits;
+    let Limits { leased, each_group, in_order, rate, held_until, .. } = stats.limits;
     html! {
         @if let Some(until) = held_until {
             p { "Held: nothing is delivered until " (time(now, until)) "." }
         }
         @if let Some(most) = leased {
             p { (number(stats.leased)) " of " (number(most.into())) " leased: no more at once." }
+        }
+        @if let Some(most) = each_group {
+            p { "At most " (number(most.into())) " of each group leased at once." }
+        }
+        @if in_order {
+            p { "In order: the messages of a group are handled one after the other." }
         }
         @if let Some(rate) = rate {
             p {

@@ -42,6 +42,12 @@ async fn a_message_is_sent_once_with_all_that_its_form_has() {
     );
     assert_eq!(sent.headers.get("kind").map(|it| &it[..]), Some(&b"mail"[..]));
     assert_eq!(sent.headers.get("empty").map(|it| &it[..]), Some(&b""[..]));
+    assert_eq!(sent.info.group, None);
+    let next = post(&site, "/send?queue=orders", "id=of-a-group&payload=x&group=+shop+9+").await;
+    let page = get(&site, &next.leads_to()).await.status(200);
+    page.has("Group</dt><dd>shop 9</dd>").has("the turn of its group, shop 9.");
+    get(&site, "/messages?queue=orders&state=ready").await.status(200).has("group shop 9");
+    orders.cancel("of-a-group").await.unwrap();
     // The delay of a repeated form does not count, its content does.
     let next = post(&site, "/send?queue=orders", &fields).await.leads_to();
     get(&site, &next).await.status(200).has("knows this message already");
@@ -53,6 +59,7 @@ async fn a_message_is_sent_once_with_all_that_its_form_has() {
         "id=a&payload=x&headers=none",
         "id=a&payload=x&headers=%3A+value",
         "id=a&payload=x&priority=first",
+        "id=a&payload=x&priority=high&group=shop",
         "id=a&payload=x&when=25%3A00",
         "id=a&payload=x&when=101+years",
     ] {
@@ -61,13 +68,18 @@ async fn a_message_is_sent_once_with_all_that_its_form_has() {
     let long = format!("id=a&payload={}", "x".repeat(300 * 1024));
     post(&site, "/send?queue=orders", &long).await.status(413);
     post(&site, "/send?queue=gone", "id=a&payload=x").await.status(404);
-    assert_eq!(orders.stats().await.unwrap().totals.enqueued, 1);
+    assert_eq!(orders.stats().await.unwrap().totals.enqueued, 2);
 }
 
 #[tokio::test]
 async fn a_dead_letter_is_edited_and_redriven_once() {
     let orders = orders().await;
-    let_die(&orders, &["bad"], "no").await;
+    let draft = orders.message(&Bytes::from_static(b"payload")).id("bad").group("shop-9");
+    assert!(draft.send().await.unwrap().is_accepted());
+    let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+    let reject =
+        async |_: delayline::Job<Bytes>| Ok::<_, std::io::Error>(delayline::Outcome::reject("no"));
+    worker.run(reject).await;
     let site = site(&orders, Role::Operator);
     let uri = "/edit?queue=orders&id=bad";
     get(&site, "/message?queue=orders&id=bad").await.status(200).has("Edit and redrive...");
@@ -79,17 +91,14 @@ async fn a_dead_letter_is_edited_and_redriven_once() {
     get(&site, &next).await.status(200).has("Redriven with the new content.");
     let edited = message(&orders, "bad").await;
     assert_eq!((&edited.payload[..], edited.info.failures), (&b"mended"[..], 0));
+    assert_eq!(edited.info.group.as_ref().unwrap().as_str(), "shop-9");
     assert_eq!(edited.headers.get("by").map(|it| &it[..]), Some(&b"anna"[..]));
     assert_eq!((edited.info.state.status(), edited.info.last_error), (Status::Scheduled, None));
     // A second click, and a form of a letter that has died again since.
     post(&site, uri, &fields).await.status(409).has("not a dead letter");
     orders.reschedule_in("bad", std::time::Duration::ZERO).await.unwrap();
     let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
-    worker
-        .run(async |_: delayline::Job<Bytes>| {
-            Ok::<_, std::io::Error>(delayline::Outcome::reject("again"))
-        })
-        .await;
+    worker.run(reject).await;
     post(&site, uri, &fields).await.status(409).has("has changed since");
     let of = field(get(&site, uri).await.status(200).text(), "of");
     for wrong in ["payload=x", "of=1-1-1&payload=x"] {

@@ -26,18 +26,22 @@ async fn each_limit_is_set_and_cleared_on_its_own() {
     page.has("Maximum leased at once").lacks("Clear</button>");
 
     change(&site, "limit=leased&change=set&leased=3").await;
+    change(&site, "limit=each_group&change=set&each_group=2").await;
+    change(&site, "limit=in_order&change=set").await;
     change(&site, "limit=rate&change=set&count=10&per=1m&burst=2").await;
     change(&site, "limit=hold&change=set&when=30m").await;
     let set = limits(&orders).await;
     let rate = set.rate.unwrap();
     assert_eq!((set.leased, rate.count, rate.per().as_secs(), rate.burst), (Some(3), 10, 60, 2));
-    assert!(set.held_until.is_some());
+    assert_eq!((set.each_group, set.in_order, set.held_until.is_some()), (Some(2), true, true));
     let page = get(&site, "/queue?queue=orders").await.status(200);
     inert(&page);
     get(&site, "/queues").await.has("limited</a>").has("held</span>").has("queue=orders#limits");
     // The forms have what is set now, so that it can be sent as it is.
     let page = page.has(r#"name="leased" value="3""#).has(r#"name="per" value="60000 ms""#);
-    assert_eq!(page.text().matches("Clear</button>").count(), 3);
+    let page = page.has(r#"name="each_group" value="2""#).has("At most 2 of each group leased");
+    let page = page.has("In order: the messages of a group");
+    assert_eq!(page.text().matches("Clear</button>").count(), 5);
     change(&site, "limit=rate&change=set&count=10&per=60000+ms&burst=2").await;
 
     let at = Timestamp::try_from(std::time::SystemTime::now()).unwrap();
@@ -50,8 +54,10 @@ async fn each_limit_is_set_and_cleared_on_its_own() {
     // What a browser sends with the button, whatever the fields say.
     change(&site, "limit=leased&change=clear&leased=").await;
     change(&site, "limit=rate&change=clear&count=x&per=&burst=").await;
-    let none = limits(&orders).await;
-    assert!(none.leased.is_none() && none.rate.is_none());
+    get(&site, "/queues").await.has("limited</a>");
+    change(&site, "limit=each_group&change=clear&each_group=").await;
+    change(&site, "limit=in_order&change=clear").await;
+    assert_eq!(limits(&orders).await, Limits::default());
 }
 
 #[tokio::test]
@@ -66,6 +72,8 @@ async fn senseless_limits_change_nothing() {
         "limit=leased&change=set&leased=1000001",
         "limit=leased&change=set&leased=99999999999",
         "limit=leased&change=explode&leased=1",
+        "limit=each_group&change=set&each_group=0",
+        "limit=in_order",
         "limit=none&change=set",
         "limit=rate&change=set&count=10&per=1m",
         "limit=rate&change=set&count=10&per=soon&burst=1",
@@ -76,9 +84,23 @@ async fn senseless_limits_change_nothing() {
     ] {
         post(&site, "/limits?queue=orders", fields).await.status(400);
     }
+    for wrong in [
+        r#"{"leased": 0}"#,
+        r#"{"leased": "3"}"#,
+        r#"{"each_group": 0}"#,
+        r#"{"in_order": null}"#,
+        r#"{"rate": {"count": 10}}"#,
+        r#"{"rate": {"count": 10, "per_ms": 1000, "per": 1}}"#,
+        r#"{"create": 1}"#,
+        r#"{"rate": {"count": 10, "per_ms": 1000, "burst": 11}}"#,
+        r#"{"hold": 30}"#,
+        r#"{"hold": "soon"}"#,
+        r#"{"most": 3}"#,
+    ] {
+        call(&site, "POST", "/queues/orders/limits", wrong).await.status(400);
+    }
     let beyond = call(&site, "POST", "/queues/orders/limits", r#"{"hold": "1000000h"}"#).await;
     beyond.status(400).has("3600000000000").has("3155760000000");
     post(&site, "/limits?queue=other", "limit=leased&change=set&leased=1").await.status(404);
-    let none = limits(&orders).await;
-    assert!(none.leased.is_none() && none.rate.is_none() && none.held_until.is_none());
+    assert_eq!(limits(&orders).await, Limits::default());
 }

@@ -57,7 +57,7 @@ async fn limits_are_gauges_of_the_queues_that_have_them() {
         limits.map(str::to_owned).collect::<Vec<_>>()
     };
     assert!(lines(get(&site, "/metrics").await.status(200).text()).is_empty());
-    let limits = SetLimits::new().leased(3).rate(Rate::per_minute(90, 5));
+    let limits = SetLimits::new().leased(3).each_group(2).rate(Rate::per_minute(90, 5));
     orders.set_limits(limits.hold_for(Duration::from_secs(60))).await.unwrap();
     // The counts of the page before are a second old at most.
     let site = crate::support::site(&orders, Role::Viewer);
@@ -66,6 +66,7 @@ async fn limits_are_gauges_of_the_queues_that_have_them() {
         lines(page.text()),
         [
             r#"delayline_limit_leased{queue="orders"} 3"#,
+            r#"delayline_limit_each_group{queue="orders"} 2"#,
             r#"delayline_limit_rate_per_second{queue="orders"} 1.5"#,
             r#"delayline_limit_burst{queue="orders"} 5"#,
         ]

@@ -99,6 +99,7 @@ async fn results_and_messages_that_follow_come_with_the_ack() {
     let orders = orders().await;
     let site = site(&orders, Role::Operator | Role::Worker);
     let draft = orders.message(&"x".into()).id("first").keep_result(Duration::from_secs(60));
+    let draft = draft.group("shop-9");
     assert!(draft.send().await.unwrap().is_accepted());
     send(&orders, "second", "y").await;
     let taken = take(&site, 2).await;
@@ -106,7 +107,9 @@ async fn results_and_messages_that_follow_come_with_the_ack() {
         (&taken[0]["keep_result"], &taken[1]["keep_result"]),
         (&json!("60000ms"), &json!(null))
     );
-    let follow = json!([{"id": "third", "payload": {"n": 1}, "delay": "1h"}, {"payload": 1}]);
+    assert_eq!((&taken[0]["group"], &taken[1]["group"]), (&json!("shop-9"), &json!(null)));
+    let follow = json!([{"id": "third", "payload": {"n": 1}, "delay": "1h", "group": "t"},
+        {"payload": 1}]);
     let with_result = json!({"outcome": "ack", "result": {"sum": 7}, "keep_result": "60000ms"});
     let items = [
         item(&taken[0], &with_result),
@@ -122,7 +125,7 @@ async fn results_and_messages_that_follow_come_with_the_ack() {
     };
     assert_eq!(result.unwrap(), r#"{"sum":7}"#);
     let Found::Live(third) = orders.get("third").await.unwrap() else { panic!("it is not there") };
-    assert_eq!(third.payload, r#"{"n":1}"#);
+    assert_eq!((&third.payload[..], third.info.group.unwrap().as_str()), (&br#"{"n":1}"#[..], "t"));
     // Repeated, nothing follows again.
     orders.cancel("third").await.unwrap();
     let again = settle(&site, &items).await;

@@ -20,7 +20,7 @@ async fn requests_and_answers_are_as_described() {
         let operation = &document["paths"][format!("/queues/{{queue}}/{path}")]["post"];
         operation.pointer(&format!("{place}/content/application~1json/schema")).unwrap().clone()
     };
-    let draft = orders.message(&"x".into()).id("a").keep_result(Duration::from_secs(60));
+    let draft = orders.message(&"x".into()).id("a").group("t").keep_result(Duration::from_secs(60));
     assert!(draft.send().await.unwrap().is_accepted());
     for id in ["b", "c"] {
         send(&orders, id, "\u{fffd}").await;

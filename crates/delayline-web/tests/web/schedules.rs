@@ -67,7 +67,7 @@ async fn a_schedule_is_put_read_changed_paused_resumed_run_and_removed() {
     let site = world.site(Role::Operator);
     let path = "/schedules/shop%2Freport";
     let body = r#"{"cron": "30 8 * * mon-fri", "zone": "Europe/Berlin", "queue": "work",
-        "payload": {"x": 1}, "kind": "report", "lead": "5m", "grace": "2h"}"#;
+        "payload": {"x": 1}, "kind": "report", "group": "t", "lead": "5m", "grace": "2h"}"#;
     let put = call(&site, "PUT", path, body).await.status(201).json();
     assert_eq!((&put["outcome"], &put["name"]), (&json!("created"), &json!("shop/report")));
     assert_eq!(put["next"].as_array().unwrap().len(), 10);
@@ -76,7 +76,8 @@ async fn a_schedule_is_put_read_changed_paused_resumed_run_and_removed() {
 
     let shown = call(&site, "GET", path, "").await.status(200).json();
     let spec = json!({"cron": "30 8 * * mon-fri", "zone": "Europe/Berlin", "queue": "work",
-        "payload": {"x": 1}, "kind": "report", "lead_ms": 300_000, "grace_ms": 7_200_000});
+        "payload": {"x": 1}, "kind": "report", "group": "t", "lead_ms": 300_000,
+        "grace_ms": 7_200_000});
     assert_eq!((&shown["spec"], &shown["paused"]), (&spec, &json!(false)));
     // Its latest instant was before it existed.
     assert_eq!((&shown["last"], &shown["overdue_seconds"]), (&Value::Null, &json!(0)));

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use delayline_core::{DeathReason, Limits, MessageInfo, MessageState, Stats, Status, Timestamp};
+use delayline_core::{
+    DeathReason, Group, Limits, MessageInfo, MessageState, Stats, Status, Timestamp,
+};
 
 use super::Found;
 
@@ -53,10 +55,20 @@ pub enum Explanation {
         /// The maximum number of leased messages.
         most: u32,
     },
-    /// It is due, and waits for a worker with a free slot.
+    /// It is due, and waits for a worker with a free slot and, if it has a group, for the turn of
+    /// its group ([G35](crate::guarantees#g35)). With a limit of each group or in order, it may
+    /// also wait for other messages of its group.
     Ready {
         /// How long it has been due.
         overdue: Duration,
+        /// The group of the message, or `None` if it has none.
+        group: Option<Group>,
+        /// Maximum number of messages of its group leased at once, or `None` if it has no group or
+        /// the queue has no such limit ([G36](crate::guarantees#g36)).
+        each_group: Option<u32>,
+        /// Whether it is handled after the earlier messages of its group
+        /// ([G37](crate::guarantees#g37)).
+        in_order: bool,
     },
     /// A worker holds it.
     Leased {
@@ -112,7 +124,7 @@ impl Explanation {
             MessageState::Ready if info.expires_at.is_some_and(|expires_at| expires_at <= now) => {
                 Self::Expired
             }
-            MessageState::Ready => Self::of_ready(between(info.due, now), now, stats),
+            MessageState::Ready => Self::of_ready(info, now, stats),
             MessageState::Leased { deadline, cancel_requested } => Self::Leased {
                 remaining: between(now, deadline),
                 epoch: info.epoch,
@@ -126,8 +138,9 @@ impl Explanation {
         }
     }
 
-    fn of_ready(overdue: Duration, now: Timestamp, stats: &Stats) -> Self {
-        let Limits { leased, rate_open_at, held_until, .. } = stats.limits;
+    fn of_ready(info: &MessageInfo, now: Timestamp, stats: &Stats) -> Self {
+        let overdue = between(info.due, now);
+        let Limits { leased, each_group, in_order, rate_open_at, held_until, .. } = stats.limits;
         let most = leased.filter(|most| stats.leased >= u64::from(*most));
         match (held_until, most, rate_open_at) {
             _ if stats.paused => Self::Paused { overdue },
@@ -136,7 +149,12 @@ impl Explanation {
             (None, None, Some(open_at)) => {
                 Self::RateLimited { overdue, remaining: between(now, open_at) }
             }
-            (None, None, None) => Self::Ready { overdue },
+            (None, None, None) => Self::Ready {
+                overdue,
+                group: info.group.clone(),
+                each_group: each_group.filter(|_| info.group.is_some()),
+                in_order: in_order && info.group.is_some(),
+            },
         }
     }
 
@@ -194,8 +212,22 @@ impl fmt::Display for Explanation {
                 write!(f, "It has been due for {}, but {leased} of {most} ", Span(*overdue))?;
                 f.write_str("are leased: it waits for the end of a lease.")
             }
-            Self::Ready { overdue } => {
-                write!(f, "It has been due for {}, and waits for a free worker.", Span(*overdue))
+            Self::Ready { overdue, group, each_group, in_order } => {
+                write!(f, "It has been due for {}, and waits for a free worker", Span(*overdue))?;
+                match group {
+                    Some(group) => write!(f, " and the turn of its group, {group}.")?,
+                    None => f.write_str(".")?,
+                }
+                match each_group {
+                    // In order, a group has one message at a time, whatever its limit.
+                    _ if *in_order => {
+                        f.write_str(" It may wait for an earlier message of its group.")
+                    }
+                    Some(most) => {
+                        write!(f, " It may wait for a slot of its group (limit: {most}).")
+                    }
+                    None => Ok(()),
+                }
             }
             Self::Leased { remaining, epoch, cancel_requested } => {
                 write!(f, "A worker holds it (delivery {epoch}), ")?;

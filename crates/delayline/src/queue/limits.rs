@@ -7,7 +7,8 @@ use crate::Error;
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Returns the limits on deliveries of this queue, over all workers
-    /// ([G34](crate::guarantees#g34)). [`stats`](Self::stats) returns them with the counts.
+    /// and for each group ([G34](crate::guarantees#g34), [G36](crate::guarantees#g36),
+    /// [G37](crate::guarantees#g37)). [`stats`](Self::stats) returns them with the counts.
     ///
     /// # Cancel safety
     ///
@@ -38,6 +39,26 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// // End both the hold and the rate.
     /// calls.set_limits(SetLimits::new().end_hold().rate(None)).await?;
     /// assert_eq!(calls.limits().await?.leased, Some(3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Two settings limit the messages of each group, such as a tenant
+    /// ([G36](crate::guarantees#g36), [G37](crate::guarantees#g37)):
+    ///
+    /// ```
+    /// # use delayline::Queue;
+    /// use delayline::admin::SetLimits;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let mails: Queue<u64> = delayline::connect("memory:").await?.queue("mails").await?;
+    /// # let events: Queue<u64> = delayline::connect("memory:").await?.queue("events").await?;
+    /// // At most two mails of each tenant at once.
+    /// mails.set_limits(SetLimits::new().each_group(2)).await?;
+    /// // The events of a customer one after the other, in the order sent.
+    /// events.set_limits(SetLimits::new().in_order(true)).await?;
+    /// assert!(events.limits().await?.in_order);
     /// # Ok(())
     /// # }
     /// ```

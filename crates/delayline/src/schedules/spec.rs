@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use delayline_core::{Headers, Millis, QueueName, Violation};
+use delayline_core::{Group, Headers, Millis, QueueName, Violation};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,7 @@ pub struct Spec {
     queue: QueueName,
     payload: Value,
     kind: Option<String>,
+    group: Option<Group>,
     overlap: Overlap,
     lead: Option<Millis>,
     grace: Millis,
@@ -83,6 +84,8 @@ struct Form {
     payload: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     overlap: Overlap,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,8 +135,9 @@ impl Spec {
     }
 
     fn new(when: When, queue: QueueName) -> Self {
-        let (payload, kind, overlap) = (Value::Null, None, Overlap::default());
-        Self { when, queue, payload, kind, overlap, lead: None, grace: DEFAULT_GRACE }
+        let (payload, overlap) = (Value::Null, Overlap::default());
+        let (kind, group, lead, grace) = (None, None, None, DEFAULT_GRACE);
+        Self { when, queue, payload, kind, group, overlap, lead, grace }
     }
 
     /// Sets the payload of the messages, as JSON. Without it, the payload is `null`.
@@ -154,6 +158,20 @@ impl Spec {
     /// Like [`payload`](Self::payload).
     pub fn job<T: Serialize + Kind + ?Sized>(self, value: &T) -> Result<Self, Error> {
         Ok(Self { kind: Some(T::KIND.to_owned()), ..self.payload(value)? })
+    }
+
+    /// Sets the group of the messages, such as a tenant: see [`Draft::group`](crate::Draft::group).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the name is empty or has more than 128
+    /// bytes.
+    pub fn group<G>(mut self, group: G) -> Result<Self, Error>
+    where
+        G: TryInto<Group, Error: Into<Error>>,
+    {
+        self.group = Some(group.try_into().map_err(Into::into)?);
+        Ok(self)
     }
 
     /// Sets whether a tick is sent while the message of an earlier tick is not finished.
@@ -228,6 +246,11 @@ impl Spec {
     pub(super) fn content(&self) -> Result<(Bytes, Option<&str>), Error> {
         let payload = Json.encode(&self.payload).map_err(Error::encode)?;
         Ok((payload, self.kind.as_deref()))
+    }
+
+    /// The group of each message.
+    pub(super) const fn message_group(&self) -> Option<&Group> {
+        self.group.as_ref()
     }
 
     /// How long before its instant a tick is created, in milliseconds.
@@ -369,8 +392,9 @@ impl TryFrom<Form> for Spec {
         if let Some(kind) = &form.kind {
             Headers::new().set_kind(kind)?;
         }
+        let (queue, group) = (QueueName::new(form.queue)?, form.group.map(Group::new).transpose()?);
         let (payload, kind, overlap) = (form.payload, form.kind, form.overlap);
-        Ok(Self { when, queue: QueueName::new(form.queue)?, payload, kind, overlap, lead, grace })
+        Ok(Self { when, queue, payload, kind, group, overlap, lead, grace })
     }
 }
 
@@ -387,6 +411,7 @@ impl From<Spec> for Form {
             queue: spec.queue.as_str().to_owned(),
             payload: spec.payload,
             kind: spec.kind,
+            group: spec.group.map(|group| group.as_str().to_owned()),
             overlap: spec.overlap,
             lead_ms: spec.lead.map(Millis::as_ms),
             grace_ms: (spec.grace != DEFAULT_GRACE).then(|| spec.grace.as_ms()),

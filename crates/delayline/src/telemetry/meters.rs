@@ -45,6 +45,7 @@ pub fn describe() {
     describe_gauge!(PAUSED, Unit::Count, "1 while claims are stopped");
     describe_gauge!(HELD, Unit::Count, "1 while a hold stops deliveries");
     describe_gauge!(LEASED_LIMIT, Unit::Count, "Maximum number of messages leased at once");
+    describe_gauge!(GROUP_LIMIT, Unit::Count, "Maximum number of one group leased at once");
     describe_gauge!(RATE_LIMIT, Unit::CountPerSecond, "Maximum deliveries per second");
     describe_gauge!(BURST_LIMIT, Unit::Count, "Maximum deliveries at once within the rate limit");
 }
@@ -167,12 +168,14 @@ meters! {
         let age = stats.earliest_due.map(|due| at.since(due)).unwrap_or_default();
         metrics::gauge!(OLDEST, [queue.label()].iter()).set(age.as_secs_f64());
         metrics::gauge!(PAUSED, [queue.label()].iter()).set(f64::from(u8::from(stats.paused)));
-        let delayline_core::Limits { leased, rate, held_until, .. } = stats.limits;
+        let delayline_core::Limits { leased, each_group, rate, held_until, .. } = stats.limits;
         let is_held = f64::from(u8::from(held_until.is_some()));
         metrics::gauge!(HELD, [queue.label()].iter()).set(is_held);
         // A gauge cannot be withdrawn when a limit is removed.
         let leased = leased.map_or(f64::INFINITY, f64::from);
         metrics::gauge!(LEASED_LIMIT, [queue.label()].iter()).set(leased);
+        let each_group = each_group.map_or(f64::INFINITY, f64::from);
+        metrics::gauge!(GROUP_LIMIT, [queue.label()].iter()).set(each_group);
         let (per_second, burst) = rate.map_or((f64::INFINITY, f64::INFINITY), |rate| {
             (f64::from(rate.count) / rate.per().as_secs_f64(), rate.burst.into())
         });
@@ -236,6 +239,7 @@ mod names {
     pub(super) const PAUSED: &str = "delayline_paused";
     pub(super) const HELD: &str = "delayline_held";
     pub(super) const LEASED_LIMIT: &str = "delayline_limit_leased";
+    pub(super) const GROUP_LIMIT: &str = "delayline_limit_each_group";
     pub(super) const RATE_LIMIT: &str = "delayline_limit_rate_per_second";
     pub(super) const BURST_LIMIT: &str = "delayline_limit_burst";
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::Faulty;
-use delayline::admin::Explanation;
+use delayline::admin::{Explanation, SetLimits};
 use delayline::backend::{Claim, ClaimId, Op, Reply};
 use delayline::backend::{Lease, Millis};
 use delayline::message::Status;
@@ -48,6 +48,19 @@ async fn a_message_is_explained_through_its_life() {
     queue.pause().await.unwrap();
     assert_eq!(said(&queue, "a").await, "It has been due for 10.0 s, but the queue is paused.");
     queue.resume().await.unwrap();
+    let _ = queue.message(&1).id("b").group("t-7").send().await.unwrap();
+    let turn =
+        "It has been due for 0 ms, and waits for a free worker and the turn of its group, t-7.";
+    assert_eq!(said(&queue, "b").await, turn);
+    queue.set_limits(SetLimits::new().each_group(2)).await.unwrap();
+    let slot = " It may wait for a slot of its group (limit: 2).";
+    assert_eq!(said(&queue, "b").await, format!("{turn}{slot}"));
+    assert!(!said(&queue, "a").await.contains("group"), "it has none");
+    queue.set_limits(SetLimits::new().in_order(true)).await.unwrap();
+    let earlier = " It may wait for an earlier message of its group.";
+    assert_eq!(said(&queue, "b").await, format!("{turn}{earlier}"));
+    queue.set_limits(SetLimits::new().each_group(None).in_order(false)).await.unwrap();
+    queue.cancel("b").await.unwrap();
 
     let leases = claim(&backend, 1, 30 * SECOND).await;
     let held = "A worker holds it (delivery 1), and its lease expires in 30.0 s unless extended.";

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::{Fault, Faulty};
+use delayline::admin::Listed;
 use delayline::backend::Op;
 use delayline::events::EventKind;
-use delayline::message::{MessageState, Status};
+use delayline::message::{Group, MessageState, Status};
 use delayline::{Draft, Error, ErrorKind, Found, Job, MessageId, Outcome, Queue, Worker, limits};
 
 fn over(backend: &Arc<Faulty>) -> Queue<u64> {
@@ -182,7 +183,8 @@ async fn a_message_is_handed_over_to_another_queue_once() {
         .run(move |job: Job<u64>| {
             let (count, other) = (Arc::clone(&count), other.clone());
             async move {
-                let outcome = job.hand_over(other.message(job.payload())).await?;
+                let draft = other.message(job.payload()).group("shop");
+                let outcome = job.hand_over(draft).await?;
                 // The first run fails after it has sent the message.
                 let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
                 Ok::<_, Error>(if is_first { Outcome::retry("unlucky") } else { outcome })
@@ -191,6 +193,8 @@ async fn a_message_is_handed_over_to_another_queue_once() {
         .await;
     assert_eq!((summary.acked, summary.failed, runs.load(Ordering::Relaxed)), (1, 1, 2));
     assert_eq!(invoices.stats().await.unwrap().totals.enqueued, 1);
+    let sent = invoices.list(Listed::Ready).next_page().await.unwrap().unwrap();
+    assert_eq!(sent[0].group.as_ref().map(Group::as_str), Some("shop"));
     assert_eq!(orders.get(id("order")).await.unwrap(), Found::Finished(Status::Acked));
 }
 

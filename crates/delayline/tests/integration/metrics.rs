@@ -310,6 +310,7 @@ async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
         ("delayline_paused queue=numbers", 1.0),
         ("delayline_held queue=numbers", 0.0),
         ("delayline_limit_leased queue=numbers", f64::INFINITY),
+        ("delayline_limit_each_group queue=numbers", f64::INFINITY),
         ("delayline_limit_rate_per_second queue=numbers", f64::INFINITY),
         ("delayline_limit_burst queue=numbers", f64::INFINITY),
     ]);
@@ -321,8 +322,8 @@ async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
     let measured = Measured::during(async || {
         let queue = numbers(Faulty::new());
         queue.send_in(&9, ms(60_000)).await.unwrap();
-        let limits = SetLimits::new().leased(7).rate(Rate::per_minute(90, 3)).hold_for(ms(1_000));
-        queue.set_limits(limits).await.unwrap();
+        let limits = SetLimits::new().leased(7).each_group(5).rate(Rate::per_minute(90, 3));
+        queue.set_limits(limits.hold_for(ms(1_000))).await.unwrap();
         queue.report_depths().await.unwrap();
     });
     let none = [
@@ -330,6 +331,7 @@ async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
         ("delayline_paused queue=numbers", 0.0),
         ("delayline_held queue=numbers", 1.0),
         ("delayline_limit_leased queue=numbers", 7.0),
+        ("delayline_limit_each_group queue=numbers", 5.0),
         ("delayline_limit_rate_per_second queue=numbers", 1.5),
         ("delayline_limit_burst queue=numbers", 3.0),
     ];

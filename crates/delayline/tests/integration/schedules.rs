@@ -436,9 +436,10 @@ impl Kind for Report {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ticks_are_jobs_of_a_kind() {
+async fn ticks_are_jobs_of_a_kind_and_a_group() {
     let world = World::new().await;
     let spec = Spec::every(MINUTE, "work").unwrap().job(&Report { shop: 17 }).unwrap();
+    let spec = spec.group("shop-17").unwrap();
     world.schedules.put("report", &spec).await.unwrap();
     world.run_for(MINUTE).await;
     let jobs = Jobs::new(world.test.connection().queue("work").await.unwrap());
@@ -448,6 +449,7 @@ async fn ticks_are_jobs_of_a_kind() {
         panic!("it is gone")
     };
     assert_eq!(message.headers.kind(), Some("report"));
+    assert_eq!(message.info.group.unwrap().as_str(), "shop-17");
     assert_eq!(message.payload.as_bytes(), r#"{"shop":17}"#);
 }
 
@@ -497,11 +499,13 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
         r#"{"every_ms":10,"queue":"work"}"#,
         r#"{"every_ms":1000,"queue":"work","unknown":1}"#,
         r#"{"every_ms":1000,"queue":"work","kind":""}"#,
+        r#"{"every_ms":1000,"queue":"work","group":""}"#,
     ] {
         assert!(serde_json::from_str::<Spec>(wrong).is_err(), "{wrong}");
     }
     let mut forms = BTreeMap::new();
-    for spec in [every(MINUTE), Spec::cron("@daily", "Europe/Berlin", "work").unwrap()] {
+    let daily = Spec::cron("@daily", "Europe/Berlin", "work").unwrap().group("t").unwrap();
+    for spec in [every(MINUTE), daily] {
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
         forms.insert(text, ());
@@ -509,7 +513,7 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
     assert_eq!(
         forms.into_keys().collect::<Vec<_>>(),
         [
-            r#"{"cron":"@daily","zone":"Europe/Berlin","queue":"work","payload":null}"#,
+            r#"{"cron":"@daily","zone":"Europe/Berlin","queue":"work","payload":null,"group":"t"}"#,
             r#"{"every_ms":60000,"queue":"work","payload":"tick"}"#,
         ]
     );

@@ -27,6 +27,8 @@ pub(super) const SENTINEL_PASSWORD: &str = "DELAYLINE_SENTINEL_PASSWORD";
 /// The variables with keys of this process, which never reach a command.
 const POST_SECRET: &str = "DELAYLINE_POST_SECRET";
 const CLAIM_SECRET: &str = "DELAYLINE_CLAIM_SECRET";
+/// The variable with the group of the message.
+const GROUP: &str = "DELAYLINE_GROUP";
 
 /// A program and its arguments.
 pub(super) struct Command {
@@ -131,10 +133,14 @@ impl Command {
 
     fn spawn(&self, job: &Delivery) -> std::io::Result<Child> {
         let id = job.id().as_str().filter(|id| !id.contains('\0'));
+        let group = job.group().map(|group| match group.as_str() {
+            name if name.contains('\0') => group.to_string(),
+            name => name.to_owned(),
+        });
         let mut command = tokio::process::Command::new(&self.program);
         command
             .args(&self.args)
-            // An id that no variable can hold is shown as in logs.
+            // An id or a group that no variable can hold is shown as in logs.
             .env("DELAYLINE_ID", id.map_or_else(|| job.id().to_string(), str::to_owned))
             .env("DELAYLINE_DUE", job.due().to_string())
             .env("DELAYLINE_LATENESS_MS", job.lateness().as_millis().to_string())
@@ -143,6 +149,9 @@ impl Command {
             .env("DELAYLINE_FAILURES", job.failures().to_string())
             .env("DELAYLINE_CRASHES", job.crashes().to_string())
             .env("DELAYLINE_HEADERS", json::headers(job.headers()).to_string())
+            // Without a group, this process' own variable is not passed on.
+            .env_remove(GROUP)
+            .envs(group.map(|group| (GROUP, group)))
             .env_remove(URL)
             .env_remove(SENTINEL_PASSWORD)
             .env_remove(POST_SECRET)

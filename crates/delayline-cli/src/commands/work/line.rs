@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 
+use delayline::message::Group;
 use delayline_json as json;
 use serde::Serialize;
 use serde_json::Value;
@@ -13,6 +14,7 @@ use super::delivery::Delivery;
 struct Line<'a> {
     #[serde(flatten)]
     content: json::Content<'a>,
+    group: Option<&'a str>,
     due: String,
     lateness_ms: u64,
     epoch: u64,
@@ -25,6 +27,7 @@ struct Line<'a> {
 pub(super) fn json(job: &Delivery) -> Result<String, serde_json::Error> {
     let line = Line {
         content: json::Content::new(job.id(), job.payload()),
+        group: job.group().map(Group::as_str),
         due: job.due().to_string(),
         lateness_ms: u64::try_from(job.lateness().as_millis()).unwrap_or(u64::MAX),
         epoch: job.epoch(),

@@ -115,6 +115,9 @@ impl Post {
             .header("delayline-attempt", job.attempt())
             .header("delayline-failures", job.failures())
             .header("delayline-crashes", job.crashes());
+        if let Some(group) = job.group() {
+            request = request.header("delayline-group", signature::id(group.as_str().as_bytes()));
+        }
         if !job.headers().is_empty() {
             let json = ascii(&headers_json(job.headers()).to_string());
             request = request.header("delayline-headers", json);

@@ -32,8 +32,8 @@ impl Group {
         &self.0
     }
 
-    /// Returns the number of the group's lane: 47 bits of the name's SHA-1, and never 0. Groups with
-    /// the same number share turns.
+    /// Returns the number of the group's lane: 47 bits of the name's SHA-1, and never 0. Groups
+    /// with the same number share turns.
     #[must_use]
     pub fn lane(&self) -> u64 {
         let digest = sha1_smol::Sha1::from(self.as_str()).digest().bytes();

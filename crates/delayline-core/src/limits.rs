@@ -94,8 +94,8 @@ pub const MAX_RECLAIM: usize = 500;
 /// addition to the messages that it leases. So a claim for one message gets past many expired ones.
 pub const MAX_BURIALS: usize = 500;
 
-/// Maximum number of due messages with a group that one claim moves into their lanes, in addition to
-/// the messages that it leases, and of empty lanes that it passes over. So a flood of a million
+/// Maximum number of due messages with a group that one claim moves into their lanes, in addition
+/// to the messages that it leases, and of empty lanes that it passes over. So a flood of a million
 /// messages of one group hides other groups from at most a thousand claims.
 pub const MAX_LOOK_AHEAD: usize = 1000;
 

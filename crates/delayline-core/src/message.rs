@@ -267,10 +267,10 @@ impl NewMessage {
         self.payload.len().saturating_add(self.headers.encoded_len())
     }
 
-    /// Returns a 64-bit digest (XXH3) of the content: group, priority, limits, headers and payload. The
-    /// schedule and the expiry do not count, since a repeated `In` would shift them. Neither do the
-    /// headers [`TRACEPARENT`](Headers::TRACEPARENT) and [`TRACESTATE`](Headers::TRACESTATE), since
-    /// a send may be repeated in another trace.
+    /// Returns a 64-bit digest (XXH3) of the content: group, priority, limits, headers and payload.
+    /// The schedule and the expiry do not count, since a repeated `In` would shift them. Neither do
+    /// the headers [`TRACEPARENT`](Headers::TRACEPARENT) and [`TRACESTATE`](Headers::TRACESTATE),
+    /// since a send may be repeated in another trace.
     ///
     /// Enqueuing a known id returns `Duplicate` if the digests are equal, else `Conflict`.
     #[must_use]

@@ -263,7 +263,8 @@ impl Check {
 )]
 pub struct Position {
     /// The index: 0 to 3 for the priorities, [`LEASED`](Self::LEASED), [`DEAD`](Self::DEAD),
-    /// [`LANES`](Self::LANES), [`GROUPED`](Self::GROUPED). After the last index, an audit may continue through the other data that the backend stores.
+    /// [`LANES`](Self::LANES), [`GROUPED`](Self::GROUPED). After the last index, an audit may
+    /// continue through the other data that the backend stores.
     pub index: u8,
     /// The due time, deadline or time of death. Of a message in a lane, the number of the lane.
     pub instant: Timestamp,

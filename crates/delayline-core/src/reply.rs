@@ -550,8 +550,8 @@ pub enum Finding {
         /// The id.
         id: MessageId,
     },
-    /// A message whose group has no turn, so that no claim would deliver it, or that holds a slot of
-    /// its group in vain.
+    /// A message whose group has no turn, so that no claim would deliver it, or that holds a slot
+    /// of its group in vain.
     MissingTurn {
         /// The id.
         id: MessageId,

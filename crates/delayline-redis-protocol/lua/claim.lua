@@ -1,8 +1,9 @@
 -- State::claim. ARGV: now, consumer, claim id, max, lease in ms.
 -- Results: the microseconds of the clock past `now`, 1 if there are more, plus 2 if as many are
--- leased as may be, plus 4 if more are due than go to their lanes, next instant or -1; then for each delivery its id, its record, and its due
--- instant, if this call leases it for the first time, else the deadline in 6 bytes and its details;
--- then for each message that this call buried the reason, a number, and its id.
+-- leased as may be, plus 4 if more are due than go to their lanes, next instant or -1; then for
+-- each delivery its id, its record, and its due instant, if this call leases it for the first time,
+-- else the deadline in 6 bytes and its details; then for each message that this call buried the
+-- reason, a number, and its id.
 --
 -- `reclaim` and `take` read what they decide about, and `reclaim` writes too: what it takes back
 -- may be leased at once, so it is written before `take` looks for ready messages.

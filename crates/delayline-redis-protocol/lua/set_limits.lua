@@ -1,6 +1,6 @@
--- State::set_limits. ARGV: now, then what changes, or '' for what stays: the most that are leased, or
--- 0; the most of each group, or 0; 1 if the queue is in order, or 0; the count of the rate, or 0,
--- its period in ms and its burst; until when the queue is held, as `schedule` (layout.rs).
+-- State::set_limits. ARGV: now, then what changes, or '' for what stays: the most that are leased,
+-- or 0; the most of each group, or 0; 1 if the queue is in order, or 0; the count of the rate, or
+-- 0, its period in ms and its burst; until when the queue is held, as `schedule` (layout.rs).
 -- Result: 1 if that changed anything.
 
 --@include prelude.lua

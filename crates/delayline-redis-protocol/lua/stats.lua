@@ -1,8 +1,8 @@
 -- State::stats. ARGV: now. Results: scheduled, ready, leased, dead, paused, earliest due instant or
 -- -1, how many messages were enqueued, acked, cancelled, purged, relayed, died because they
 -- expired, and were replaced, and the other totals as they are stored; then the limits: the most
--- leased, the most of each group, 1 if the queue is in order, the rate's count, period in ms and burst, when it is open, and until when the queue is
--- held, or 0 for what there is not.
+-- leased, the most of each group, 1 if the queue is in order, the rate's count, period in ms and
+-- burst, when it is open, and until when the queue is held, or 0 for what there is not.
 
 --@include prelude.lua
 --@include limits.lua

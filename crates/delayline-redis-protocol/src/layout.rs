@@ -159,10 +159,11 @@ structure! {
 
 structure! {
     /// A member of `index`, which has one for each message. Its score is a band times 2^48 plus an
-    /// instant: waiting messages have the band of their priority level, or that of groups, and their
-    /// due instant, leased ones their deadline, dead ones the instant of their death. Messages that
-    /// wait for the turn of their group have the number of its lane instead of an instant. Equal
-    /// scores are ordered by member, so the leading sequence number keeps first-in-first-out order.
+    /// instant: waiting messages have the band of their priority level, or that of groups, and
+    /// their due instant, leased ones their deadline, dead ones the instant of their death.
+    /// Messages that wait for the turn of their group have the number of its lane instead of an
+    /// instant. Equal scores are ordered by member, so the leading sequence number keeps
+    /// first-in-first-out order.
     member in "a member of `index`" {
         SEQUENCE: U64, "sequence number of the message, plus 2^56 if it has a group";
         LANE: Bytes(6) if "it has a group", "number of the group's lane";

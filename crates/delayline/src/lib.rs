@@ -67,8 +67,8 @@
 //! # }
 //! ```
 //!
-//! [`Draft`] has group, priority, headers, limits and expiry. [`Queue::durability`] makes calls wait
-//! until replicas or a disk have the write.
+//! [`Draft`] has group, priority, headers, limits and expiry. [`Queue::durability`] makes calls
+//! wait until replicas or a disk have the write.
 //!
 //! # Work
 //!

@@ -111,7 +111,8 @@ pub(super) struct Next {
 )]
 pub(super) enum Place {
     Waiting,
-    /// The lane of its group. It was due when it got there, and stays ready if the clock steps back.
+    /// The lane of its group. It was due when it got there, and stays ready if the clock steps
+    /// back.
     Lane,
     Leased {
         deadline: Timestamp,

@@ -1,5 +1,5 @@
-//! The slots of groups: how many of a group's messages are handled at once (G36), and in which order
-//! (G37).
+//! The slots of groups: how many of a group's messages are handled at once (G36), and in which
+//! order (G37).
 
 use super::entry::{Entry, Place};
 use super::index::keys_of;

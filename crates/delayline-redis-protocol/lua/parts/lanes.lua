@@ -1,5 +1,5 @@
--- Messages with a group. Where such a message waits in a lane, its score is that of the lane: when it
--- was due stands in its details, or in its record if it has none.
+-- Messages with a group. Where such a message waits in a lane, its score is that of the lane: when
+-- it was due stands in its details, or in its record if it has none.
 
 -- When a message in a lane was due.
 local function due_in_lane(id, record, entry)

@@ -3,8 +3,9 @@
 --   due, instants    members with a group that are due and in no lane yet; and since when, while no
 --                    lane has a turn
 --   taken            which of them this call takes; the others go to their lanes
---   lanes            what is known of each lane: `stored` members in `index` from `at` on, `new` ones
---                    from `next_new` on, how many were `read`, whether those are all
+--   lanes            what is known of each lane: `stored` members in `index` from `at` on, `new`
+--                    ones from `next_new` on, how many were `read` and `given`, whether those are
+--                    all, and how many slots are `free`
 --   ring             lanes as they stand in `turns`, from `next` on; how many were read, if not all
 --   again            lanes that were served, from `next_again` on
 --   turn_of, more    of each message that was found: its lane, and whether that has more then, or
@@ -116,8 +117,8 @@ local function sort_new(lane)
   lane.is_sorted = true
 end
 
--- The first message of a lane that was not taken, and whether it is a new one; nil if there is none.
--- `page` is how many to read at a time.
+-- The first message of a lane that was not taken, and whether it is a new one; nil if there is
+-- none. `page` is how many to read at a time.
 local function first_in_lane(name, page)
   local lane = lane_called(name)
   if lane.at > #lane.stored and not lane.is_read then
@@ -146,8 +147,8 @@ local function first_in_lane(name, page)
   return stored, false
 end
 
--- The message that holds the slot of a lane, in a queue in order: false if it is not in the lane, and
--- nil if no message does.
+-- The message that holds the slot of a lane, in a queue in order: false if it is not in the lane,
+-- and nil if no message does.
 local function holder_of(name)
   local score = format('%d', (struct.unpack(INSTANT, name)))
   local holder = redis.call('ZRANGEBYSCORE', key.slots, score, score, 'LIMIT', '0', '1')[1]
@@ -218,8 +219,8 @@ local function next_lane(page)
   return name
 end
 
--- For ready_messages: adds the messages of the level of groups to ids, members and due, and to count,
--- up to wanted. Reads before_level, behind which the normal messages stand.
+-- For ready_messages: adds the messages of the level of groups to ids, members and due, and to
+-- count, up to wanted. Reads before_level, behind which the normal messages stand.
 --@inline
 local function add_groups()
   if by_turns then

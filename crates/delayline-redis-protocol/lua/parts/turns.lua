@@ -1,6 +1,6 @@
--- Whose turn it is: Turns in delayline-core. The members of `turns` are the numbers of lanes, as they
--- stand in members of `index`, or '' for messages without a group. Of scores from 0 on, the lowest
--- is next; others are those of lanes that wait for a slot.
+-- Whose turn it is: Turns in delayline-core. The members of `turns` are the numbers of lanes, as
+-- they stand in members of `index`, or '' for messages without a group. Of scores from 0 on, the
+-- lowest is next; others are those of lanes that wait for a slot.
 --
 -- Lanes that join the ring unless they are in it: score, member; and each of them is a key.
 local new_turns = {}

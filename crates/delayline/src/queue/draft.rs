@@ -303,8 +303,8 @@ impl Draft {
         })
     }
 
-    /// Sets the message's group, such as a tenant or a customer: 1 to 128 bytes of text. Groups with
-    /// due messages take turns, so a group with many messages does not delay others
+    /// Sets the message's group, such as a tenant or a customer: 1 to 128 bytes of text. Groups
+    /// with due messages take turns, so a group with many messages does not delay others
     /// ([G35](crate::guarantees#g35)). The group is part of the content
     /// ([G15](crate::guarantees#g15)), and a message with a group has normal priority.
     ///

@@ -128,16 +128,13 @@ impl State {
             lane => self.next_in_lane(lane, most).cloned(),
         };
         let mut passed = 0;
-        for lane in self.turns.ring() {
-            if passed == farthest {
-                return found(None, passed, false);
-            }
+        for lane in self.turns.ring().take(farthest) {
             if let Some(id) = next_of(lane) {
                 return found(Some(id), passed, true);
             }
             passed += 1;
         }
-        found(first(low), passed, false)
+        found(first(low).filter(|_| passed < farthest), passed, false)
     }
 
     /// The first message without a group that is due and has normal priority.

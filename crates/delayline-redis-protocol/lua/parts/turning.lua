@@ -239,7 +239,6 @@ local function add_turns()
   while count < wanted do
     if groups.count == LOOK_AHEAD then
       wanted = count -- the call ends here
-      groups.is_stopped = true
       break
     end
     local name = next_lane(wanted - count)

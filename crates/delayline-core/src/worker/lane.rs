@@ -198,6 +198,7 @@ impl Lane {
 
     /// Returns a claim for no messages. The hint stays for workers with room.
     pub(super) fn sort(&mut self, now: Moment, rng: &mut Rng) -> Claim {
+        self.bell.used |= self.claims.promised;
         self.claims.send(now, 0, rng)
     }
 

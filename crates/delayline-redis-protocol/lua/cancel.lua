@@ -49,7 +49,7 @@ for i, id in ipairs(ids) do
     finish(id, digest_of(record), CANCELLED, '', known[i])
     removed[#gone] = member_of(record, id)
     results[3 + i] = CANCEL_DONE
-    if in_order then
+    if most_of_group then -- also where not in order: the end of a lease may have been torn
       free_slot(removed[#gone])
     end
   end

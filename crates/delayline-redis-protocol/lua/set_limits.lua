@@ -15,9 +15,6 @@
 -- rule for slots changes, slots that are held now do not count.
 --@inline
 local function unblock_all()
-  if forgets then
-    redis.call('UNLINK', key.slots)
-  end
   for from = 1, #lanes, MAX_BATCH do
     served = {}
     for i = from, math.min(#lanes, from + MAX_BATCH - 1) do
@@ -26,6 +23,9 @@ local function unblock_all()
     redis.call('ZADD', key.turns, unpack(served))
   end
   served = {}
+  if forgets then
+    redis.call('UNLINK', key.slots)
+  end
 end
 
 -- READ

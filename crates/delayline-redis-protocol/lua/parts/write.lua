@@ -166,8 +166,8 @@ end
 -- be sent again. A message that takes the place of another gets its entry, then its record, then
 -- the details that it keeps, and last the other's entry goes: an entry without a record is removed
 -- by the next operation that meets it. A lane has its turn before it has messages, and until it has
--- none; and it waits for a slot only once another message holds it, so that a torn operation may
--- let a group have one message too many, but none stays for ever.
+-- none; it waits for a slot only once another message holds it, and no longer than that: so a torn
+-- operation may let a group have one message too many, but none stays for ever.
 --@inline
 local function write()
   --@with counted
@@ -187,13 +187,13 @@ local function write()
   if #new_turns > 0 then
     redis.call('ZADD', key.turns, 'NX', unpack(new_turns))
   end
-  --@with old_slots
-  if #old_slots > 0 then
-    redis.call('ZREM', key.slots, unpack(old_slots))
-  end
   --@with served
   if #served > 0 then
     redis.call('ZADD', key.turns, unpack(served))
+  end
+  --@with old_slots
+  if #old_slots > 0 then
+    redis.call('ZREM', key.slots, unpack(old_slots))
   end
   --@with new_places
   if #new_places > 0 then

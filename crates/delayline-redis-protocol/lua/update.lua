@@ -308,6 +308,9 @@ if #new_places > 0 or #new_updates > 0 then
   look_at_minute()
   --@first ZADD index
   ask()
+  if #revived + #new_details + #served + #old_slots > 0 then -- they are written before
+    --@ask !ZADD index
+  end
   if #new_windows > 0 then
     --@ask ZADD windows, ZREM windows, PEXPIRE windows
   end

@@ -105,6 +105,10 @@ local function look_at_all()
   if bit.band(control.uses, USES_CONTENTS) ~= 0 then
     redis.call('HLEN', key.contents)
   end
+  if has_groups then
+    --@look turns
+    --@look slots
+  end
 end
 
 -- State::reclaim: takes back leases that have run out.

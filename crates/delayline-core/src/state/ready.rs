@@ -79,7 +79,9 @@ impl State {
         let before = [urgent, high, normal].map(|index| up_to(index, now).take(max + 1).count());
         let fits = most.is_none() && due.len() + before.iter().sum::<usize>() <= max;
         let fits = fits || due.is_empty();
-        if fits && self.turns.is_empty() {
+        // Where a lane waits for a slot, its group gets nothing from a relay either.
+        let is_free = due.is_empty() || self.turns.blocked().next().is_none();
+        if fits && is_free && self.turns.is_empty() {
             return false;
         }
         if before[2] > 0 && !self.turns.contains(Turns::NO_GROUP) {

@@ -50,7 +50,9 @@ local function look_ahead()
         end
       end
     end
-    by_turns = #groups.due > 0 and count > max
+    -- Where a lane waits for a slot, its group gets nothing from a relay either.
+    by_turns = #groups.due > 0
+      and (count > max or most_of_group and redis.call('ZCARD', key.turns) > 0)
   end
   if by_turns then
     groups = {

@@ -202,4 +202,12 @@ async fn a_relay_knows_no_slots(queue: &Queue) {
         panic!("not the reply to a relay")
     };
     assert_eq!(relayed.ids, ["b1", "a1", "b2", "a2", "a3"].map(id));
+    // Nothing of a group that waits for the end of a lease is moved, also if no other group waits.
+    queue.enqueue(3, grouped(&[("c", 2)])).await;
+    assert_eq!(queue.claim_ids(3, claim(2, 1, 9_000)).await, ["c1"]);
+    queue.enqueue(3, grouped(&[("c", 3)])[2..].to_vec()).await;
+    let Reply::Relay(none) = queue.apply(4, &relay).await.reply else {
+        panic!("not the reply to a relay")
+    };
+    assert_eq!((none.ids.len(), none.more), (0, false));
 }

@@ -1,6 +1,7 @@
 //! What holds between any two operations.
 
 use super::entry::{Entry, Place};
+use super::index::keys_of;
 use super::{Index, State};
 use crate::{DeathReason, Priority, Timestamp};
 
@@ -55,6 +56,11 @@ impl State {
         let holders = self.entries.values().filter(|entry| entry.has_slot).count();
         if holders != self.slots.len() {
             return Err(format!("{holders} messages hold {} slots", self.slots.len()));
+        }
+        for lane in self.turns.blocked() {
+            if self.slots.range(keys_of(lane)).next().is_none() {
+                return Err(format!("lane {lane} waits for a slot that no message holds"));
+            }
         }
         debug_assert_eq!(self.due.len(), Priority::ALL.len());
         self.check_totals()?;
@@ -177,6 +183,7 @@ mod tests {
             })
         };
         assert!(broken(&|state| state.leased.clear()).contains("in indexes"));
+        assert!(broken(&|state| state.turns.block(5)).contains("lane 5 waits for a slot"));
         assert!(broken(&|state| state.totals.enqueued += 1).contains("accounted for"));
         assert!(broken(&|state| state.totals.cancelled += 1).contains("accounted for"));
         assert!(entry(|entry| entry.place = Place::Waiting).contains("not in the index"));

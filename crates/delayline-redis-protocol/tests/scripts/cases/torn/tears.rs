@@ -41,6 +41,7 @@ pub(super) fn tears() -> Vec<Tear> {
     let in_lanes = ["ready", "second", "big"];
     let all_due = [&due[..], &LEASED[..]].concat();
     let schedule = Schedule::In(millis(50));
+    let each_group = |most: Option<u32>| Op::SetLimits(SetLimits::new().each_group(most));
     let move_to = |name| Reschedule::new(id(name), schedule);
     let redrive = |schedule| Op::Redrive(Redrive::new(ids(&DEAD), schedule));
     let new = ["new", "new-big", "new-low", "new-expiring", "acked"];
@@ -74,6 +75,18 @@ pub(super) fn tears() -> Vec<Tear> {
         Tear {
             before: vec![claim(6, 1)],
             ..finish("cancel in lanes", &in_lanes, Op::Cancel(ids(&in_lanes)))
+        },
+        Tear {
+            before: vec![each_group(Some(1))],
+            ..tear("claim of limited groups", &due, claim(9, 100))
+        },
+        Tear {
+            before: vec![each_group(Some(1)), claim(6, 9)],
+            ..finish("ack of a limited group", &["ready"], settle("ready", 6, Outcome::Ack))
+        },
+        Tear {
+            before: vec![each_group(Some(1)), claim(6, 9)],
+            ..tear("limit of groups that goes", &[], each_group(None))
         },
         Tear {
             at: LATER,

@@ -15,6 +15,9 @@ use crate::{Violation, is_printable};
 pub struct Group(Arc<str>);
 
 impl Group {
+    /// What messages with a group have in the place of a priority's level. No priority has it.
+    pub(crate) const LEVEL: u8 = 7;
+
     /// Creates a group after checking its name.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
 use crate::{
-    Attempt, Group, Headers, Known, MessageId, MessageState, Millis, Position, ProcessId, Schedule,
+    Attempt, Group, Headers, Known, MessageId, MessageState, Millis, ProcessId, Schedule,
     Timestamp, Violation,
 };
 
@@ -277,8 +277,7 @@ impl NewMessage {
     pub fn digest(&self) -> u64 {
         let mut hasher = Xxh3::new();
         if let Some(group) = &self.group {
-            // No priority has this level.
-            hasher.update(&[Position::GROUPED]);
+            hasher.update(&[Group::LEVEL]);
             hasher.update(&u64::try_from(group.as_str().len()).unwrap_or(u64::MAX).to_be_bytes());
             hasher.update(group.as_str().as_bytes());
         } else {

@@ -3,7 +3,7 @@
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_FORECAST, MAX_LOOK_UP, MAX_PAGE};
 use crate::validate::{batch, count, lease_duration};
 use crate::{
-    ClaimId, ConsumerName, HandOff, Lease, MessageId, Millis, NewMessage, Relay, Resolution,
+    ClaimId, ConsumerName, Group, HandOff, Lease, MessageId, Millis, NewMessage, Relay, Resolution,
     Schedule, SetLimits, Settlement, Status, Timestamp, Violation,
 };
 
@@ -283,7 +283,7 @@ impl Position {
     pub const LANES: u8 = 6;
 
     /// The index of scheduled and ready messages with a group.
-    pub const GROUPED: u8 = 7;
+    pub const GROUPED: u8 = Group::LEVEL;
 
     /// The number that is added to the sequence numbers of messages with a group, so that those of
     /// an index are in different ranges.

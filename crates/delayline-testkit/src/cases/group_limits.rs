@@ -1,12 +1,14 @@
 //! How many messages of a group are handled at once, and in which order.
 
 use delayline_core::{
-    Destination, DestinationKey, Known, Op, Outcome, Relay, Reply, SetLimits, Status, Update,
-    UpdateContent, UpdateDue, UpdateToken,
+    Known, Op, Outcome, Relay, Reply, SetLimits, Status, Update, UpdateContent, UpdateDue,
+    UpdateToken,
 };
 
 use super::groups::{grouped, of};
 use super::queue::{Queue, after, at, claim, done, id, ids, lease, message, retry};
+
+use crate::workload::destinations::list;
 
 super::cases! { "group_limits",
     each_group_has_so_many_leases: "G36",
@@ -196,8 +198,7 @@ async fn a_relay_knows_no_slots(queue: &Queue) {
     queue.enqueue(0, grouped(&[("a", 3), ("b", 2)])).await;
     assert_eq!(queue.claim_ids(0, claim(1, 1, 9_000)).await, ["a1"]);
     assert_eq!(queue.end(1, "a1", lease(1, 1), retry(0, "no")).await, done(Status::Ready));
-    let key = DestinationKey::try_from("groups").unwrap_or_else(|violation| panic!("{violation}"));
-    let relay = Op::Relay(Relay::new(Destination::List { key, max_len: None }, 9));
+    let relay = Op::Relay(Relay::new(list("a-list", None), 9));
     let Reply::Relay(relayed) = queue.apply(2, &relay).await.reply else {
         panic!("not the reply to a relay")
     };

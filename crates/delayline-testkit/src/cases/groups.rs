@@ -2,14 +2,15 @@
 
 use delayline_core::limits::MAX_LOOK_AHEAD;
 use delayline_core::{
-    Destination, DestinationKey, Enqueued, Group, HandOff, Known, NewMessage, Op, Outcome,
-    Priority, Relay, Reply, Schedule, Settlement, Status, Update, UpdateContent, UpdateDue,
-    UpdateToken,
+    Enqueued, Group, HandOff, Known, NewMessage, Op, Outcome, Priority, Relay, Reply, Schedule,
+    Settlement, Status, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::queue::{
     Queue, after, at, claim, done, id, ids, lease, listed, message, millis, retry, with,
 };
+
+use crate::workload::destinations::list;
 
 super::cases! { "groups",
     groups_take_turns: "G35",
@@ -201,8 +202,7 @@ async fn a_released_message_keeps_its_due_time(queue: &Queue) {
 
 async fn a_relay_goes_by_turns(queue: &Queue) {
     queue.enqueue(0, grouped(&[("a", 3), ("b", 2)])).await;
-    let key = DestinationKey::try_from("groups").unwrap_or_else(|violation| panic!("{violation}"));
-    let to = Destination::List { key, max_len: None };
+    let to = list("a-list", None);
     for expected in [&["a1", "b1"][..], &["a2", "b2"], &["a3"]] {
         let relay = Op::Relay(Relay::new(to.clone(), 2));
         let Reply::Relay(relayed) = queue.apply(1, &relay).await.reply else {

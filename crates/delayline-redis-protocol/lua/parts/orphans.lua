@@ -40,14 +40,16 @@ local function look_for_orphans(number, cursor, found)
     end
   end
   if number == AT_SLOTS or number == AT_UPDATES then
-    local page = redis.call('ZSCAN', key.slots, format('%.0f', number == AT_SLOTS and cursor or 0), 'COUNT', MOST_ORPHANS)
-    for i = 1, #page[2], 2 do
-      if not may_hold_slot(page[2][i]) then
-        found(AT_SLOTS, id_of(page[2][i]), page[2][i])
+    local rank, before = number == AT_SLOTS and cursor or 0, redis.call('ZCARD', key.slots)
+    local page = redis.call('ZRANGE', key.slots, format('%d', rank), format('%d', rank + MOST_ORPHANS - 1))
+    for _, member in ipairs(page) do
+      if not may_hold_slot(member) then
+        found(AT_SLOTS, id_of(member), member)
       end
     end
-    if page[1] ~= '0' then
-      return AT_SLOTS, tonumber(page[1])
+    if #page == MOST_ORPHANS then
+      -- A repair removes what it finds.
+      return AT_SLOTS, rank + #page - before + redis.call('ZCARD', key.slots)
     end
   end
   if redis.call('HLEN', key.contents) <= MOST_ORPHANS then

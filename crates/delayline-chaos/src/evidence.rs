@@ -140,19 +140,22 @@ impl Effects {
         let ids: Vec<_> = self.places.keys().cloned().collect();
         let Reply::Get(found) = model.apply(now, &Op::Get(ids)).reply else { return false };
         self.places.values().zip(&found).all(|(told, found)| {
-            let place = match found {
-                Found::Live(message) => {
-                    let info = &message.info;
-                    let (band, instant) = match info.state {
-                        MessageState::Leased { deadline, .. } => (Position::LEASED, deadline),
-                        MessageState::Dead { since, .. } => (Position::DEAD, since),
-                        _ => (info.priority.level(), info.due),
-                    };
-                    Some((u64::from(band), instant.as_ms()))
+            let told = told.map(place_of_score);
+            let Found::Live(message) = found else { return told.is_none() };
+            let info = &message.info;
+            let is_at = |band: u8, instant: u64| told == Some((u64::from(band), instant));
+            match (info.state, &info.group) {
+                (MessageState::Leased { deadline, .. }, _) => {
+                    is_at(Position::LEASED, deadline.as_ms())
                 }
-                _ => None,
-            };
-            told.map(place_of_score) == place
+                (MessageState::Dead { since, .. }, _) => is_at(Position::DEAD, since.as_ms()),
+                (_, None) => is_at(info.priority.level(), info.due.as_ms()),
+                // No answer says whether it is in the lane of its group.
+                (_, Some(group)) => {
+                    is_at(Position::GROUPED, info.due.as_ms())
+                        || is_at(Position::LANES, group.lane())
+                }
+            }
         })
     }
 

@@ -56,7 +56,7 @@ local function give_back(id, entry, item, kind)
 end
 
 -- State::end_lease. `update` is the value of the id in `updates`, if there is one. Returns the
--- message's status.
+-- message's status, and its member if its group may have a slot again.
 local function end_lease(id, entry, item, kind, update)
   local status = kind == ACK and ACKED or byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED
   local lease, member = sub(item, SETTLEMENT_LEASE), member_by(entry, id)
@@ -77,17 +77,14 @@ local function end_lease(id, entry, item, kind, update)
   else
     status = give_back(id, entry, item, kind)
   end
-  if most_of_group and not (in_order and (status == SCHEDULED or status == READY)) then
-    free_slot(member)
-  end
-  return status
+  return status, not (in_order and (status == SCHEDULED or status == READY)) and member
 end
 
 -- State::settle, for all settlements. Reads count, stored and known; sets results, first_due and
 -- what is to be written. Shortcuts finish: most settlements end their message.
 --@inline
 local function settle_all()
-  local others, gone_count, has_groups = {}, 0, control.uses >= USES_GROUPS
+  local others, freeing, gone_count, has_groups = {}, {}, 0, control.uses >= USES_GROUPS
   for i = 1, count do
     local id, item, entry = ARGV[1 + i], ARGV[1 + count + i], stored[i]
     local is_ack = #item == LEASE_BYTES
@@ -106,9 +103,7 @@ local function settle_all()
       gone[gone_count] = id
       ended[gone_count] = sub(entry, DETAILS_SEQUENCE)
         .. (has_groups and byte(entry, DETAILS_LEVEL) == AT_GROUPED and sub(entry, DETAILS_LANE) or '') .. id
-      if most_of_group then
-        free_slot(ended[gone_count])
-      end
+      freeing[i] = most_of_group and ended[gone_count]
       new_finished[2 * gone_count - 1] = id
       new_finished[2 * gone_count] = status .. sub(entry, DETAILS_DIGEST) .. lease
     else
@@ -117,6 +112,11 @@ local function settle_all()
   end
   if #others > 0 then
     settle_others()
+  end
+  for i = 1, most_of_group and count or 0 do
+    if freeing[i] then
+      free_slot(freeing[i])
+    end
   end
 end
 
@@ -131,7 +131,7 @@ local function settle_others()
     elseif readable_details(entry) and sub(entry, DETAILS_LEASE) == lease then
       local settled = byte(entry, DETAILS_SETTLED)
       if byte(entry, DETAILS_STATE) ~= LEASE_CLOSED then
-        status = end_lease(ARGV[1 + i], entry, item, kind, known and known[i])
+        status, freeing[i] = end_lease(ARGV[1 + i], entry, item, kind, known and known[i])
       elseif settled > 0 and kind == settled % ENDED then
         local reason, before = byte(entry, DETAILS_REASON), math.floor(settled / ENDED)
         local died = reason == MAX_FAILURES or reason == REJECTED or reason == UNDECODABLE

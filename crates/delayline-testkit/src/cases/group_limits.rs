@@ -1,8 +1,8 @@
 //! How many messages of a group are handled at once, and in which order.
 
 use delayline_core::{
-    Known, Op, Outcome, Relay, Reply, SetLimits, Status, Update, UpdateContent, UpdateDue,
-    UpdateToken,
+    Known, Op, Outcome, Relay, Reply, SetLimits, Settlement, Status, Update, UpdateContent,
+    UpdateDue, UpdateToken,
 };
 
 use super::groups::{grouped, of};
@@ -13,6 +13,7 @@ use crate::workload::destinations::list;
 super::cases! { "group_limits",
     each_group_has_so_many_leases: "G36",
     the_end_of_a_lease_frees_a_slot: "G3, G36",
+    slots_are_freed_in_the_order_of_settlements: "G35, G36",
     a_limit_of_groups_can_be_changed: "G36",
     an_expired_message_keeps_no_slot: "G4, G36",
     limits_of_the_queue_and_of_groups_hold_together: "G34, G36",
@@ -65,6 +66,19 @@ async fn the_end_of_a_lease_frees_a_slot(queue: &Queue) {
     assert_eq!(queue.end(53, "a1", lease(4, 2), Outcome::Ack).await, done(Status::Acked));
     // The lease of b1 has run out.
     assert_eq!(queue.claim_ids(100, claim(6, 9, 9_000)).await, ["a3", "b1"]);
+}
+
+async fn slots_are_freed_in_the_order_of_settlements(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().each_group(1)).await;
+    // What is remembered of an update makes no difference.
+    let token = UpdateToken::from_bytes([7; UpdateToken::BYTES]);
+    let update = Update::new(UpdateContent::Keep, UpdateDue::Keep, token);
+    queue.enqueue_one(0, of("a", "updated").known(Known::Update(update))).await;
+    queue.enqueue(0, grouped(&[("a", 1), ("b", 2)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 9, 9_000)).await, ["updated", "b1"]);
+    let end = |name| Settlement::new(id(name), lease(1, 1), Outcome::Ack);
+    queue.settle(1, vec![end("updated"), end("b1")]).await;
+    assert_eq!(queue.claim_ids(1, claim(2, 9, 9_000)).await, ["a1", "b2"]);
 }
 
 async fn a_limit_of_groups_can_be_changed(queue: &Queue) {

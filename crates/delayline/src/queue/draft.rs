@@ -313,7 +313,7 @@ impl Draft {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), delayline::Error> {
     /// # let mails: Queue<u64> = delayline::connect("memory:").await?.queue("mails").await?;
-    /// mails.message(&1).id("mail-1").group("tenant-7").send().await?;
+    /// let _ = mails.message(&1).id("mail-1").group("tenant-7").send().await?;
     /// let Found::Live(mail) = mails.get("mail-1").await? else { panic!("it is lost") };
     /// assert_eq!(mail.info.group.map(|group| group.to_string()).as_deref(), Some("tenant-7"));
     ///

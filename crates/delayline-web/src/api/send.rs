@@ -166,11 +166,12 @@ async fn many(queue: &Queue<Bytes, Raw>, messages: Vec<NewMessage>) -> Response 
     let told: Value = told.collect();
     match first {
         None => answer(StatusCode::OK, &json!({ "results": told })),
-        // The status is that of the first error.
+        // Status and class are those of the first error.
         Some(error) => {
             let detail = "some are not known to be sent; repeat those with the outcome `failed`, \
                           under the ids in `results`";
-            let more = Map::from_iter([("results".to_owned(), told)]);
+            let class = error.class().name().into();
+            let more = Map::from_iter([("results".to_owned(), told), ("class".to_owned(), class)]);
             problem(Failure::Queue(error).status(), detail, more)
         }
     }

@@ -111,6 +111,7 @@ fn told(
                 Err(error) => {
                     value.insert("outcome".to_owned(), "failed".into());
                     value.insert("class".to_owned(), error.class().name().into());
+                    value.insert("detail".to_owned(), error.to_string().into());
                 }
             }
             Value::Object(value)
@@ -120,7 +121,9 @@ fn told(
         None => answer(StatusCode::OK, &json!({ "results": results })),
         Some(error) => {
             let detail = "some are not known to be settled; repeat those with the outcome `failed`";
-            let more = Map::from_iter([("results".to_owned(), results)]);
+            let class = error.class().name().into();
+            let more =
+                Map::from_iter([("results".to_owned(), results), ("class".to_owned(), class)]);
             problem(Failure::Queue(error).status(), detail, more)
         }
     }

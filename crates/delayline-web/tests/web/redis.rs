@@ -64,6 +64,7 @@ async fn a_send_that_fails_tells_the_id_to_repeat_it_under() {
         assert_eq!(known, (&"failed".into(), &false.into()), "{failed}");
         assert!(failed["class"].is_string() && failed["detail"].is_string(), "{failed}");
     }
+    assert_eq!(many["class"], many["results"][0]["class"]);
 
     server.restart();
     for (failed, payload) in [(&one, 7), (&many["results"][0], 8)] {
@@ -72,6 +73,25 @@ async fn a_send_that_fails_tells_the_id_to_repeat_it_under() {
             async { while !call(&site, "POST", path, &message).await.status.is_success() {} };
         tokio::time::timeout(Duration::from_secs(60), again).await.expect("it is back");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settlement_that_fails_says_whether_it_was_executed() {
+    let server = Server::start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    let site = site(&open(&connection, "orders").await, Role::Operator | Role::Worker);
+    let sent = call(&site, "POST", "/queues/orders/messages", r#"{"payload": 7}"#).await;
+    assert!(sent.status.is_success(), "{sent:?}");
+    let claimed = call(&site, "POST", "/queues/orders/claim", r#"{"max": 1}"#).await.json();
+    let [id, token] = ["id", "token"].map(|name| claimed["deliveries"][0][name].clone());
+    server.kill();
+    let body = json!({"settlements": [{"id": id, "token": token, "outcome": "ack"}]}).to_string();
+    let problem = call(&site, "POST", "/queues/orders/settle", &body).await;
+    assert!(problem.status.is_server_error(), "{problem:?}");
+    let problem = problem.json();
+    let failed = &problem["results"][0];
+    assert!(problem["class"].is_string() && failed["detail"].is_string(), "{problem}");
+    assert_eq!((&failed["outcome"], &failed["class"]), (&"failed".into(), &problem["class"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

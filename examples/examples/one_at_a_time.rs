@@ -49,9 +49,7 @@ struct Tables {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
-    let queue: Queue<Event> = delayline::connect(&url).await?.queue("example/events").await?;
-    // Before the first message. The setting stays with the queue.
-    queue.set_limits(SetLimits::new().in_order(true)).await?;
+    let queue = open(&url).await?;
     let ledger = Arc::new(Ledger { tables: Mutex::default(), handled: watch::Sender::new(0) });
 
     let mut workers = JoinSet::new();
@@ -93,11 +91,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Opens the queue. The setting stays with it, so it is made before the first message.
+async fn open(url: &str) -> Result<Queue<Event>, delayline::Error> {
+    let queue = delayline::connect(url).await?.queue("example/events").await?;
+    queue.set_limits(SetLimits::new().in_order(true)).await?;
+    Ok(queue)
+}
+
 /// Sends an event. Its group is its customer.
 async fn send(queue: &Queue<Event>, event: &Event) -> Result<(), delayline::Error> {
     let Event { customer, number } = event;
     let id = format!("customer-{customer}-event-{number}");
-    let sent = queue.message(event).id(id).group(format!("customer-{customer}")).send().await?;
+    let draft = queue.message(event).id(id).group(format!("customer-{customer}"));
+    // Another run of this program sends the same events.
+    let draft = draft.reuse_finished_id();
+    let sent = draft.send().await?;
     assert!(sent.is_accepted(), "{:?}", sent.outcome);
     Ok(())
 }

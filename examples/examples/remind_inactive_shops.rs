@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         shops.uploaded(shop);
         arm(&queue, shop).await?;
     }
-    sleep(QUIET / 20).await;
+    sleep(QUIET / 3).await;
     // Shop 2 is active. So is shop 3, but the process that took its upload dies before it gets to
     // the reminder. Shop 5 closes its account.
     shops.uploaded(2);

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
+use delayline::{Error, ErrorClass};
 use serde_json::{Map, Value, json};
 
 use crate::Rights;
@@ -56,6 +57,17 @@ pub(super) fn problem(status: StatusCode, detail: &str, more: Map<String, Value>
         _ => return (status, headers, body).into_response(),
     };
     (status, headers, [(RETRY_AFTER, wait)], body).into_response()
+}
+
+/// Some items of a request failed: the problem has the results of all, and the status of the first
+/// error. If all items failed in the same class, the problem has it; else, some were done.
+pub(super) fn failed_items(first: Error, detail: &str, results: Value) -> Response {
+    let all = results.as_array().map_or(&[][..], Vec::as_slice);
+    let is_first = |item: &Value| item["class"] == first.class().name();
+    let of_all = if all.iter().all(is_first) { first.class() } else { ErrorClass::Ambiguous };
+    let class = of_all.name().into();
+    let more = Map::from_iter([("results".to_owned(), results), ("class".to_owned(), class)]);
+    problem(Failure::Queue(first).status(), detail, more)
 }
 
 /// An answer.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::input::MOST_BODY_BYTES;
 use super::place::Place;
-use super::problem::{Problem, answer, problem};
+use super::problem::{Problem, answer, failed_items, problem};
 use crate::Role;
 use crate::audited::to_the_end;
 use crate::body::JSON_OR_LINES;
@@ -166,13 +166,10 @@ async fn many(queue: &Queue<Bytes, Raw>, messages: Vec<NewMessage>) -> Response 
     let told: Value = told.collect();
     match first {
         None => answer(StatusCode::OK, &json!({ "results": told })),
-        // Status and class are those of the first error.
-        Some(error) => {
+        Some(first) => {
             let detail = "some are not known to be sent; repeat those with the outcome `failed`, \
                           under the ids in `results`";
-            let class = error.class().name().into();
-            let more = Map::from_iter([("results".to_owned(), told), ("class".to_owned(), class)]);
-            problem(Failure::Queue(error).status(), detail, more)
+            failed_items(first, detail, told)
         }
     }
 }

@@ -20,12 +20,13 @@ use uuid::Uuid;
 
 use super::input::MOST_BODY_BYTES;
 use super::place::Place;
-use super::problem::{Problem, answer, problem};
+use super::problem::{Problem, answer, failed_items};
 use super::pull::{consumed, message_id, token};
+use crate::Rights;
 use crate::audited::to_the_end;
 use crate::body::JSON;
 use crate::context::ForWorkers;
-use crate::failure::{Failure, unknown};
+use crate::failure::{Failure, told, unknown};
 use crate::pull::token::Token;
 
 /// Ends many leases. Each is answered, in order.
@@ -46,13 +47,14 @@ pub(super) async fn settle(
         carrying.validate()?;
     }
     let visitor = json::harmless_line(&context.visitor.name);
+    let rights = context.visitor.rights;
     let name = place.queue;
     let work = async move {
         // The messages take as much memory, until they are sent.
         let _counts = body;
         let plain = apply(&served.queue, &plain).await;
         let carrying = apply(&served.queue, &carrying).await;
-        let response = told(&items, plain, carrying);
+        let response = response_of(&items, rights, plain, carrying);
         tracing::debug!(
             target: "delayline_web::audit",
             %visitor,
@@ -90,8 +92,9 @@ async fn apply(queue: &Queue<Bytes, Raw>, op: &Op) -> Result<Vec<HandedOff>, Err
     }
 }
 
-fn told(
+fn response_of(
     items: &[HandOff],
+    rights: Rights,
     plain: Result<Vec<HandedOff>, Error>,
     carrying: Result<Vec<HandedOff>, Error>,
 ) -> Response {
@@ -111,7 +114,7 @@ fn told(
                 Err(error) => {
                     value.insert("outcome".to_owned(), "failed".into());
                     value.insert("class".to_owned(), error.class().name().into());
-                    value.insert("detail".to_owned(), error.to_string().into());
+                    value.insert("detail".to_owned(), told(error, rights).into());
                 }
             }
             Value::Object(value)
@@ -119,12 +122,9 @@ fn told(
         .collect();
     match failure {
         None => answer(StatusCode::OK, &json!({ "results": results })),
-        Some(error) => {
+        Some(first) => {
             let detail = "some are not known to be settled; repeat those with the outcome `failed`";
-            let class = error.class().name().into();
-            let more =
-                Map::from_iter([("results".to_owned(), results), ("class".to_owned(), class)]);
-            problem(Failure::Queue(error).status(), detail, more)
+            failed_items(first, detail, results)
         }
     }
 }

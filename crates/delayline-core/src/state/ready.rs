@@ -75,12 +75,14 @@ impl State {
         changes: &mut Changes,
     ) -> bool {
         let due: Vec<_> = up_to(&self.grouped, now).take(MAX_LOOK_AHEAD + 1).cloned().collect();
+        if due.is_empty() && self.turns.is_empty() {
+            return false;
+        }
         let [urgent, high, normal, _] = &self.due;
         let before = [urgent, high, normal].map(|index| up_to(index, now).take(max + 1).count());
         let fits = most.is_none() && due.len() + before.iter().sum::<usize>() <= max;
-        let fits = fits || due.is_empty();
         // Where a lane waits for a slot, its group gets nothing from a relay either.
-        let is_free = due.is_empty() || self.turns.blocked().next().is_none();
+        let is_free = self.turns.blocked().next().is_none();
         if fits && is_free && self.turns.is_empty() {
             return false;
         }
@@ -150,7 +152,7 @@ impl State {
     }
 }
 
-/// The message that comes next, if there is one.
+/// The next ready message, if there is one.
 struct NextReady {
     id: Option<MessageId>,
     /// How many lanes come before its turn that have none.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::Violation;
 use crate::limits::MAX_MESSAGE_GROUP_BYTES;
-use crate::names::{bounded, texts};
-use crate::{Violation, is_printable};
+use crate::names::{bounded, texts, write_printable};
 
 /// The group of a message, such as a tenant or a customer: text of 1 to
 /// [`MAX_MESSAGE_GROUP_BYTES`] bytes. Groups with due messages take turns (G35).
@@ -55,13 +55,7 @@ impl From<&Self> for Group {
 
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|character| {
-            if is_printable(character) {
-                write!(f, "{character}")
-            } else {
-                write!(f, "{}", character.escape_default())
-            }
-        })
+        write_printable(f, &self.0)
     }
 }
 

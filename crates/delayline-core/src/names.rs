@@ -1,6 +1,6 @@
 //! Names of queues, messages and consumers, and the tokens that fence leases.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use bytes::Bytes;
 
@@ -155,13 +155,7 @@ impl TryFrom<Bytes> for MessageId {
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
-            for character in chunk.valid().chars() {
-                if is_printable(character) {
-                    write!(f, "{character}")?;
-                } else {
-                    write!(f, "{}", character.escape_default())?;
-                }
-            }
+            write_printable(f, chunk.valid())?;
             write!(f, "{}", chunk.invalid().escape_ascii())?;
         }
         Ok(())
@@ -340,6 +334,17 @@ pub fn is_printable(character: char) -> bool {
     let length = character.encode_utf8(&mut text[1..]).len();
     let escaped = std::str::from_utf8(&text[..=length]).map(|text| text.escape_debug().count());
     escaped == Ok(2)
+}
+
+/// Writes a text with its characters escaped that are not [`is_printable`].
+pub(crate) fn write_printable(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.chars().try_for_each(|character| {
+        if is_printable(character) {
+            f.write_char(character)
+        } else {
+            write!(f, "{}", character.escape_default())
+        }
+    })
 }
 
 pub(crate) fn bounded(what: &'static str, len: usize, limit: usize) -> Result<(), Violation> {

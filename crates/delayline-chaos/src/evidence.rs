@@ -7,7 +7,7 @@ use delayline_core::{
     Destination, DestinationKey, Element, Found, Known, MessageId, MessageState, Op, Position,
     Reply, State, Timestamp,
 };
-use delayline_redis_protocol::layout::place_of_score;
+use delayline_redis_protocol::layout::{bytes_before_id, place_of_score};
 
 use crate::witness::words;
 
@@ -150,7 +150,7 @@ impl Effects {
                 }
                 (MessageState::Dead { since, .. }, _) => is_at(Position::DEAD, since.as_ms()),
                 (_, None) => is_at(info.priority.level(), info.due.as_ms()),
-                // No answer says whether it is in the lane of its group.
+                // No reply says whether it is in the lane of its group.
                 (_, Some(group)) => {
                     is_at(Position::GROUPED, info.due.as_ms())
                         || is_at(Position::LANES, group.lane())
@@ -192,10 +192,12 @@ impl Effects {
     }
 }
 
-/// The id behind the sequence number and, of a message with a group, the number of its lane.
+/// The id of a member of the index.
 fn id_of(member: &[u8]) -> Option<MessageId> {
-    let from = if member.first() == Some(&1) { 14 } else { 8 };
-    member.get(from..).map(Bytes::copy_from_slice).and_then(|id| MessageId::new(id).ok())
+    member
+        .get(bytes_before_id(member)..)
+        .map(Bytes::copy_from_slice)
+        .and_then(|id| MessageId::new(id).ok())
 }
 
 pub(crate) fn entry_id(text: &[u8]) -> Option<EntryId> {

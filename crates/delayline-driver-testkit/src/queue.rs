@@ -16,6 +16,7 @@ use delayline_core::{
     Redrive, Relay, Reply, Reschedule, Resolution, Schedule, SetLimits, Settlement, Status,
     Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
+use delayline_redis_protocol::layout::bytes_before_id;
 use delayline_redis_protocol::{SCHEMA_VERSION, Script, ScriptBackend, all_scripts};
 use delayline_test_server::{Reply as Raw, Server};
 
@@ -56,11 +57,7 @@ pub fn member_if_any(server: &Server, index: &[u8], name: &str) -> Option<Vec<u8
         Raw::BulkString(bytes) => Some(bytes),
         _ => None,
     });
-    // Of a message with a group, the lane stands in front of the id.
-    members.find(|bytes| {
-        let from = if bytes.first() == Some(&1) { 14 } else { 8 };
-        bytes.get(from..) == Some(name.as_bytes())
-    })
+    members.find(|bytes| bytes.get(bytes_before_id(bytes)..) == Some(name.as_bytes()))
 }
 
 /// A queue named `q` at an address.

@@ -26,7 +26,7 @@ use crate::layout::codes::{
     cancelled, enqueued, extended, finding, item, place, progress, purged, redriven, rescheduled,
     settled, status,
 };
-use crate::layout::{delivery, member, place_of_score, updates};
+use crate::layout::{bytes_before_id, delivery, member, place_of_score, updates};
 use crate::record::{Details, RecordHead, death_reason, decode_record};
 use crate::totals::{decode_point, read_totals};
 use crate::transport::Value;
@@ -311,9 +311,7 @@ impl Reader {
             let details = self.bytes()?;
             let instant = self.instant()?;
             let sequence = sequence_of(&entry);
-            let is_grouped = sequence / Position::OF_GROUPS == 1;
-            let lane = if is_grouped { member::LANE.kind.bytes() } else { 0 };
-            entry.advance(entry.len().min(member::BYTES + lane));
+            entry.advance(entry.len().min(bytes_before_id(&entry)));
             page.next = more.then_some(Position { index, instant, sequence });
             let (Ok(id), Some(head)) = (MessageId::new(entry), RecordHead::decode(&mut head))
             else {

@@ -10,7 +10,7 @@ mod constants;
 mod field;
 
 use delayline_core::limits::{MAX_ATTEMPT_ERROR_BYTES, MAX_UPDATE_TOKENS};
-use delayline_core::{Totals, UpdateToken};
+use delayline_core::{Position, Totals, UpdateToken};
 
 use self::codes::CODES;
 pub(crate) use self::constants::constants;
@@ -51,6 +51,15 @@ const BAND_SHIFT: u32 = 48;
 #[must_use]
 pub const fn place_of_score(score: u64) -> (u64, u64) {
     (score >> BAND_SHIFT, score & ((1 << BAND_SHIFT) - 1))
+}
+
+/// How many bytes of a member of `index` precede the id: the sequence number and, of a message with
+/// a group, the number of its lane.
+#[must_use]
+pub fn bytes_before_id(member: &[u8]) -> usize {
+    let is_grouped =
+        member.first().is_some_and(|byte| u64::from(*byte) == Position::OF_GROUPS >> 56);
+    member::BYTES + if is_grouped { member::LANE.kind.bytes() } else { 0 }
 }
 
 structure! {

@@ -9,6 +9,9 @@ use delayline_core::{
 
 use crate::ledger::Violation;
 
+/// More than a story sends. `State` lists any number; backends refuse more than a page.
+const MOST_MESSAGES: usize = 1_000;
+
 /// What a queue has leased under its present limits of groups.
 #[derive(Default)]
 pub(crate) struct Grouped {
@@ -19,7 +22,7 @@ pub(crate) struct Grouped {
     known: HashSet<(MessageId, u64)>,
 }
 
-/// Which promises had a say.
+/// Which promises an operation tested.
 #[derive(Default)]
 pub(crate) struct Said {
     /// Claims that left ready messages of groups.
@@ -38,10 +41,10 @@ impl Grouped {
         state: &mut State,
     ) -> Result<Said, Violation> {
         let limits = (limits.each_group, limits.in_order);
-        if limits != self.limits {
+        if limits == (None, false) || limits.1 != self.limits.1 {
             self.leased.clear();
-            self.limits = limits;
         }
+        self.limits = limits;
         let mut said = Said::default();
         let Reply::Claim(Claimed { deliveries, .. }) = reply else { return Ok(said) };
         let infos = deliveries.iter().map(|delivery| &delivery.message.info);
@@ -57,6 +60,10 @@ impl Grouped {
             let Some(group) = info.group.clone() else { continue };
             said.limited = true;
             let earlier = self.leased.entry(group.clone()).or_default();
+            let held = earlier.iter().any(|it| holds(now, it, limits.1, state));
+            if limits.1 && !held {
+                comes_first(now, &info, state)?;
+            }
             earlier.retain(|it| it.id != info.id && holds(now, it, limits.1, state));
             earlier.push(info);
             let most = if limits.1 { 1 } else { limits.0.unwrap_or(u32::MAX) };
@@ -81,6 +88,17 @@ fn holds(now: Timestamp, leased: &MessageInfo, in_order: bool, state: &mut State
         && (is_leased && info.epoch == leased.epoch || in_order && (is_leased || waits))
 }
 
+/// In order, no ready message of the group precedes one that was leased while no other had the turn.
+fn comes_first(now: Timestamp, leased: &MessageInfo, state: &mut State) -> Result<(), Violation> {
+    let list = Op::List(List::new(Status::Ready, MOST_MESSAGES));
+    let Reply::List(page) = state.apply(now, &list).reply else { return Ok(()) };
+    let mut others = page.messages.iter().filter(|info| info.group == leased.group);
+    match others.find(|info| info.sequence < leased.sequence) {
+        Some(first) => Err(format!("{} was leased before {}", leased.id, first.id)),
+        None => Ok(()),
+    }
+}
+
 /// No group gets two messages more than another one that has some left. Returns whether one had.
 fn take_turns(now: Timestamp, new: &[MessageInfo], state: &mut State) -> Result<bool, Violation> {
     let is_normal = |info: &&MessageInfo| info.priority == Priority::Normal;
@@ -89,8 +107,8 @@ fn take_turns(now: Timestamp, new: &[MessageInfo], state: &mut State) -> Result<
         *delivered.entry(info.group.as_ref()).or_default() += 1;
     }
     let Some(most) = delivered.values().max() else { return Ok(false) };
-    let Reply::List(page) = state.apply(now, &Op::List(List::new(Status::Ready, 1_000))).reply
-    else {
+    let list = Op::List(List::new(Status::Ready, MOST_MESSAGES));
+    let Reply::List(page) = state.apply(now, &list).reply else {
         return Ok(false);
     };
     for info in page.messages.iter().filter(is_normal) {

@@ -24,8 +24,10 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
             form.line method="post" action=(to) {
                 input type="hidden" name="limit" value=(limit);
                 (fields)
-                // The first button is what the Enter key presses.
-                button name="change" value="set" { (verb) }
+                // The first button is what the Enter key presses. Order can only be set or cleared.
+                @if !(is_set && limit == "in_order") {
+                    button name="change" value="set" { (verb) }
+                }
                 @if is_set {
                     @let label = format!("Clear the limit: {}", limit.replace('_', " "));
                     button name="change" value="clear" formnovalidate aria-label=(label) { "Clear" }

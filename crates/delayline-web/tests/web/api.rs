@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use delayline::message::Priority;
 use delayline::{Bytes, Found, limits};
 use delayline_web::{Access, Dashboard, Role, Router};
 use serde_json::{Value, json};
@@ -43,6 +44,12 @@ async fn a_message_is_sent_once_however_often() {
     assert_eq!(stored.info.group.as_ref().unwrap().as_str(), "shop-9");
     assert_eq!(stored.headers.get("shop").unwrap(), "9");
     assert!(stored.info.expires_at.is_some());
+    let urgent = r#"{"id": "urgent", "payload": 1, "priority": "urgent"}"#;
+    call(&site, "POST", MESSAGES, urgent).await.status(201);
+    let Found::Live(urgent) = orders.get("urgent").await.unwrap() else {
+        panic!("it is not there")
+    };
+    assert_eq!((urgent.info.priority, urgent.info.group), (Priority::Urgent, None));
 
     call(&site, "DELETE", &format!("{MESSAGES}/a%2Fb"), "").await.status(200);
     let problem = call(&site, "POST", MESSAGES, message).await.status(409).json();

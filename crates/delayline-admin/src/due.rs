@@ -10,6 +10,8 @@ use delayline::codec::Raw;
 use delayline::message::{MessageInfo, Priority};
 use delayline::{Bytes, Error, ErrorKind, Queue, Timestamp, limits};
 
+use crate::number_of;
+
 /// Lists the scheduled messages of a queue that are due in a window, the earliest first.
 ///
 /// Queues list one priority after the other, and then messages with a group. So each page reads one
@@ -182,13 +184,11 @@ const INSTANTS: u64 = limits::MAX_FORECAST as u64 / 2;
 
 const MOST_CALLS: u32 = 5;
 
-/// The due time, the index, and the sequence number there.
+/// The due time, the index, and the number there.
 fn place(message: &MessageInfo) -> (Timestamp, u8, u64) {
-    let (index, of_groups) = match message.group {
-        Some(_) => (Position::GROUPED, Position::OF_GROUPS),
-        None => (message.priority.level(), 0),
-    };
-    (message.due, index, message.sequence.saturating_add(of_groups))
+    let is_grouped = message.group.is_some();
+    let index = if is_grouped { Position::GROUPED } else { message.priority.level() };
+    (message.due, index, number_of(message))
 }
 
 #[cfg(test)]

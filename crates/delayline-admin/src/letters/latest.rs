@@ -8,6 +8,8 @@ use delayline::limits::MAX_PAGE;
 use delayline::message::{MessageInfo, MessageState};
 use delayline::{Bytes, Error, Queue, Timestamp};
 
+use crate::number_of;
+
 /// Reads the dead letters of a queue page by page, the latest death first.
 ///
 /// Queues list the earliest death first, so each page searches for the instant at which it begins:
@@ -159,9 +161,7 @@ impl LatestLetters {
 fn place(letter: &MessageInfo) -> Option<Position> {
     match letter.state {
         MessageState::Dead { since: instant, .. } => {
-            let of_groups = if letter.group.is_some() { Position::OF_GROUPS } else { 0 };
-            let sequence = letter.sequence + of_groups;
-            Some(Position { index: Position::DEAD, instant, sequence })
+            Some(Position { index: Position::DEAD, instant, sequence: number_of(letter) })
         }
         _ => None,
     }
@@ -180,6 +180,7 @@ pub(super) mod tests {
 
     use delayline::backend::{At, Backend as _, Claim, ClaimId, Millis, Op, Outcome, Reply};
     use delayline::backend::{NewMessage, Settlement};
+    use delayline::message::Group;
     use delayline_memory::MemoryBackend;
 
     use super::*;
@@ -188,6 +189,14 @@ pub(super) mod tests {
     pub(in crate::letters) async fn queue(
         deaths: &[(usize, u64)],
     ) -> (Arc<MemoryBackend>, Queue<Bytes, Raw>) {
+        queue_of(deaths, |_| false).await
+    }
+
+    /// The same, where some messages have a group.
+    async fn queue_of(
+        deaths: &[(usize, u64)],
+        is_grouped: impl Fn(u32) -> bool,
+    ) -> (Arc<MemoryBackend>, Queue<Bytes, Raw>) {
         let start = Timestamp::from_ms(1_000_000_000).unwrap();
         let backend = Arc::new(MemoryBackend::with_manual_clock(start));
         let mut number = 0_u32;
@@ -195,7 +204,10 @@ pub(super) mod tests {
             let ids: Vec<_> = (0..count).map(|n| number + u32::try_from(n).unwrap()).collect();
             number += u32::try_from(count).unwrap();
             for ids in ids.chunks(100) {
-                let message = |id: &u32| NewMessage::new(id.to_string().try_into().unwrap(), "");
+                let message = |id: &u32| {
+                    let message = NewMessage::new(id.to_string().try_into().unwrap(), "");
+                    message.group(is_grouped(*id).then(|| Group::new("g").unwrap()))
+                };
                 let send = Op::Enqueue(ids.iter().map(message).collect());
                 backend.apply(At::Server, &send).await.unwrap();
                 let mut token = [0; ClaimId::BYTES];
@@ -229,7 +241,7 @@ pub(super) mod tests {
             &[(120, 1), (1, 86_400_000), (49, 1), (51, 1), (700, 3_600_000), (3, 0)],
             &[(1, 31_536_000_000), (101, 1)],
         ] {
-            let (backend, queue) = queue(deaths).await;
+            let (backend, queue) = queue_of(deaths, |id| id.is_multiple_of(3)).await;
             let start = || LatestLetters::new(queue.clone(), backend.now()).page_size(60);
             let mut latest = start();
             let mut found = Vec::new();

@@ -11,7 +11,7 @@ use super::queue::{Queue, after, at, claim, done, id, ids, lease, message, retry
 use crate::workload::destinations::list;
 
 super::cases! { "group_limits",
-    each_group_has_so_many_leases: "G36",
+    a_group_has_no_more_leases_than_its_limit: "G36",
     the_end_of_a_lease_frees_a_slot: "G3, G36",
     slots_are_freed_in_the_order_of_settlements: "G35, G36",
     a_limit_of_groups_can_be_changed: "G36",
@@ -29,7 +29,7 @@ async fn limit(queue: &Queue, ms: u64, set: SetLimits) {
     assert!(queue.set_limits(ms, set).await);
 }
 
-async fn each_group_has_so_many_leases(queue: &Queue) {
+async fn a_group_has_no_more_leases_than_its_limit(queue: &Queue) {
     limit(queue, 0, SetLimits::new().each_group(2)).await;
     queue.enqueue(0, grouped(&[("a", 5), ("b", 1)])).await;
     queue.enqueue(0, ["x", "y", "z"].map(message).to_vec()).await;
@@ -39,7 +39,7 @@ async fn each_group_has_so_many_leases(queue: &Queue) {
     let rest = queue.claim(0, claim(3, 9, 9_000)).await;
     assert_eq!((ids(&rest.deliveries).join(" "), rest.more), ("a2 z".into(), false));
     assert_eq!(rest.next, Some(at(9_000)));
-    // What comes for a group without a free slot waits.
+    // A new message of a group without a free slot waits.
     queue.enqueue(1, grouped(&[("a", 6)])[5..].to_vec()).await;
     let none = queue.claim(1, claim(4, 9, 9_000)).await;
     assert_eq!((none.deliveries.len(), none.more, none.next), (0, false, Some(at(9_000))));
@@ -56,7 +56,7 @@ async fn the_end_of_a_lease_frees_a_slot(queue: &Queue) {
     assert_eq!(queue.end(1, "a1", lease(1, 1), retry(50, "no")).await, done(Status::Scheduled));
     assert_eq!(queue.claim_ids(1, claim(2, 9, 9_000)).await, ["a2"]);
     assert_eq!(queue.end(2, "a2", lease(2, 1), Outcome::Release).await, done(Status::Ready));
-    // a1 waits for its retry, and a2 comes first again.
+    // a1 waits for its retry, and a2 is first again.
     assert_eq!(queue.claim_ids(3, claim(3, 9, 9_000)).await, ["a2"]);
     let dies = Outcome::Reject { error: "no".into() };
     assert_eq!(queue.end(4, "a2", lease(3, 2), dies).await, done(Status::Dead));
@@ -70,7 +70,7 @@ async fn the_end_of_a_lease_frees_a_slot(queue: &Queue) {
 
 async fn slots_are_freed_in_the_order_of_settlements(queue: &Queue) {
     limit(queue, 0, SetLimits::new().each_group(1)).await;
-    // What is remembered of an update makes no difference.
+    // The remembered update makes no difference.
     let token = UpdateToken::from_bytes([7; UpdateToken::BYTES]);
     let update = Update::new(UpdateContent::Keep, UpdateDue::Keep, token);
     queue.enqueue_one(0, of("a", "updated").known(Known::Update(update))).await;
@@ -124,7 +124,7 @@ async fn a_group_is_handled_in_order(queue: &Queue) {
     queue.enqueue(0, grouped(&[("a", 3), ("b", 1)])).await;
     assert_eq!(queue.claim_ids(0, claim(1, 9, 9_000)).await, ["a1", "b1"]);
     assert_eq!(queue.end(1, "a1", lease(1, 1), retry(50, "no")).await, done(Status::Scheduled));
-    // What is behind a retry waits.
+    // The messages behind a retry wait.
     let none = queue.claim(1, claim(2, 9, 9_000)).await;
     assert_eq!((none.deliveries.len(), none.more, none.next), (0, false, Some(at(51))));
     assert_eq!(queue.claim_ids(51, claim(3, 9, 9_000)).await, ["a1"]);
@@ -217,7 +217,7 @@ async fn a_relay_knows_no_slots(queue: &Queue) {
         panic!("not the reply to a relay")
     };
     assert_eq!(relayed.ids, ["b1", "a1", "b2", "a2", "a3"].map(id));
-    // Nothing of a group that waits for the end of a lease is moved, also if no other group waits.
+    // Nothing of a group that waits for the end of a lease is moved, even if no other group waits.
     queue.enqueue(3, grouped(&[("c", 2)])).await;
     assert_eq!(queue.claim_ids(3, claim(2, 1, 9_000)).await, ["c1"]);
     queue.enqueue(3, grouped(&[("c", 3)])[2..].to_vec()).await;

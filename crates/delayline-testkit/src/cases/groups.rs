@@ -6,9 +6,7 @@ use delayline_core::{
     Settlement, Status, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
-use super::queue::{
-    Queue, after, at, claim, done, id, ids, lease, listed, message, millis, retry, with,
-};
+use super::queue::{Queue, after, at, claim, done, id, ids, lease, listed, message, millis, retry};
 
 use crate::workload::destinations::list;
 
@@ -125,7 +123,7 @@ async fn a_lane_is_in_the_order_of_enqueueing(queue: &Queue) {
     all[0].schedule = after(9);
     all[1].schedule = after(8);
     queue.enqueue(0, all).await;
-    // a3 is due, and goes to its lane when b1 is taken.
+    // a3 and b1 are due, and this claim takes one: both go to lanes.
     assert_eq!(queue.claim_ids(1, claim(1, 1, 9_000)).await, ["a3"]);
     assert_eq!(queue.claim_ids(9, claim(2, 2, 9_000)).await, ["b1", "a1"]);
     assert_eq!(queue.claim_ids(9, claim(3, 2, 9_000)).await, ["a2"]);
@@ -244,7 +242,7 @@ async fn groups_are_kept(queue: &Queue) {
     assert_eq!(group(queue.live(6, "x").await.info).as_deref(), Some("b"));
     let page = queue.list(6, Status::Scheduled, 10).await;
     assert_eq!(page.messages.iter().cloned().find_map(group).as_deref(), Some("b"));
-    let taken = queue.claim(10, with(claim(3, 1, 9_000), |claim| claim.max = 1)).await;
+    let taken = queue.claim(10, claim(3, 1, 9_000)).await;
     assert_eq!(taken.deliveries[0].message.info.id, id("x"));
     assert_eq!(group(taken.deliveries[0].message.info.clone()).as_deref(), Some("b"));
     let acked = Settlement::new(id("x"), taken.deliveries[0].lease, Outcome::Ack);

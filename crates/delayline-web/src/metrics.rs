@@ -170,7 +170,12 @@ fn limits<'a>(
             line(out, LEASED_LIMIT, &format!("queue=\"{name}\""), most.into());
         }
     }
-    head(out, GROUP_LIMIT, "gauge", "Maximum number of one group leased at once, if limited");
+    head(
+        out,
+        GROUP_LIMIT,
+        "gauge",
+        "Maximum number of messages of one group leased at once, if limited",
+    );
     for (name, (stats, _)) in known.clone() {
         if let Some(most) = stats.limits.each_group {
             line(out, GROUP_LIMIT, &format!("queue=\"{name}\""), most.into());

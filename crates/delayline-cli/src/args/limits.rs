@@ -11,13 +11,13 @@ Examples:
   delayline limits --queue calls --leased 3               # at most 3 with workers at once
   delayline limits --queue calls --rate 10/1s --burst 2   # at most 10 a second, 2 at once
   delayline limits --queue calls --each-group 2           # at most 2 of a group at once
-  delayline limits --queue calls --in-order yes           # one of a group after the other
+  delayline limits --queue calls --in-order yes           # one message of a group at a time
   delayline limits --queue calls --hold 30s               # nothing is delivered for 30 s
   delayline limits --queue calls --leased 3 --create      # before its first message
   delayline limits --queue calls --rate none --hold none
 
-It prints the resulting limits. A limit without an option is not changed. A relay respects the rate
-and the hold; it has no leases. For exit codes, see `delayline --help`.")]
+It prints the resulting limits. A limit without an option is not changed. A relay has no leases, so
+it respects the rate, the hold, and groups that wait for a lease. For exit codes, see `delayline --help`.")]
 pub(crate) struct Limits {
     /// Maximum number of messages that workers hold at once: 1 to 1000000, or none
     #[arg(long, value_name = "N|none")]

@@ -81,7 +81,7 @@ fn text(queue: &str, stats: &Stats) -> String {
         text += &format!("{queue}: at most {most} of each group leased\n");
     }
     if limits.in_order {
-        text += &format!("{queue}: the messages of a group in order, one at a time\n");
+        text += &format!("{queue}: messages of a group are handled one at a time, in order\n");
     }
     if let Some(rate) = limits.rate {
         let (count, per, burst) = (rate.count, rate.per(), rate.burst);

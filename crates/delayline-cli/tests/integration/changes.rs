@@ -164,7 +164,7 @@ fn limits_are_shown_and_changed() {
         assert_eq!(told, both);
         let told = limits(&["--each-group", "2", "--in-order", "yes"]).code(0).stdout;
         let groups = "orders: at most 2 of each group leased\n\
-            orders: the messages of a group in order, one at a time\n";
+            orders: messages of a group are handled one at a time, in order\n";
         assert!(told.contains(groups), "{told}");
         let shown = &limits(&["--json", "--leased", "3"]).code(0).lines()[0]["limits"];
         assert_eq!((&shown["each_group"], &shown["in_order"]), (&2.into(), &true.into()));

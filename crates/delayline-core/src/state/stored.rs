@@ -92,7 +92,7 @@ pub(super) mod entries {
     }
 }
 
-/// The lanes of the ring, the next one first, and those that wait for a slot.
+/// The lanes of the ring, the next one first, and the lanes that wait for a slot.
 pub(super) mod turns {
     use super::{Deserialize, Deserializer, Serialize, Serializer, Turns};
 

@@ -9,8 +9,8 @@ local function may_hold_slot(member)
   return band == AT_LEASED or in_order and score >= 0 and band ~= AT_DEAD
 end
 
--- Calls `found` with ids of details and contents without a record, and with those of messages that
--- hold a slot in vain, and their members. Answers where to go on, or nil.
+-- Calls `found` with ids of details and contents without a record, and with ids and members of
+-- messages that hold a slot without a lease. Returns where to continue, or nil.
 local function look_for_orphans(number, cursor, found)
   if cursor >= MAX_EXACT then
     cursor = 0 -- no server has given it

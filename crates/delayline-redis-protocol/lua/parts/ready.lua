@@ -103,7 +103,7 @@ end
 -- written.
 --@inline
 local function take_ready()
-  -- What is used for each message is defined here, and not for each anew.
+  -- Functions that are called for each message are defined here once.
   local _ = read_record, level_of, lane_of, fixed_of, readable_details, are_of, member_of
   local bytes, wanted = 0, max
   if has_groups then

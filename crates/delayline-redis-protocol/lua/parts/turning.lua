@@ -3,16 +3,16 @@
 --   due, instants    members with a group that are due and in no lane yet; and since when, while no
 --                    lane has a turn
 --   taken            which of them this call takes; the others go to their lanes
---   lanes            what is known of each lane: `stored` members in `index` from `at` on, `new`
---                    ones from `next_new` on, how many were `read` and `given`, whether those are
---                    all, and how many slots are `free`
+--   lanes            by name, each lane that this call met: `stored` members in `index` from `at`
+--                    on, `new` ones from `next_new` on, how many were `read` and `given`, whether
+--                    those are all, and how many slots are `free`
 --   ring             lanes as they stand in `turns`, from `next` on; how many were read, if not all
 --   again            lanes that were served, from `next_again` on
 --   turn_of, more    of each message that was found: its lane, and whether that has more then, or
 --                    NO_TURN if it has to wait for a slot
 --   passed           by the number of the next message: lanes in front of it that have none
 --   turns            what becomes of lanes that are passed over
---   over             lanes whose turn is over, with their new score, or false where nothing is left
+--   over             lanes whose turn has ended, with their new score, or false if they are empty
 --   left             how many messages more are in lanes behind this call
 --   from_normal      how many of the messages that are taken have no group
 --   is_cut           whether a lane keeps its turn that was found already
@@ -85,7 +85,7 @@ local function look_ahead()
   end
 end
 
--- What is known of a lane.
+-- The lane with this name.
 local function lane_called(name)
   local lane = groups.lanes[name]
   if not lane then
@@ -236,7 +236,7 @@ end
 local function add_turns()
   --@functions
   groups.turn_of, groups.more, groups.passed = {}, {}, {}
-  -- As many as a lane gives if all have many, and one more: whether it goes on.
+  -- As many as a lane gives if all have many, and one more: whether it continues.
   local empty, page = {}, math.ceil((wanted - count) / math.max(1, groups.size)) + 1
   while count < wanted do
     if groups.count == LOOK_AHEAD then
@@ -347,8 +347,8 @@ local function serve()
   end
 end
 
--- What becomes of lanes: those that were served go to the end of the ring, those that are empty
--- leave it, and new messages go to theirs.
+-- Moves lanes: a lane that was served goes to the end of the ring, and an empty one leaves it. New
+-- messages go to their lanes.
 --@inline
 local function keep_turns()
   for name, turn in pairs(groups.over) do
@@ -414,7 +414,7 @@ local function look_at_lanes()
   end
 end
 
--- Whether there are messages in lanes, but no turns. Some of these come back.
+-- Whether there are messages in lanes, but no turns. Then up to LOOK_AHEAD lanes join the ring.
 local function find_lost_turns()
   local from = FIRST_IN_LANES
   if redis.call('ZCARD', key.turns) > 0 then

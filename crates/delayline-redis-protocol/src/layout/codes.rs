@@ -53,7 +53,7 @@ codes! {
         URGENT = 1, HIGH = 2, NORMAL = 4, LOW = 8, CONTENTS = 16, UPDATES = 32, LIMITS = 64,
         GROUPS = 128, ALL = 255,
     }
-    form: u8 = "bits of a record's form, beside its level: unusual limits, an expiry instant, \
+    form: u8 = "bits of a record's form, in addition to its level: unusual limits, an expiry instant, \
                 headers, a content that stands apart, a group" {
         LIMITED = 4, EXPIRES = 8, HEADED = 16, LARGE = 32, GROUPED = 64,
     }

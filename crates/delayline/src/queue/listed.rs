@@ -7,10 +7,10 @@ use delayline_core::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Listed {
-    /// Waiting until it is due. Listed by due time.
+    /// Waiting until it is due. Listed by priority, then due time; messages with a group come last.
     Scheduled,
-    /// Due, and waiting for a worker. Listed in delivery order; messages with a group come last, by
-    /// group.
+    /// Due, and waiting for a worker. Listed by priority, then due time. Messages with a group come
+    /// last: messages that wait for a turn by group, then the others by due time.
     Ready,
     /// Held by a worker. Listed by the end of the lease.
     Leased,

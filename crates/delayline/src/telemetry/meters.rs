@@ -45,7 +45,11 @@ pub fn describe() {
     describe_gauge!(PAUSED, Unit::Count, "1 while claims are stopped");
     describe_gauge!(HELD, Unit::Count, "1 while a hold stops deliveries");
     describe_gauge!(LEASED_LIMIT, Unit::Count, "Maximum number of messages leased at once");
-    describe_gauge!(GROUP_LIMIT, Unit::Count, "Maximum number of one group leased at once");
+    describe_gauge!(
+        GROUP_LIMIT,
+        Unit::Count,
+        "Maximum number of messages of one group leased at once"
+    );
     describe_gauge!(RATE_LIMIT, Unit::CountPerSecond, "Maximum deliveries per second");
     describe_gauge!(BURST_LIMIT, Unit::Count, "Maximum deliveries at once within the rate limit");
 }

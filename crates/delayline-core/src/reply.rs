@@ -480,8 +480,9 @@ pub struct Stats {
     pub paused: bool,
     /// The limits on its deliveries.
     pub limits: Limits,
-    /// The earliest due time among scheduled and ready messages. Of groups that wait for their turn,
-    /// only the first messages of [`MAX_OLDEST_LANES`](crate::limits::MAX_OLDEST_LANES) count.
+    /// The earliest due time among scheduled and ready messages. Of groups that wait for their
+    /// turn, only the first messages of [`MAX_OLDEST_LANES`](crate::limits::MAX_OLDEST_LANES)
+    /// count.
     pub earliest_due: Option<Timestamp>,
     /// The number of events of each kind so far.
     pub totals: Totals,

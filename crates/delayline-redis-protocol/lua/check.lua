@@ -2,7 +2,7 @@
 -- in two halves.
 -- Results: examined, 1 if there may be more, the band, instant and halves of the sequence of the
 -- last entry, then the findings; see audit.lua. Behind the bands the position is AT_DETAILS or
--- AT_UPDATES and a cursor, in the halves of the sequence: what has no record.
+-- AT_UPDATES and a cursor, or AT_SLOTS and a rank, in the halves of the sequence: see orphans.lua.
 
 --@include prelude.lua
 --@include lists.lua

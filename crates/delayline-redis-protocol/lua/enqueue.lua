@@ -8,7 +8,6 @@
 --@include scheduling.lua
 --@include places.lua
 --@include records.lua
---@include lanes.lua
 --@include turns.lua
 --@include finished.lua
 --@include over.lua

@@ -13,7 +13,6 @@
 --@include places.lua
 --@include records.lua
 --@include details.lua
---@include lanes.lua
 --@include turns.lua
 --@include freeing.lua
 --@include finished.lua

@@ -73,7 +73,6 @@ end
 -- Answers false if that is not known: a due instant that is lost could only be guessed, and too
 -- early.
 local function put_right(id, member, record, entry)
-  look_at_turns()
   local band, instant = place_of(member)
   local d = entry and read_details(entry)
   local state, reason, score = LEASE_CLOSED, 0, nil
@@ -237,9 +236,11 @@ local function remove_orphan(number, id, holder)
   find_orphan(number, id)
   touch()
   if holder then
+    -- A slot counts for the lane of its score, whatever its member is.
+    local score = tonumber(redis.call('ZSCORE', key.slots, holder) or -1)
     redis.call('ZREM', key.slots, holder)
-    local lane = sub(holder, MEMBER_LANE)
-    if redis.call('ZSCORE', key.turns, lane) == NO_TURN then
+    local lane = score >= 0 and score < BAND and struct.pack(INSTANT, score)
+    if lane and redis.call('ZSCORE', key.turns, lane) == NO_TURN then
       give_turn(lane)
     end
     return

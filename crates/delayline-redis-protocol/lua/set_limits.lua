@@ -67,7 +67,7 @@ local changed = control.limits ~= before
 local was_in_order, is_in_order = in_order, limiter.in_order == 1
 local most = is_in_order and 1 or limiter.each_group > 0 and limiter.each_group or nil
 local is_other = most ~= most_of_group or is_in_order ~= was_in_order
-local forgets = not most or is_in_order ~= was_in_order
+local forgets = not most or not most_of_group or is_in_order ~= was_in_order
 local lanes = is_other and redis.call('ZRANGEBYSCORE', key.turns, NO_TURN, NO_TURN)
 if is_other then
   redis.call('ZCARD', key.slots)

@@ -88,7 +88,7 @@ fn holds(now: Timestamp, leased: &MessageInfo, in_order: bool, state: &mut State
         && (is_leased && info.epoch == leased.epoch || in_order && (is_leased || waits))
 }
 
-/// In order, no ready message of the group precedes one that was leased while no other had the turn.
+/// In order, no ready message of the group precedes one that was leased while none held the slot.
 fn comes_first(now: Timestamp, leased: &MessageInfo, state: &mut State) -> Result<(), Violation> {
     let list = Op::List(List::new(Status::Ready, MOST_MESSAGES));
     let Reply::List(page) = state.apply(now, &list).reply else { return Ok(()) };

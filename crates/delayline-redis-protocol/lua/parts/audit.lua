@@ -24,7 +24,8 @@ end
 -- Whether a lane is in the ring, or waits for a slot that a message holds.
 local function has_its_turn(lane)
   local score, number = redis.call('ZSCORE', key.turns, lane), format('%d', (struct.unpack(INSTANT, lane)))
-  return score and (score ~= NO_TURN or redis.call('ZCOUNT', key.slots, number, number) > 0)
+  return score and (tonumber(score) >= 0
+    or score == NO_TURN and redis.call('ZCOUNT', key.slots, number, number) > 0)
 end
 
 local function examine(band, member, instant)

@@ -15,7 +15,8 @@ local function next_claimable()
     next = math.min(first_left, lease_end or NEVER)
     if next == NEVER then
       next = nil
-      if control.uses ~= USES_ALL and redis.call('ZCOUNT', key.index, '0', LAST_WAITING) > leaving then
+      if control.uses ~= USES_ALL and (redis.call('ZCOUNT', key.index, '0', LAST_WAITING) > leaving
+        or control.uses < USES_GROUPS and redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_GROUPED) > 0) then
         control.uses, changed, next = USES_ALL, true, now -- which levels are used was not known
       end
     end

@@ -1,6 +1,6 @@
--- For the scripts that audit: what stands about an id without a record. A cursor goes through one
--- hash after the other; contents are looked through only if there are few, because no page has
--- their names alone.
+-- For the scripts that audit: data of an id without a record, and slots that are held without a
+-- lease. A cursor goes through one hash after the other, and a rank through the slots; contents are
+-- looked through only if there are few, because no page has their names alone.
 
 -- Whether a message with this member is leased, or, in a queue in order, waits.
 local function may_hold_slot(member)

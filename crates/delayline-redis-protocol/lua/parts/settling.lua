@@ -113,7 +113,15 @@ local function settle_all()
   if #others > 0 then
     settle_others()
   end
-  for i = 1, most_of_group and count or 0 do
+  if most_of_group then
+    free_slots()
+  end
+end
+
+-- For settle_all: frees slots in the order of the settlements, as their groups join the ring.
+--@inline
+local function free_slots()
+  for i = 1, count do
     if freeing[i] then
       free_slot(freeing[i])
     end
@@ -156,6 +164,14 @@ local function spare_newer()
   end
 end
 
+-- For look_at_limits: sets first_due if a message with a group is due sooner.
+--@inline
+local function look_at_groups()
+  local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, LAST_GROUPED, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+  first_due = first and math.min(first_due, tonumber(first) - AT_GROUPED * BAND) or first_due
+  first_due = has_turn() and 0 or first_due
+end
+
 -- What the ends of leases do to the limits of the queue: they hold it, as `holds` says (`hold`,
 -- layout.rs), and each frees a slot. Reads count and results; sets claims_next, freed, and
 -- first_due to the first message that a slot was free for.
@@ -192,9 +208,7 @@ local function look_at_limits()
         first_due = first and math.min(first_due, tonumber(first) - level * BAND) or first_due
       end
       if control.uses >= USES_GROUPS then
-        local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, LAST_GROUPED, 'WITHSCORES', 'LIMIT', '0', '1')[2]
-        first_due = first and math.min(first_due, tonumber(first) - AT_GROUPED * BAND) or first_due
-        first_due = has_turn() and 0 or first_due
+        look_at_groups()
       end
     end
   end

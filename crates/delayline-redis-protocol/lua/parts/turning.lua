@@ -2,11 +2,12 @@
 --   has_looked       whether this call has looked ahead
 --   due, instants    members with a group that are due and in no lane yet; and since when, while no
 --                    lane has a turn
---   taken            which of them this call takes; the others go to their lanes
+--   taken            members that this call takes; other due ones go to their lanes
 --   lanes            by name, each lane that this call met: `stored` members in `index` from `at`
 --                    on, `new` ones from `next_new` on, how many were `read` and `given`, whether
 --                    those are all, and how many slots are `free`
 --   ring             lanes as they stand in `turns`, from `next` on; how many were read, if not all
+--   arrived          lanes that join the ring in this call, from `next_arrived` on
 --   again            lanes that were served, from `next_again` on
 --   turn_of, more    of each message that was found: its lane, and whether that has more then, or
 --                    NO_TURN if it has to wait for a slot
@@ -22,9 +23,9 @@ local groups = has_groups and {due = {}}
 -- Members with a group of messages that died, where groups are limited.
 local buried = {}
 
--- The number of a message, from its member.
+-- The number of a message, from its member; 0 for a member that is too short.
 local function number_of(member)
-  return (struct.unpack(NUMBER, member, 2))
+  return #member < MEMBER_ID_FROM - 1 and 0 or (struct.unpack(NUMBER, member, 2))
 end
 
 -- State::look_ahead. Reads max; sets groups and by_turns.
@@ -60,6 +61,15 @@ local function look_ahead()
       count = 0, turns = {}, over = {}, taken = {}, left = 0, from_normal = 0,
     }
     groups.due = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'LIMIT', '0', LOOK_AHEAD)
+    for i = #groups.due, 1, -1 do
+      local member = groups.due[i]
+      if byte(member, MEMBER_SEQUENCE_FROM) ~= OF_GROUP or #member < GROUPED_ID_FROM then
+        -- It has no group: the next claim meets it among the normal messages.
+        table.remove(groups.due, i)
+        push(new_places, due_score(NORMAL_LEVEL, now), member)
+        control.uses, changed = bit.bor(control.uses, USES_NORMAL), true
+      end
+    end
     if bit.band(control.uses, USES_NORMAL) ~= 0 and not redis.call('ZSCORE', key.turns, '')
       and redis.call('ZCOUNT', key.index, format('%d', NORMAL_LEVEL * BAND), format('%d', NORMAL_LEVEL * BAND + now)) > 0 then
       arrive('')
@@ -243,7 +253,7 @@ local function add_turns()
       wanted = count -- the call ends here
       break
     end
-    local name = next_lane(wanted - count)
+    local name = next_lane(wanted - count + groups.count)
     if not name then
       break
     end
@@ -253,7 +263,7 @@ local function add_turns()
       count, lane.given = count + 1, lane.given + 1
       groups.passed[count], empty = empty, {}
       groups.turn_of[count] = name
-      members[count], ids[count] = member, sub(member, name == '' and MEMBER_ID_FROM or GROUPED_ID_FROM)
+      members[count], ids[count] = member, id_of(member)
       if is_new then
         lane.next_new = lane.next_new + 1
       elseif not lane.holder then
@@ -283,16 +293,16 @@ local function add_all()
   end
   count = before_level
   for i, member in ipairs(groups.due) do
-    local instant = groups.instants[i]
+    local its_due = groups.instants[i]
     local other = normal[at]
-    while other and (other[3] < instant or other[3] == instant and number_of(other[1]) < number_of(member)) do
+    while other and (other[3] < its_due or other[3] == its_due and number_of(other[1]) < number_of(member)) do
       count = count + 1
       members[count], ids[count], due[count] = other[1], other[2], other[3]
       at = at + 1
       other = normal[at]
     end
     count = count + 1
-    members[count], ids[count], due[count] = member, sub(member, GROUPED_ID_FROM), instant
+    members[count], ids[count], due[count] = member, id_of(member), its_due
   end
   for i = at, #normal do
     count = count + 1
@@ -414,11 +424,18 @@ local function look_at_lanes()
   end
 end
 
--- Whether there are messages in lanes, but no turns. Then up to LOOK_AHEAD lanes join the ring.
+-- Whether there are messages in lanes, but no lane has a turn. Then up to LOOK_AHEAD lanes join the
+-- ring.
 local function find_lost_turns()
   local from = FIRST_IN_LANES
   if redis.call('ZCARD', key.turns) > 0 then
-    return false
+    -- Lanes that waited for a slot under limits that are lost wait no longer.
+    local waiting = most_of_group and {}
+      or redis.call('ZRANGEBYSCORE', key.turns, '-inf', '(0', 'LIMIT', '0', LOOK_AHEAD)
+    for _, lane in ipairs(waiting) do
+      unblock(lane)
+    end
+    return #waiting > 0
   end
   for _ = 1, LOOK_AHEAD do
     local first = redis.call('ZRANGEBYSCORE', key.index, from, LAST_IN_LANES, 'WITHSCORES', 'LIMIT', '0', '1')[2]

@@ -6,7 +6,7 @@
 --   new_details, new_records, new_contents, new_updates   id, value
 --   carried                         id, details   of messages that take the place of others
 --   replaced_contents               id            large contents that go, whose messages stay
---   revived                         id, value     records that lose their expiry
+--   revived                         id, value     records with another due time, or without expiry
 --   new_places                      score, member places that messages go to
 --   removed, ended                  member        messages that leave the index; `ended` by a lease
 --   reused                          id            forgotten as finished

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use delayline_core::{Claimed, Finding, Found, Group, MessageState, Priority, Redriven};
+use delayline_core::{Claimed, Finding, Found, MessageState, Priority, Redriven};
 use delayline_redis_protocol::layout::control;
 
 use super::*;
@@ -196,47 +196,6 @@ pub(crate) async fn a_repair_finds_the_levels_that_are_used<C: Connect>() {
         server.binary_command(&[b"SETRANGE", &key[..], offset.as_bytes(), &[0; 4]]);
         assert_eq!(repaired(&queue, 1, 10).await, []);
         assert_eq!(claimed(&queue, 2, 1).await.deliveries.len(), 1, "{level:?}");
-    }
-}
-
-/// By a repair, and by a claim that finds nothing else.
-pub(crate) async fn lost_turns_come_back<C: Connect>() {
-    let server = Server::start();
-    let queue = open::<C>(&server.url()).await.unwrap();
-    let keys = queue.keys().all().to_vec();
-    let of = |group: &str, name: &str| message(name).group(Group::new(group).unwrap());
-    for is_repaired in [true, false] {
-        server.command(&["FLUSHALL"]);
-        let all = ["a1", "a2", "b1", "b2"].map(|name| of(&name[..1], name));
-        apply(&queue, 0, Op::Enqueue(all.to_vec())).await;
-        let first = apply(&queue, 0, claim(1, 1)).await;
-        assert!(matches!(first, Reply::Claim(claimed) if claimed.deliveries.len() == 1));
-        server.binary_command(&[b"DEL", &keys[TURNS][..]]);
-        let lost = ["a2", "b1", "b2"].map(|name| Finding::MissingTurn { id: id(name) });
-        let mut found = findings(&queue, 1).await;
-        found.sort_by_key(|finding| format!("{finding:?}"));
-        assert_eq!(found, lost);
-        if is_repaired {
-            assert_eq!(repaired(&queue, 1, 2).await.len(), 2, "one of each lane");
-            assert_eq!(findings(&queue, 1).await, []);
-        } else {
-            let nothing = claimed(&queue, 1, 2).await;
-            assert!(nothing.deliveries.is_empty() && nothing.more, "{nothing:?}");
-        }
-        let all = claimed(&queue, 2, 3).await.deliveries;
-        let names: BTreeSet<_> = all.iter().map(|it| it.message.info.id.to_string()).collect();
-        assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), ["a2", "b1", "b2"]);
-        // A message whose lane is not that of its group.
-        let member = member(&server, &keys[INDEX], "a2");
-        server.binary_command(&[
-            b"ZADD",
-            &keys[INDEX][..],
-            score(Position::LANES, 5).as_bytes(),
-            &member,
-        ]);
-        assert_eq!(findings(&queue, 3).await, [Finding::WrongRecord { id: id("a2") }]);
-        repaired(&queue, 3, 10).await;
-        assert_eq!(findings(&queue, 4).await, []);
     }
 }
 

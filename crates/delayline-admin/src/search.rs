@@ -1,4 +1,4 @@
-//! Messages that are searched by kind, header and content.
+//! Messages that are searched by group, kind, header and content.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::fmt;
 
 use delayline::admin::{Listed, Listing};
 use delayline::codec::Raw;
-use delayline::message::{Message, MessageInfo};
+use delayline::message::{Group, Message, MessageInfo};
 use delayline::{Bytes, Error, Found, Queue};
 
 /// What messages must have to be found: all that is given.
@@ -14,19 +14,22 @@ use delayline::{Bytes, Error, Found, Queue};
 /// `Debug` does not show it: it may be a part of a payload.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
+    group: Option<Group>,
     kind: Option<String>,
     header: Option<(String, Option<String>)>,
     content: Option<String>,
 }
 
 impl Wanted {
-    /// Messages of this kind, with this header (`NAME`, or `NAME=TEXT` for a value that contains
-    /// the text), whose payload contains this text. An empty text is as if it was not given.
+    /// Messages of this group and kind, with this header (`NAME`, or `NAME=TEXT` for a value that
+    /// contains the text), whose payload contains this text. An empty text is as if it was not
+    /// given.
     ///
     /// # Errors
     ///
-    /// Nothing is given, a text is too long, or the header has no name; in words.
+    /// Nothing is given, a text is too long, it is no group, or the header has no name; in words.
     pub fn new(
+        group: Option<&str>,
         kind: Option<&str>,
         header: Option<&str>,
         content: Option<&str>,
@@ -36,8 +39,9 @@ impl Wanted {
         if [&kind, &header, &content].into_iter().flatten().any(|it| it.len() > MOST_BYTES) {
             return Err(format!("a search has at most {MOST_BYTES} bytes in each field"));
         }
-        if kind.is_none() && header.is_none() && content.is_none() {
-            return Err("a search needs a kind, a header or a content".to_owned());
+        let group = given(group).map(Group::new).transpose().map_err(|why| why.to_string())?;
+        if group.is_none() && kind.is_none() && header.is_none() && content.is_none() {
+            return Err("a search needs a group, a kind, a header or a content".to_owned());
         }
         if header.as_ref().is_some_and(|it| it.starts_with('=')) {
             return Err("the header to search for has no name".to_owned());
@@ -46,7 +50,7 @@ impl Wanted {
             Some((name, value)) => (name.to_owned(), given(Some(value))),
             None => (header, None),
         });
-        Ok(Self { kind, header, content })
+        Ok(Self { group, kind, header, content })
     }
 
     /// Returns `true` if the message has all of it. Bytes that are not UTF-8 match no text.
@@ -57,9 +61,17 @@ impl Wanted {
             let value = message.headers.get(name);
             value.is_some_and(|value| text.as_ref().is_none_or(|text| contains(value, text)))
         };
-        self.kind.as_ref().is_none_or(is_kind)
+        self.is_of_group(&message.info)
+            && self.kind.as_ref().is_none_or(is_kind)
             && self.header.as_ref().is_none_or(has_header)
             && self.content.as_ref().is_none_or(|text| contains(&message.payload, text))
+    }
+}
+
+impl Wanted {
+    /// Whether its group is wanted, which is known before its content is read.
+    fn is_of_group(&self, info: &MessageInfo) -> bool {
+        self.group.as_ref().is_none_or(|group| info.group.as_ref() == Some(group))
     }
 }
 
@@ -134,7 +146,8 @@ impl MessageSearch {
     }
 
     /// Examines the next messages: at most [`AT_ONCE`](Self::AT_ONCE), whose payloads have about 4
-    /// MiB at most. Returns those that match, or `None` after the last message.
+    /// MiB at most, and up to a page of messages of other groups, whose payloads are not read.
+    /// Returns those that match, or `None` after the last message.
     ///
     /// # Cancel safety
     ///
@@ -151,7 +164,14 @@ impl MessageSearch {
                 continue;
             };
             match listing.next_page().await? {
-                Some(page) => self.listed.extend(page),
+                Some(page) => {
+                    let listed = page.len();
+                    self.listed.extend(page.into_iter().filter(|it| self.wanted.is_of_group(it)));
+                    self.examined += (listed - self.listed.len()) as u64;
+                    if self.listed.is_empty() {
+                        return Ok(Some(Vec::new()));
+                    }
+                }
                 None => self.listing = None,
             }
         }
@@ -212,7 +232,7 @@ mod tests {
     }
 
     fn wanted(kind: &str, header: &str, content: &str) -> Wanted {
-        Wanted::new(Some(kind), Some(header), Some(content)).unwrap()
+        Wanted::new(None, Some(kind), Some(header), Some(content)).unwrap()
     }
 
     #[tokio::test]
@@ -275,16 +295,37 @@ mod tests {
         assert_eq!(search(of.seeing(hidden)).await, (Vec::new(), 1));
     }
 
+    #[tokio::test]
+    async fn messages_of_other_groups_are_not_read() {
+        let queue = queue().await;
+        for n in 0..150 {
+            let draft = queue.message(&Bytes::from_static(b"paid")).id(format!("m-{n}"));
+            let draft = if n % 50 == 7 { draft.group("shop-7") } else { draft.group("other") };
+            assert!(draft.send().await.unwrap().is_accepted());
+        }
+        for (content, expected) in [("", "m-7 m-57 m-107"), ("paid", "m-7 m-57 m-107"), ("x", "")] {
+            let wanted = Wanted::new(Some("shop-7"), None, None, Some(content)).unwrap();
+            let mut of = MessageSearch::new(queue.clone(), [Listed::Ready, Listed::Dead], wanted);
+            let mut ids = Vec::new();
+            while let Some(found) = of.step().await.unwrap() {
+                ids.extend(found.iter().map(|message| message.info.id.to_string()));
+            }
+            assert_eq!((ids.join(" "), of.examined(), of.bytes()), (expected.to_owned(), 150, 12));
+        }
+    }
+
     #[test]
     fn senseless_searches_are_refused_and_not_shown() {
         let long = "x".repeat(1_025);
         for (kind, header, content) in
             [("", "", ""), (&*long, "", ""), ("", "", &*long), ("", "=x", "")]
         {
-            let refused = Wanted::new(Some(kind), Some(header), Some(content));
+            let refused = Wanted::new(None, Some(kind), Some(header), Some(content));
             assert!(refused.unwrap_err().len() < 100);
         }
-        assert!(Wanted::new(None, None, None).is_err());
+        assert!(Wanted::new(None, None, None, None).is_err());
+        let long_group = Wanted::new(Some(&"x".repeat(129)), None, None, None);
+        assert!(long_group.unwrap_err().contains("128"));
         let shown = format!("{:?}", wanted("hunter2", "hunter2=hunter2", "hunter2"));
         assert!(!shown.contains("hunter2"), "{shown}");
     }

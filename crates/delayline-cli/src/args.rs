@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod forecast;
 mod get;
+mod groups;
 mod history;
 mod import;
 mod limits;
@@ -50,6 +51,7 @@ pub(crate) use self::doctor::Doctor;
 pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
+pub(crate) use self::groups::{GroupOrder, Groups};
 pub(crate) use self::history::History;
 pub(crate) use self::import::{How, Import, Live, OldQueue, Unit};
 pub(crate) use self::limits::Limits;
@@ -179,6 +181,7 @@ pub(crate) enum Verb {
     Resume(Resume),
     Limits(Limits),
     Workers(Workers),
+    Groups(Groups),
     DeleteQueue(DeleteQueue),
     Upgrade(Upgrade),
     Check(Check),
@@ -589,8 +592,7 @@ with the fields
   priority                 "urgent", "high", "normal" or "low"
   kind                     the kind of the payload, as a string
   headers                  {"name": "value"}
-  max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, throttle, update,
-  at_most
+  max_failures, max_crashes, expires_in, keep_result, reuse_finished_id, throttle, update, at_most
   update_token             16 hexadecimal digits: a repeated token changes nothing; without a token,
                            a repeated update counts as a new one
 Invalid lines are skipped and reported: ten for each reason, then their number. The others are sent.

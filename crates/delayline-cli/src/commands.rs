@@ -12,6 +12,7 @@ mod durations;
 pub(crate) mod explain;
 pub(crate) mod forecast;
 pub(crate) mod get;
+pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod limits;

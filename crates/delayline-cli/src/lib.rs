@@ -92,6 +92,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Resume(resume) => commands::switch::resume(&args.target, resume).await,
         Verb::Limits(limits) => commands::limits::run(&args.target, limits).await,
         Verb::Workers(workers) => commands::workers::run(&args.target, workers).await,
+        Verb::Groups(groups) => commands::groups::run(&args.target, groups).await,
         Verb::DeleteQueue(delete) => commands::delete_queue::run(&args.target, delete).await,
         Verb::Upgrade(upgrade) => commands::upgrade::run(&args.target, &upgrade).await,
         Verb::Check(check) => commands::check::run(&args.target, check).await,

@@ -5,8 +5,8 @@ use std::fmt;
 use delayline::admin::folded_error;
 use delayline::backend::is_printable;
 use delayline::limits;
-use delayline::message::DeathReason;
-use delayline_admin::{Group, LetterFilter};
+use delayline::message::{DeathReason, Group};
+use delayline_admin::{Group as ErrorGroup, LetterFilter};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
@@ -17,31 +17,42 @@ use crate::params::Params;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     reasons: Vec<DeathReason>,
+    texts: Texts,
+}
+
+/// The filters besides the reasons.
+#[derive(Clone, Debug, Default)]
+struct Texts {
     error: Option<String>,
     /// An error, of which ids and numbers do not count; empty for letters without an error.
     error_like: Option<String>,
+    group: Option<String>,
     died_after: Option<String>,
     died_before: Option<String>,
 }
 
-/// The filters besides the reasons, as they were written.
-#[derive(Default)]
-struct Texts {
-    error: Option<String>,
-    error_like: Option<String>,
-    died_after: Option<String>,
-    died_before: Option<String>,
+impl Texts {
+    fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let fields = [
+            ("error", &self.error),
+            ("error_like", &self.error_like),
+            ("group", &self.group),
+            ("died_after", &self.died_after),
+            ("died_before", &self.died_before),
+        ];
+        fields.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)))
+    }
 }
 
 impl Asked {
     /// The names of the fields of a form and of the members of an object.
-    pub(crate) const NAMES: [&str; 5] =
-        ["reason", "error", "error_like", "died_after", "died_before"];
+    pub(crate) const NAMES: [&str; 6] =
+        ["reason", "error", "error_like", "group", "died_after", "died_before"];
 
     /// The letters of a group.
-    pub(crate) fn group(group: &Group) -> Self {
+    pub(crate) fn group(group: &ErrorGroup) -> Self {
         let error_like = Some(group.error.clone());
-        Self { reasons: vec![group.reason], error_like, ..Self::default() }
+        Self { reasons: vec![group.reason], texts: Texts { error_like, ..Texts::default() } }
     }
 
     /// From the query of a page or from a form.
@@ -52,6 +63,7 @@ impl Asked {
         let wanted = Texts {
             error: text("error"),
             error_like: like,
+            group: text("group"),
             died_after: text("died_after"),
             died_before: text("died_before"),
         };
@@ -83,6 +95,7 @@ impl Asked {
         let wanted = Texts {
             error: text("error")?,
             error_like: text("error_like")?,
+            group: text("group")?,
             died_after: text("died_after")?,
             died_before: text("died_before")?,
         };
@@ -102,36 +115,28 @@ impl Asked {
             }
         }
         let most = limits::MAX_ERROR_BYTES;
-        let Texts { error, error_like, died_after, died_before } = wanted;
-        if [&error, &error_like, &died_after, &died_before]
-            .into_iter()
-            .flatten()
-            .any(|it| it.len() > most)
-        {
+        if wanted.fields().any(|(_, text)| text.len() > most) {
             return Err(Failure::Wrong(format!("a filter has at most {most} bytes")));
         }
         // Pages show it and forms return it, so it is one line.
-        let error_like = error_like.map(|error| folded_error(&error));
-        let asked = Self { reasons: known, error, error_like, died_after, died_before };
+        let error_like = wanted.error_like.map(|error| folded_error(&error));
+        let asked = Self { reasons: known, texts: Texts { error_like, ..wanted } };
         asked.filter()?;
         Ok(asked)
     }
 
     pub(crate) fn filter(&self) -> Result<LetterFilter, Failure> {
-        let Self { reasons, error, error_like, died_after, died_before } = self;
+        let Texts { error, error_like, group, died_after, died_before } = &self.texts;
         let (before, after) = (died_before.as_deref(), died_after.as_deref());
-        let filter = LetterFilter::new(reasons.clone(), error.clone(), before, after);
-        Ok(filter.map_err(Failure::Wrong)?.error_like(error_like.clone()))
+        let filter = LetterFilter::new(self.reasons.clone(), error.clone(), before, after);
+        let group = group.as_deref().map(Group::new).transpose();
+        let group = group.map_err(|violation| Failure::Wrong(violation.to_string()))?;
+        Ok(filter.map_err(Failure::Wrong)?.error_like(error_like.clone()).group(group))
     }
 
     /// Whether no filter was given.
-    pub(crate) const fn is_everything(&self) -> bool {
-        let Self { reasons, error, error_like, died_after, died_before } = self;
-        reasons.is_empty()
-            && error.is_none()
-            && error_like.is_none()
-            && died_after.is_none()
-            && died_before.is_none()
+    pub(crate) fn is_everything(&self) -> bool {
+        self.fields().is_empty()
     }
 
     pub(crate) fn has_reason(&self, reason: DeathReason) -> bool {
@@ -140,20 +145,13 @@ impl Asked {
 
     /// The error of a group, whose ids and numbers are folded; empty for letters without one.
     pub(crate) fn error_like(&self) -> Option<&str> {
-        self.error_like.as_deref()
+        self.texts.error_like.as_deref()
     }
 
     /// The names and values of the given parameters.
     pub(crate) fn fields(&self) -> Vec<(&'static str, &str)> {
         let reasons = self.reasons.iter().map(|reason| ("reason", reason.name()));
-        let texts = [
-            ("error", &self.error),
-            ("error_like", &self.error_like),
-            ("died_after", &self.died_after),
-            ("died_before", &self.died_before),
-        ];
-        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
-        reasons.chain(texts).collect()
+        reasons.chain(self.texts.fields()).collect()
     }
 
     /// The value of a field, or nothing.

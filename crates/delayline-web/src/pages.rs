@@ -109,8 +109,17 @@ const NONE: Names = &[];
 /// What every page shows: the last action, and whether it is asked for again.
 const SHOWN: Names = &["note", "done", "rest", "live"];
 
-const LETTERS: Names =
-    &["queue", "after", "order", "reason*", "error", "error_like", "died_after", "died_before"];
+const LETTERS: Names = &[
+    "queue",
+    "after",
+    "order",
+    "reason*",
+    "error",
+    "error_like",
+    "group",
+    "died_after",
+    "died_before",
+];
 
 /// One letter by its id, or those of a page that the form names.
 const SOME_LETTERS: Names = &[
@@ -121,6 +130,7 @@ const SOME_LETTERS: Names = &[
     "reason*",
     "error",
     "error_like",
+    "group",
     "died_after",
     "died_before",
 ];

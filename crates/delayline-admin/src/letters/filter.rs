@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use delayline::Timestamp;
 use delayline::admin::DeadLetterFilter;
-use delayline::message::DeathReason;
+use delayline::message::{DeathReason, Group};
 use delayline_json::{duration, instant};
 
 /// Conditions that the dead letters must all meet.
@@ -13,6 +13,7 @@ pub struct LetterFilter {
     reasons: Vec<DeathReason>,
     error: Option<String>,
     like: Option<String>,
+    group: Option<Group>,
     before: Option<When>,
     after: Option<When>,
 }
@@ -41,7 +42,7 @@ impl LetterFilter {
             text.map(when).transpose().map_err(|why| format!("{name}: {why}"))
         };
         let (before, after) = (read("died_before", before)?, read("died_after", after)?);
-        Ok(Self { reasons, error, like: None, before, after })
+        Ok(Self { reasons, error, like: None, group: None, before, after })
     }
 
     /// Only letters whose last error is like this one, apart from ids and numbers; the empty text
@@ -49,6 +50,12 @@ impl LetterFilter {
     #[must_use]
     pub fn error_like(self, error: Option<String>) -> Self {
         Self { like: error.or(self.like), ..self }
+    }
+
+    /// Only letters of this group. `None` changes nothing.
+    #[must_use]
+    pub fn group(self, group: Option<Group>) -> Self {
+        Self { group: group.or(self.group), ..self }
     }
 
     /// Turns ages into instants.
@@ -68,6 +75,9 @@ impl LetterFilter {
         }
         if let Some(error) = self.like {
             filter = filter.error_like(error);
+        }
+        if let Some(group) = self.group {
+            filter = filter.group(group);
         }
         if let Some(when) = self.before {
             filter = filter.died_before(instant(when));

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{ArgGroup, Subcommand, ValueEnum};
-use delayline::message::DeathReason;
+use delayline::message::{DeathReason, Group};
 use delayline_admin::GroupOrder;
 
 use super::Paging;
@@ -121,7 +121,7 @@ pub(crate) struct Selection {
     /// Ids of dead letters
     #[arg(
         conflicts_with_all = [
-            "limit", "reason", "error", "error_like", "died_before", "died_after"
+            "limit", "reason", "error", "error_like", "group", "died_before", "died_after"
         ],
         value_name = "ID"
     )]
@@ -165,6 +165,10 @@ pub(crate) struct Filter {
     /// Only if the last error equals this one, apart from ids and numbers; empty for no error
     #[arg(long, value_name = "TEXT")]
     pub(crate) error_like: Option<String>,
+
+    /// Only if they have this group
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| Group::new(name))]
+    pub(crate) group: Option<Group>,
 
     /// Only if they died before this: an instant, or an age like 2h
     #[arg(long, value_name = "INSTANT|AGE")]

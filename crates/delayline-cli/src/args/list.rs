@@ -28,6 +28,10 @@ pub(crate) struct List {
     #[command(flatten)]
     pub(crate) window: Window,
 
+    /// Only messages of this group
+    #[arg(long, value_name = "NAME", conflicts_with_all = NO_SEARCH)]
+    pub(crate) group: Option<String>,
+
     /// Only messages of this kind
     #[arg(long, value_name = "KIND", conflicts_with_all = NO_SEARCH)]
     pub(crate) kind: Option<String>,
@@ -47,8 +51,8 @@ pub(crate) struct List {
 
 impl List {
     /// Whether only some messages of the states are wanted.
-    pub(crate) const fn is_search(&self) -> bool {
-        self.kind.is_some() || self.header.is_some() || self.content.is_some()
+    pub(crate) fn is_search(&self) -> bool {
+        [&self.group, &self.kind, &self.header, &self.content].into_iter().any(Option::is_some)
     }
 }
 
@@ -115,12 +119,14 @@ Examples:
   delayline list --state ready --limit 10
   delayline list --all --json | jq -r .id
   delayline list --all --content customer-17 --header region=eu
+  delayline list --state ready --group tenant-7
   delayline list --from 'tomorrow 09:00' --until 'tomorrow 17:00'
 
 A window contains its beginning, but not its end. Its bounds are printed on stderr, in the time zone
 of this machine and in UTC. `delayline forecast` with the same flags counts its messages.
 
---kind, --header and --content read the contents of messages until enough match all that is given.
+--group, --kind, --header and --content search until enough messages match all that is given. All
+but --group read the contents of messages.
 Otherwise, if there are more messages, the cursor for --after is printed on stderr. With --json, it
 is the field `next` of the last line (null if there are no more). Each line of JSON is an object
 {\"messages\": [...], \"next\": ...}; with --all it is a message. Ids that are not UTF-8 are in

@@ -125,7 +125,7 @@ fn read(args: &Filter) -> Result<LetterFilter, Failure> {
     let filter = LetterFilter::new(reasons, args.error.clone(), before, after);
     let filter =
         filter.map_err(|why| Failure::usage(format!("--{}", why.replacen('_', "-", 1))))?;
-    Ok(filter.error_like(args.error_like.clone()))
+    Ok(filter.error_like(args.error_like.clone()).group(args.group.clone()))
 }
 
 fn ask(action: Action, what: String, queue: &str) -> Result<(), Failure> {

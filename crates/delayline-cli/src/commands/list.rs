@@ -64,8 +64,9 @@ async fn due(target: &Target, args: &List, bounds: Bounds) -> Result<ExitCode, F
 
 /// Prints the messages whose contents match, as they are found.
 async fn search(target: &Target, args: &List, states: &[State]) -> Result<ExitCode, Failure> {
-    let wanted = Wanted::new(args.kind.as_deref(), args.header.as_deref(), args.content.as_deref());
-    let wanted = wanted.map_err(Failure::usage)?;
+    let [group, kind, header, content] =
+        [&args.group, &args.kind, &args.header, &args.content].map(Option::as_deref);
+    let wanted = Wanted::new(group, kind, header, content).map_err(Failure::usage)?;
     let queue = target.open_known().await?;
     let mut search = MessageSearch::new(queue, states.iter().map(|&it| it.into()), wanted);
     let mut output = Output::new(args.json, &args.paging);

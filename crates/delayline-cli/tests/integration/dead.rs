@@ -70,6 +70,13 @@ fn letters_by_reason_and_error() {
     assert_eq!(listed(&server, &["--error-like", "exit code #: no customer #"]).len(), 3);
     assert_eq!(listed(&server, &["--error-like", "exit code 7: no customer 9"]).len(), 3);
     assert_eq!(listed(&server, &["--error-like", ""]), ["late"]);
+    let limits = ["--max-failures", "1", "--group", "shop-7"];
+    send(&server, &[&["--id", "of-shop-7", "--payload", "x"], &limits[..]].concat());
+    run(on(&server, &["work", "--until-empty", "--exec", "false"])).code(0);
+    assert_eq!(listed(&server, &["--group", "shop-7"]), ["of-shop-7"]);
+    let would = ["redrive", "--all", "--group", "shop-8", "--dry-run"];
+    assert_eq!(dead(&server, "redis", &would).code(0).stdout, "0 dead letters would be redriven\n");
+    dead(&server, "redis", &["list", "--group", ""]).code(2);
     let would = ["purge", "--all", "--error-like", "no", "--dry-run"];
     assert_eq!(dead(&server, "redis", &would).code(0).stdout, "0 dead letters would be purged\n");
     dead(&server, "redis", &["groups", "--died-after", "soon"]).code(2);

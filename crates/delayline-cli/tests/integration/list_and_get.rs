@@ -398,6 +398,37 @@ fn a_forecast_counts_what_falls_due() {
 }
 
 #[test]
+fn groups_are_counted_and_their_messages_listed() {
+    let server = Server::start();
+    crate::support::create(&server);
+    for driver in DRIVERS {
+        let of = |args: &[&str]| run(on(&server, &[&["--driver", driver], args].concat())).code(0);
+        let none = of(&["groups"]);
+        assert_eq!((&*none.stdout, &*none.stderr), ("", "no groups\n"));
+        for (id, group) in [("a", "shop-1"), ("b", "shop-1"), ("c", "shop\u{1b}[2J")] {
+            send(&server, &["--id", id, "--payload", "x", "--group", group]);
+        }
+        send(&server, &["--id", "d", "--payload", "x"]);
+        let table = of(&["groups"]).stdout;
+        let rows: Vec<Vec<&str>> =
+            table.lines().map(|it| it.split_whitespace().collect()).collect();
+        assert_eq!((rows.len(), &rows[1][..3]), (3, &["shop-1", "2", "0"][..]), "{table}");
+        assert!(!table.contains('\u{1b}'), "{table}");
+        let one = of(&["groups", "--json", "--order", "oldest", "--limit", "1"]);
+        assert_eq!(one.stderr, "1 group more; --limit shows them\n");
+        let counted = &one.lines()[0];
+        assert_eq!((&counted["group"], &counted["ready"]), (&"shop-1".into(), &2.into()));
+        let due = run(on(&server, &["get", "a", "--json"])).code(0).lines()[0]["due"].clone();
+        assert_eq!(counted["oldest_due"], due);
+
+        assert_eq!(ids(&of(&["list", "--json", "--group", "shop-1"]).lines()), ["a", "b"]);
+        run(on(&server, &["list", "--group", &"x".repeat(129)])).code(2);
+        server.command(&["FLUSHALL"]);
+        crate::support::create(&server);
+    }
+}
+
+#[test]
 fn a_list_is_searched_by_header_and_content() {
     let server = Server::start();
     many(&server, 250);

@@ -74,13 +74,14 @@ fn filters(queue: &str, asked: &Asked, offers: bool, deletes: bool) -> Markup {
                 }
                 @for (name, label) in [
                     ("error", "Error contains "),
+                    ("group", "Group "),
                     ("died_after", "Died after "),
                     ("died_before", "Died before "),
                 ] {
                     label {
                         (label)
                         input name=(name) value=(asked.text(name)) maxlength="1024" autocomplete="off"
-                            placeholder=[(name != "error").then_some("2h, or 2030-01-31T14:00:00Z")];
+                            placeholder=[name.starts_with("died").then_some("2h, or 2030-01-31T14:00:00Z")];
                     }
                 }
                 // The first button is what the Enter key presses.
@@ -309,12 +310,13 @@ pub(super) async fn stop(context: Context) -> Result<Response, Failure> {
 const USUAL_RATE: u32 = 50;
 
 /// Of the form that filters letters, and of the question that follows.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "queue",
     "action",
     "reason*",
     "error",
     "error_like",
+    "group",
     "died_after",
     "died_before",
     "rate",

@@ -1,4 +1,4 @@
-//! Messages that are searched by kind, header and content.
+//! Messages that are searched by group, kind, header and content.
 
 use axum::extract::Request;
 use axum::http::header::{HeaderValue, REFRESH};
@@ -53,8 +53,7 @@ pub(super) async fn start(
     request: Request,
 ) -> Result<Response, Failure> {
     let fields =
-        form(&context, request, &["stop", "replaces", "state", "kind", "header", "content"])
-            .await?;
+        form(&context, request, &[&["stop", "replaces"], &Terms::NAMES[..]].concat()).await?;
     let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
     let id = match fields.text("stop") {
         Some(id) => {
@@ -77,6 +76,7 @@ fn fields(queue: &str, search: Option<&Search>, state: &str) -> Markup {
     let terms = search.map(|search| &search.terms);
     let text = |of: fn(&Terms) -> &str| terms.map_or("", of);
     let texts = [
+        ("group", "Group", text(|it| &it.group), ""),
         ("kind", "Kind", text(|it| &it.kind), ""),
         ("header", "Header", text(|it| &it.header), "region=eu"),
         ("content", "Content contains", text(|it| &it.content), ""),

@@ -12,13 +12,14 @@ use crate::params::Params;
 pub(crate) struct Terms {
     /// `None` for all.
     state: Option<Listed>,
+    pub(crate) group: String,
     pub(crate) kind: String,
     pub(crate) header: String,
     pub(crate) content: String,
 }
 
 impl Terms {
-    pub(crate) const NAMES: [&str; 4] = ["state", "kind", "header", "content"];
+    pub(crate) const NAMES: [&str; 5] = ["state", "group", "kind", "header", "content"];
 
     pub(crate) fn in_params(params: &Params) -> Result<Self, Failure> {
         Self::new(|name| Ok(params.texts(name).next().unwrap_or_default().to_owned()))
@@ -34,15 +35,16 @@ impl Terms {
 
     fn new(text: impl Fn(&str) -> Result<String, Failure>) -> Result<Self, Failure> {
         let state = state(&text("state")?)?;
-        let (kind, header) = (text("kind")?, text("header")?);
-        let terms = Self { state, kind, header, content: text("content")? };
+        let (group, kind) = (text("group")?, text("kind")?);
+        let terms = Self { state, group, kind, header: text("header")?, content: text("content")? };
         terms.wanted()?;
         Ok(terms)
     }
 
     pub(crate) fn wanted(&self) -> Result<Wanted, Failure> {
-        let wanted = Wanted::new(Some(&self.kind), Some(&self.header), Some(&self.content));
-        wanted.map_err(Failure::Wrong)
+        let [group, kind, header, content] =
+            [&self.group, &self.kind, &self.header, &self.content].map(|text| Some(text.as_str()));
+        Wanted::new(group, kind, header, content).map_err(Failure::Wrong)
     }
 
     pub(crate) fn states(&self) -> Vec<Listed> {

@@ -63,6 +63,7 @@ async fn a_search_shows_its_progress_and_what_it_finds() {
     let draft = draft
         .header("region", "eu-west")
         .header(Headers::KIND, "invoice")
+        .group("shop-7")
         .due_in(Duration::from_secs(60));
     assert!(draft.send().await.unwrap().is_accepted());
     let site = site(&orders, Role::Operator);
@@ -93,6 +94,9 @@ async fn a_search_shows_its_progress_and_what_it_finds() {
     assert_eq!((search["state"].as_str(), ids(&search).len()), (Some("finished"), 11));
     assert_eq!((&search["examined"], &search["total"]), (&501.into(), &501.into()));
     assert!(search["messages"][0].get("payload").is_none(), "{search}");
+    let of_group = start_by_api(&site, &json!({"group": "shop-7"})).await;
+    let search = ended(&site, &of_group).await;
+    assert_eq!((ids(&search), &search["examined"]), (vec!["c-17"], &501.into()));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use delayline_core::{DeathReason, MessageInfo, MessageState, Position, Timestamp};
+use delayline_core::{DeathReason, Group, MessageInfo, MessageState, Position, Timestamp};
 
 use super::folded_error::folded_error;
 
@@ -31,6 +31,7 @@ pub struct DeadLetterFilter {
     reasons: Vec<DeathReason>,
     error: Option<String>,
     like: Option<String>,
+    group: Option<Group>,
     since: Option<Timestamp>,
     before: Option<Timestamp>,
 }
@@ -39,7 +40,14 @@ impl DeadLetterFilter {
     /// All dead letters.
     #[must_use]
     pub const fn new() -> Self {
-        Self { reasons: Vec::new(), error: None, like: None, since: None, before: None }
+        Self {
+            reasons: Vec::new(),
+            error: None,
+            like: None,
+            group: None,
+            since: None,
+            before: None,
+        }
     }
 
     /// Matches only letters that died for this reason. Several calls allow any of their reasons.
@@ -62,6 +70,13 @@ impl DeadLetterFilter {
     #[must_use]
     pub fn error_like(mut self, error: impl AsRef<str>) -> Self {
         self.like = Some(folded_error(error.as_ref()));
+        self
+    }
+
+    /// Matches only letters of this group.
+    #[must_use]
+    pub fn group(mut self, group: Group) -> Self {
+        self.group = Some(group);
         self
     }
 
@@ -93,6 +108,7 @@ impl DeadLetterFilter {
         (self.reasons.is_empty() || self.reasons.contains(&reason))
             && self.error.as_ref().is_none_or(|text| error().contains(text))
             && self.like.as_ref().is_none_or(|text| folded_error(error()) == *text)
+            && self.group.as_ref().is_none_or(|group| message.group.as_ref() == Some(group))
             && self.since.is_none_or(|instant| since >= instant)
             && !self.excludes_from(since)
     }

@@ -1,4 +1,4 @@
-//! How many messages of each group are due, and how many workers hold.
+//! Counts of due and leased messages by group.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,8 @@ pub struct GroupCount {
 
 impl GroupCount {
     /// Counts the ready and leased messages of each group, in no particular order. Reads all of
-    /// them: a call to the server for each 100 messages.
+    /// them, with a call to the server for each 100 messages, and keeps one count in memory for
+    /// each group.
     ///
     /// Messages that change their state meanwhile may be counted twice or not at all.
     ///
@@ -63,5 +64,43 @@ impl GroupCount {
             "leased": self.leased,
             "oldest_due": self.oldest_due.map(|due| due.to_string()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use delayline::backend::{At, Backend as _, Claim, ClaimId, Millis, NewMessage, Op};
+    use delayline_memory::MemoryBackend;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn waiting_and_leased_messages_are_counted_by_group() {
+        let at = |ms| Timestamp::from_ms(ms).unwrap();
+        let backend = Arc::new(MemoryBackend::with_manual_clock(at(1_000)));
+        let send = async |id: &str, group: Option<&str>| {
+            let message = NewMessage::new(id.try_into().unwrap(), "");
+            let message = message.group(group.map(|group| Group::new(group).unwrap()));
+            backend.apply(At::Server, &Op::Enqueue(vec![message])).await.unwrap();
+        };
+        send("a1", Some("a")).await;
+        let id = ClaimId::from_bytes([0; ClaimId::BYTES]);
+        let claim = Claim::new("c".try_into().unwrap(), id, 1, Millis::saturating(60_000));
+        backend.apply(At::Server, &Op::Claim(claim)).await.unwrap();
+        backend.advance(Millis::saturating(5));
+        for (message, group) in
+            [("a2", Some("a")), ("a3", Some("a")), ("b1", Some("b")), ("x", None)]
+        {
+            send(message, group).await;
+        }
+        let queue = Queue::new(Arc::clone(&backend) as _).codec(Raw);
+        let mut counts = GroupCount::all(&queue).await.unwrap();
+        counts.sort_by_key(|count| count.group.to_string());
+        let counts =
+            counts.iter().map(|it| (it.group.as_str(), it.ready, it.leased, it.oldest_due));
+        let due = Some(at(1_005));
+        assert_eq!(counts.collect::<Vec<_>>(), [("a", 2, 1, due), ("b", 1, 0, due)]);
     }
 }

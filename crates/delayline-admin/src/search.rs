@@ -66,9 +66,7 @@ impl Wanted {
             && self.header.as_ref().is_none_or(has_header)
             && self.content.as_ref().is_none_or(|text| contains(&message.payload, text))
     }
-}
 
-impl Wanted {
     /// Whether its group is wanted, which is known before its content is read.
     fn is_of_group(&self, info: &MessageInfo) -> bool {
         self.group.as_ref().is_none_or(|group| info.group.as_ref() == Some(group))
@@ -147,7 +145,7 @@ impl MessageSearch {
 
     /// Examines the next messages: at most [`AT_ONCE`](Self::AT_ONCE), whose payloads have about 4
     /// MiB at most, and up to a page of messages of other groups, whose payloads are not read.
-    /// Returns those that match, or `None` after the last message.
+    /// Returns the matching messages, or `None` after the last message.
     ///
     /// # Cancel safety
     ///

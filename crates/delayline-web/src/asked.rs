@@ -45,7 +45,7 @@ impl Texts {
 }
 
 impl Asked {
-    /// The names of the fields of a form and of the members of an object.
+    /// The names of the members of an object.
     pub(crate) const NAMES: [&str; 6] =
         ["reason", "error", "error_like", "group", "died_after", "died_before"];
 
@@ -59,16 +59,18 @@ impl Asked {
     pub(crate) fn in_params(params: &Params) -> Result<Self, Failure> {
         let reasons = params.texts("reason").filter(|it| !it.is_empty());
         let text = |name: &str| params.text(name).map(str::to_owned);
-        let like = params.texts("error_like").next().map(str::to_owned);
+        // These are exact: a space more would be another error, or another group.
+        let exact = |name| params.texts(name).next().map(str::to_owned);
         let wanted = Texts {
             error: text("error"),
-            error_like: like,
-            group: text("group"),
+            error_like: exact("error_like"),
+            group: exact("group").filter(|group| !group.is_empty()),
             died_after: text("died_after"),
             died_before: text("died_before"),
         };
-        if !wanted.error.iter().flat_map(|error| error.chars()).all(is_printable) {
-            // A field of a form cannot hold it.
+        let typed = [&wanted.error, &wanted.group];
+        if !typed.into_iter().flatten().flat_map(|text| text.chars()).all(is_printable) {
+            // A field of a form cannot hold it, and would choose other letters.
             return Err(Failure::Wrong("a filter has printable characters only".to_owned()));
         }
         Self::new(reasons, wanted)

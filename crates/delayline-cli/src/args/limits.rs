@@ -17,7 +17,8 @@ Examples:
   delayline limits --queue calls --rate none --hold none
 
 It prints the resulting limits. A limit without an option is not changed. A relay has no leases, so
-it respects the rate, the hold, and groups that wait for a lease. For exit codes, see `delayline --help`.")]
+it respects the rate, the hold, and groups that wait for a lease. For exit codes, see
+`delayline --help`.")]
 pub(crate) struct Limits {
     /// Maximum number of messages that workers hold at once: 1 to 1000000, or none
     #[arg(long, value_name = "N|none")]

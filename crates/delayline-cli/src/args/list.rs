@@ -127,7 +127,8 @@ of this machine and in UTC. `delayline forecast` with the same flags counts its 
 
 --group, --kind, --header and --content search until enough messages match all that is given. All
 but --group read the contents of messages.
-Otherwise, if there are more messages, the cursor for --after is printed on stderr. With --json, it
+
+Without these flags, if there are more messages, the cursor for --after is printed on stderr. With --json, it
 is the field `next` of the last line (null if there are no more). Each line of JSON is an object
 {\"messages\": [...], \"next\": ...}; with --all it is a message. Ids that are not UTF-8 are in
 id_base64. For exit codes, see `delayline --help`.";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use delayline::Connect;
+use delayline::{Bytes, Connect, Job, Outcome, Worker};
 use delayline_test_server::Server;
 use delayline_web::{Access, Dashboard, Role, Router, Visitor};
 use serde_json::{Value, json};
@@ -21,12 +21,12 @@ async fn die(queue: &Raws, count: usize, reason: &str) {
     for number in 0..count {
         send(queue, &format!("{reason}-{number}"), "x").await;
     }
-    let worker = delayline::Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
     let reason = reason.to_owned();
     worker
-        .run(move |_: delayline::Job<delayline::Bytes>| {
+        .run(move |_: Job<Bytes>| {
             let reason = reason.clone();
-            async move { Ok::<_, std::io::Error>(delayline::Outcome::reject(reason)) }
+            async move { Ok::<_, std::io::Error>(Outcome::reject(reason)) }
         })
         .await;
     assert_eq!(queue.stats().await.unwrap().dead, before + count as u64);
@@ -77,6 +77,33 @@ async fn letters_are_filtered() {
     for wrong in ["reason=bad", "died_after=soon", "died_before=%ff1", &format!("error={long}")] {
         get(&site, &format!("/dead?queue=orders&{wrong}")).await.status(400);
     }
+}
+
+#[tokio::test]
+async fn letters_of_one_group_are_chosen_exactly() {
+    let orders = orders().await;
+    for (id, group) in [("plain", "eu"), ("spaced", " eu"), ("broken", "e\nu")] {
+        let draft = orders.message(&Bytes::from_static(b"x")).id(id).group(group);
+        assert!(draft.send().await.unwrap().is_accepted());
+    }
+    let worker = Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+    let rejects =
+        async |_: Job<Bytes>| Ok::<_, std::io::Error>(Outcome::reject("the bank is down"));
+    assert_eq!(worker.run(rejects).await.rejected, 3);
+    let site = site(&orders, Role::Operator);
+    let page = get(&site, "/dead?queue=orders&group=eu").await.status(200);
+    page.has("plain").lacks("spaced").lacks("broken").has(r#"name="group" value="eu""#);
+    let page = get(&site, "/dead?queue=orders&group=+eu").await.status(200);
+    page.has("spaced").lacks("plain").has(r#"name="group" value=" eu""#);
+    let page = get(&site, "/dead?queue=orders&group=").await.status(200);
+    page.has("plain").has("spaced").has("broken");
+    // A field of a form would drop the line break, and choose the group eu.
+    get(&site, "/dead?queue=orders&group=e%0Au").await.status(400).has("printable");
+    get(&site, &format!("/dead?queue=orders&group={}", "x".repeat(129))).await.status(400);
+    let job = start(&site, &json!({"action": "redrive", "group": "e\nu"})).await;
+    ended(&site, &job).await;
+    let live = orders.stats().await.unwrap();
+    assert_eq!((live.ready, live.dead), (1, 2));
 }
 
 #[tokio::test]

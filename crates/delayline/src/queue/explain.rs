@@ -56,8 +56,8 @@ pub enum Explanation {
         most: u32,
     },
     /// It is due, and waits for a worker with a free slot and, if it has a group, for the turn of
-    /// its group ([G35](crate::guarantees#g35)). If the queue limits
-    /// each group or is in order, it may also wait for other messages of its group.
+    /// its group ([G35](crate::guarantees#g35)). If the queue limits each group or is in order, it
+    /// may also wait for other messages of its group.
     Ready {
         /// How long it has been due.
         overdue: Duration,

@@ -59,7 +59,7 @@ pub(crate) async fn lost_turns_come_back<C: Connect>() {
     }
 }
 
-/// Without the limits, what they held up is delivered.
+/// If the limits are lost, the messages that waited for a slot are delivered.
 pub(crate) async fn lost_limits_hold_up_no_group<C: Connect>() {
     let server = Server::start();
     let queue = open::<C>(&server.url()).await.unwrap();

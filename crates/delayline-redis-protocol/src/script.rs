@@ -336,6 +336,14 @@ mod tests {
         assert_eq!(with_literal_constants(source, &constants), literal);
     }
 
+    /// A server that waits in between would have two instants for one operation.
+    #[test]
+    fn no_script_reads_the_clock_twice() {
+        for script in all_scripts() {
+            assert!(script.source.matches("'TIME'").count() <= 1, "{}", script.name);
+        }
+    }
+
     #[test]
     fn scripts_are_plain_lua_that_every_server_takes() {
         for script in all_scripts() {

@@ -2,14 +2,11 @@
 
 -- Limiter::admit. Reads limiter, leased and max; sets max, ahead, passed and changed. `ahead` are
 -- the nanoseconds until all that was delivered is paid for, `passed` those of the present
--- millisecond.
+-- millisecond. The clock is not read again: the server may have waited since `now`.
 --@inline
 local function admit()
   if limiter.interval > 0 then
-    if ARGV[1] == '' then
-      local time = redis.call('TIME')
-      passed = math.max(0, (time[1] * 1000 - now) * NS_PER_MS + time[2] * 1000)
-    end
+    passed = micros * NS_PER_US
     local total = limiter.burst * limiter.interval
     ahead = math.max(0, (limiter.paid_at - now) * NS_PER_MS + limiter.paid_ns - passed)
     if ahead > total then

@@ -118,6 +118,7 @@ fn numbers() -> Vec<(String, String)> {
         ("LIMITED_CONTROL_BYTES", (control::BYTES + queue_limits::BYTES) as u64),
         ("QUEUE_LIMITS_OFFSET", control::BYTES as u64 + 1),
         ("NS_PER_MS", 1_000_000),
+        ("NS_PER_US", 1_000),
         ("U16_BYTES", Kind::U16.bytes() as u64),
         ("INSTANT_BYTES", Kind::Instant.bytes() as u64),
         // The optional parts of a record: the lengths of a large content, and unusual limits.

@@ -104,7 +104,7 @@ pub use reply::{
 };
 pub use results::{Completion, NewResult};
 pub use retry::{Jitter, RetryPolicy};
-pub use settlement::{Outcome, Settlement};
+pub use settlement::{Hold, Outcome, Settlement};
 pub use state::{Held, State};
 pub use status::{DeathReason, MessageState, Status};
 pub use time::{At, Millis, Schedule, Timestamp};

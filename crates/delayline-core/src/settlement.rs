@@ -18,10 +18,10 @@ pub struct Settlement {
     pub lease: Lease,
     /// How it ended.
     pub outcome: Outcome,
-    /// The end of a hold of the queue, which takes effect if this ends the lease: for an answer
-    /// such as "429, retry after 30 s" (G34). If holds overlap, the latest end counts.
+    /// What this holds if it ends the lease: for an answer such as "429, retry after 30 s". If
+    /// holds overlap, the latest end counts.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub hold: Option<Schedule>,
+    pub hold: Option<Hold>,
     /// Whether the caller claims from the queue next, or rings. If all settlements of an operation
     /// say so, it sends no hint for messages that this claim can lease. `false` by default.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
@@ -35,10 +35,10 @@ impl Settlement {
         Self { id, lease, outcome, hold: None, claims_next: false }
     }
 
-    /// Holds the queue until then, if this ends the lease; `None` for no hold.
+    /// Holds the queue or the message's group, if this ends the lease; `None` for no hold.
     #[must_use]
-    pub fn hold(mut self, until: impl Into<Option<Schedule>>) -> Self {
-        self.hold = until.into();
+    pub fn hold(mut self, hold: impl Into<Option<Hold>>) -> Self {
+        self.hold = hold.into();
         self
     }
 
@@ -59,6 +59,22 @@ impl Settlement {
             Outcome::Ack | Outcome::Snooze { .. } | Outcome::Release => Ok(()),
         }
     }
+}
+
+/// What gets no deliveries for some time, because of how a lease ended. A past instant has no
+/// effect. Leases that are held go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+#[non_exhaustive]
+pub enum Hold {
+    /// The queue, until this instant (G34).
+    Queue(Schedule),
+    /// The group of the message, until this instant (G38). Without a group, there is no hold.
+    Group(Schedule),
 }
 
 /// How the handling of a message ended.

@@ -42,7 +42,7 @@ use crate::limits::{
 };
 use crate::{
     Applied, AttemptOutcome, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason,
-    Delivery, DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Known, Lease,
+    Delivery, DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Hold, Known, Lease,
     MessageId, NewMessage, Op, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled,
     Resolution, Settled, Settlement, Status, Timestamp, Totals,
 };
@@ -227,7 +227,8 @@ impl State {
         }
         let has_turn = !self.lanes.is_empty() && self.turns.has_group();
         let in_lanes = has_turn.then_some(Timestamp::MIN);
-        let waiting = self.waiting().filter_map(first).chain(in_lanes).min();
+        let held = self.turns.first_hold().filter(|_| !self.lanes.is_empty());
+        let waiting = self.waiting().filter_map(first).chain(in_lanes).chain(held).min();
         let open_at = self.limiter.open_at(leased);
         let next = waiting.zip(open_at).map(|(waiting, open_at)| waiting.max(open_at));
         next.into_iter().chain(first(&self.leased)).min()
@@ -365,8 +366,12 @@ impl State {
             return Settled::Missing;
         };
         changes.any = true;
-        if let Some(until) = item.hold {
-            self.limiter.hold(until.instant(now));
+        match item.hold {
+            Some(Hold::Queue(until)) => self.limiter.hold(until.instant(now)),
+            Some(Hold::Group(until)) if entry.group.is_some() && until.instant(now) > now => {
+                self.turns.hold(entry.lane(), until.instant(now));
+            }
+            _ => {}
         }
         Settled::Done { status: self.end_lease(now, entry, cancel_requested, item, changes) }
     }

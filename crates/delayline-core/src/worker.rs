@@ -39,8 +39,8 @@ pub use self::stage::{AFTER_TOKENS, LAST_SETTLEMENTS};
 pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
-    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, MessageId, NewMessage,
-    NewResult, Op, Outcome, Reply, Schedule, Settlement, Stats, Timestamp,
+    Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, Hold, MessageId,
+    NewMessage, NewResult, Op, Outcome, Reply, Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -187,7 +187,7 @@ impl Machine {
         outcome: Outcome,
         messages: Vec<NewMessage>,
         result: Option<NewResult>,
-        hold: Option<Schedule>,
+        hold: Option<Hold>,
     ) {
         let gone = self.lanes.change(slot.queue, |lane| {
             let held = lane.leases.remove(slot)?;

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
-    DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Known, Lease, List,
-    MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Priority, QueueName, Rate,
-    Redrive, Relay, Reply, Reschedule, Resolution, Schedule, SetLimits, Settlement, Status,
+    DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Hold, Known, Lease,
+    List, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Priority, QueueName,
+    Rate, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, SetLimits, Settlement, Status,
     Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::layout::bytes_before_id;
@@ -120,7 +120,7 @@ pub fn set_limits() -> Op {
 /// A settlement that holds the queue for a moment.
 pub fn hold(text: &str, token: u8) -> Op {
     let settlement = Settlement::new(id(text), lease(token), Outcome::Release);
-    Op::Settle(vec![settlement.hold(Schedule::In(millis(1)))])
+    Op::Settle(vec![settlement.hold(Hold::Queue(Schedule::In(millis(1))))])
 }
 
 pub fn destination(key: &str) -> DestinationKey {

@@ -41,6 +41,7 @@ if #gone > 0 or #new_places > 0 then
   --@first BITFIELD totals
   ask()
   begin_writes()
+  keep_uses()
   write()
   commit()
 end

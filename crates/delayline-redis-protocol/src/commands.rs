@@ -4,7 +4,7 @@
 ///
 /// Since Redis 8.6.2, `redis.acl_check_cmd` raises an error when it is asked about a command with
 /// too few or too many arguments.
-const COMMANDS: [(&str, usize); 32] = [
+const COMMANDS: [(&str, usize); 33] = [
     // One is enough for the server, but with two it asks whether the key may be written, too.
     ("BITFIELD", 2),
     ("BLPOP", 2),
@@ -37,6 +37,7 @@ const COMMANDS: [(&str, usize); 32] = [
     ("ZRANGE", 3),
     ("ZRANGEBYSCORE", 3),
     ("ZREM", 2),
+    ("ZREVRANGEBYSCORE", 3),
     ("ZSCORE", 2),
 ];
 

@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
-    At, Change, Claim, Destination, Error, HandOff, Op, Outcome, Position, Resolution, Schedule,
-    SetLimits, Settlement, Status, Timestamp,
+    At, Change, Claim, Destination, Error, HandOff, Hold, Op, Outcome, Position, Resolution,
+    Schedule, SetLimits, Settlement, Status, Timestamp,
 };
 
 use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
@@ -46,7 +46,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
             args.each(settlements, encode_settlement)?;
             if op.claims_next() || settlements.iter().any(|item| item.hold.is_some()) {
-                args.packed(|bytes| put_holds(bytes, op.claims_next(), settlements));
+                args.holds(op.claims_next(), settlements)?;
             }
         }
         Op::HandOff(items) => {
@@ -58,7 +58,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             messages().for_each(|message| args.bytes(message.id.as_bytes()));
             args.each(messages(), encode_new_message)?;
             results().for_each(|result| args.bytes(&result.bytes));
-            args.packed(|bytes| put_holds(bytes, op.claims_next(), settlements()));
+            args.holds(op.claims_next(), settlements())?;
             args.packed(|bytes| items.iter().for_each(|item| put_carried(bytes, item)));
             args.packed(|bytes| put_runs(bytes, &messages().collect::<Vec<_>>()));
             args.count(items.len());
@@ -126,6 +126,27 @@ impl Arguments {
         let mut bytes = Vec::with_capacity(24);
         put(&mut bytes);
         self.0.push(bytes.into());
+    }
+
+    fn holds<'a>(
+        &mut self,
+        claims_next: bool,
+        settlements: impl IntoIterator<Item = &'a Settlement>,
+    ) -> Result<(), Error> {
+        let mut bytes = Vec::with_capacity(24);
+        if claims_next {
+            put_hold(&mut bytes, 0, 0, Schedule::NOW);
+        }
+        for (number, item) in (1..).zip(settlements) {
+            match item.hold {
+                None => {}
+                Some(Hold::Queue(until)) => put_hold(&mut bytes, number, 0, until),
+                Some(Hold::Group(until)) => put_hold(&mut bytes, number, 1, until),
+                Some(_) => return Err(unsupported("this hold")),
+            }
+        }
+        self.0.push(bytes.into());
+        Ok(())
     }
 
     fn claim(&mut self, claim: &Claim) {
@@ -213,21 +234,10 @@ fn encode_settlement(item: &Settlement) -> Result<Bytes, Error> {
     Ok(bytes.into())
 }
 
-fn put_holds<'a>(
-    bytes: &mut Vec<u8>,
-    claims_next: bool,
-    settlements: impl IntoIterator<Item = &'a Settlement>,
-) {
-    if claims_next {
-        hold::SETTLEMENT.put(bytes, 0);
-        put_schedule(bytes, Schedule::NOW);
-    }
-    for (number, item) in (1..).zip(settlements) {
-        if let Some(until) = item.hold {
-            hold::SETTLEMENT.put(bytes, number);
-            put_schedule(bytes, until);
-        }
-    }
+fn put_hold(bytes: &mut Vec<u8>, number: u64, of_group: u64, until: Schedule) {
+    hold::SETTLEMENT.put(bytes, number);
+    hold::OF_GROUP.put(bytes, of_group);
+    put_schedule(bytes, until);
 }
 
 fn put_carried(bytes: &mut Vec<u8>, item: &HandOff) {

@@ -441,9 +441,10 @@ structure! {
 }
 
 structure! {
-    /// A hold of the queue that a settlement sets, as an argument.
+    /// A hold of the queue or of a group that a settlement sets, as an argument.
     hold in "an argument" {
         SETTLEMENT: U16, "number of the settlement, from 1; 0 is no hold: the caller claims next, and needs no hint";
+        OF_GROUP: U8, "1 if it is of the group of the message";
         UNTIL: Bytes(super::schedule::BYTES), "when deliveries continue";
     }
     groups {}

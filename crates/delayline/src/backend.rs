@@ -37,7 +37,7 @@ pub use delayline_core::{
     Checked, Claim, ClaimId, Claimed, Completion, ConsumerName, Death, DeathReason, Delivery,
     Destination, DestinationKey, Durability, Element, Enqueued, Error, ErrorClass, ErrorKind,
     Extend, Extended, Finding, FinishedIds, Follower, Forecast, Found, GroupName, HandOff,
-    HandedOff, Headers, History, HistoryPoint, Jitter, Known, Lease, Limits, List, Message,
+    HandedOff, Headers, History, HistoryPoint, Hold, Jitter, Known, Lease, Limits, List, Message,
     MessageId, MessageInfo, MessageState, Millis, NewMessage, NewResult, Op, Outcome, Page,
     Position, Priority, Purged, QueueBackend, QueueName, Rate, Redrive, Redriven, Relay, Relayed,
     Reply, Reschedule, Rescheduled, Resolution, RetryPolicy, Schedule, SetLimits, Settled,

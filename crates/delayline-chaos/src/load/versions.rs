@@ -53,7 +53,7 @@ impl Later {
 
 /// A script as the later version has it.
 fn later(source: &str, feature: Feature) -> String {
-    let (known, new) = (u16::from(uses::ALL), u16::from(uses::ALL) + 1);
+    let (known, new) = (uses::ALL, uses::ALL + 1);
     let source = source
         .replace("-- delayline ", "-- delayline later than ")
         .replace(&format!("uses > {known}"), &format!("uses > {}", known + new));
@@ -61,7 +61,7 @@ fn later(source: &str, feature: Feature) -> String {
         return source;
     }
     let limits = format!("control.uses = bit.bor(control.uses, {}", uses::LIMITS);
-    let both = format!("control.uses = bit.bor(control.uses, {}", u16::from(uses::LIMITS) + new);
+    let both = format!("control.uses = bit.bor(control.uses, {}", uses::LIMITS + new);
     let needs = control::NEEDS.offset.unwrap_or_default();
     let written = format!(
         "c.limits)\n  if c.uses > {known} then redis.call('SETRANGE', KEYS[1], {needs}, '\\3\\1') end"

@@ -74,6 +74,7 @@ impl State {
         most: Option<usize>,
         changes: &mut Changes,
     ) -> bool {
+        changes.any |= self.turns.end_holds(now, MAX_LOOK_AHEAD);
         let due: Vec<_> = up_to(&self.grouped, now).take(MAX_LOOK_AHEAD + 1).cloned().collect();
         if due.is_empty() && self.turns.is_empty() {
             return false;
@@ -81,8 +82,8 @@ impl State {
         let [urgent, high, normal, _] = &self.due;
         let before = [urgent, high, normal].map(|index| up_to(index, now).take(max + 1).count());
         let fits = most.is_none() && due.len() + before.iter().sum::<usize>() <= max;
-        // Where a lane waits for a slot, its group gets nothing from a relay either.
-        let is_free = self.turns.blocked().next().is_none();
+        // Where a lane is held or waits for a slot, its group gets nothing in another way either.
+        let is_free = self.turns.blocked().next().is_none() && self.turns.first_hold().is_none();
         if fits && is_free && self.turns.is_empty() {
             return false;
         }

@@ -92,7 +92,7 @@ pub(super) mod entries {
     }
 }
 
-/// The lanes of the ring, the next one first, and the lanes that wait for a slot.
+/// The lanes of the ring, the next one first, those that wait for a slot, and those that are held.
 pub(super) mod turns {
     use super::{Deserialize, Deserializer, Serialize, Serializer, Turns};
 
@@ -101,14 +101,14 @@ pub(super) mod turns {
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         let (ring, blocked): (Vec<_>, Vec<_>) = (turns.ring().collect(), turns.blocked().collect());
-        (ring, blocked).serialize(serializer)
+        (ring, blocked, turns.held().collect::<Vec<_>>()).serialize(serializer)
     }
 
     pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Turns, D::Error> {
-        let (ring, blocked) = Deserialize::deserialize(deserializer)?;
-        Ok(Turns::of(ring, blocked))
+        let (ring, blocked, held) = Deserialize::deserialize(deserializer)?;
+        Ok(Turns::of(ring, blocked, held))
     }
 }
 

@@ -1,16 +1,23 @@
 //! The order in which groups are served.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+
+use crate::Timestamp;
 
 /// The ring of lanes that wait for their turn. A lane that is served goes to its end while it has
-/// more messages. Every lane with messages is in it once, unless it waits for a slot; empty lanes
-/// leave it when a claim meets them.
+/// more messages. Every lane with messages is in it once, unless it waits for a slot or is held;
+/// empty lanes leave it when a claim meets them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
     ring: VecDeque<u64>,
     members: HashSet<u64>,
     /// Lanes that wait for a slot of their group.
     blocked: BTreeSet<u64>,
+    /// Lanes that are held, and until when.
+    held: HashMap<u64, Timestamp>,
+    /// The same, by the ends of their holds.
+    holds: BTreeSet<(Timestamp, Reverse<u64>)>,
 }
 
 impl Turns {
@@ -18,11 +25,13 @@ impl Turns {
     pub(super) const NO_GROUP: u64 = 0;
 
     #[cfg(feature = "serde")]
-    pub(super) fn of(ring: Vec<u64>, blocked: Vec<u64>) -> Self {
+    pub(super) fn of(ring: Vec<u64>, blocked: Vec<u64>, held: Vec<(u64, Timestamp)>) -> Self {
         Self {
             members: ring.iter().copied().collect(),
             ring: ring.into(),
             blocked: blocked.into_iter().collect(),
+            holds: held.iter().map(|&(lane, until)| (until, Reverse(lane))).collect(),
+            held: held.into_iter().collect(),
         }
     }
 
@@ -35,9 +44,11 @@ impl Turns {
         self.ring.len() > usize::from(self.members.contains(&Self::NO_GROUP))
     }
 
-    /// Whether a lane is in the ring, or waits for a slot.
+    /// Whether a lane is in the ring, waits for a slot, or is held.
     pub(super) fn contains(&self, lane: u64) -> bool {
-        self.members.contains(&lane) || self.blocked.contains(&lane)
+        self.members.contains(&lane)
+            || self.blocked.contains(&lane)
+            || self.held.contains_key(&lane)
     }
 
     /// Iterates over the lanes of the ring, the next one first.
@@ -50,9 +61,51 @@ impl Turns {
         self.blocked.iter().copied()
     }
 
-    /// Adds a lane to the end, unless it is in the ring or waits for a slot.
+    /// Iterates over the lanes that are held and the ends of their holds, the latest first.
+    pub(super) fn held(&self) -> impl Iterator<Item = (u64, Timestamp)> {
+        self.holds.iter().rev().map(|&(until, Reverse(lane))| (lane, until))
+    }
+
+    /// When the first hold ends.
+    pub(super) fn first_hold(&self) -> Option<Timestamp> {
+        self.holds.first().map(|(until, _)| *until)
+    }
+
+    /// Takes a lane out of the ring until then, or until its present hold ends, if that is later.
+    pub(super) fn hold(&mut self, lane: u64, until: Timestamp) {
+        let before = self.held.get(&lane).copied();
+        if before.is_some_and(|before| before >= until) {
+            return;
+        }
+        if let Some(before) = before {
+            self.holds.remove(&(before, Reverse(lane)));
+        }
+        self.held.insert(lane, until);
+        self.holds.insert((until, Reverse(lane)));
+        self.blocked.remove(&lane);
+        if self.members.remove(&lane) {
+            self.ring.retain(|other| *other != lane);
+        }
+    }
+
+    /// Adds lanes whose holds have ended to the end of the ring, up to `most`. Returns whether
+    /// there were any.
+    pub(super) fn end_holds(&mut self, now: Timestamp, most: usize) -> bool {
+        let ended = self.holds.iter().take_while(|(until, _)| *until <= now).take(most);
+        let ended: Vec<_> = ended.copied().collect();
+        for hold in &ended {
+            let (_, Reverse(lane)) = *hold;
+            self.holds.remove(hold);
+            self.held.remove(&lane);
+            self.join(lane);
+        }
+        !ended.is_empty()
+    }
+
+    /// Adds a lane to the end, unless it is in the ring, waits for a slot, or is held.
     pub(super) fn join(&mut self, lane: u64) {
-        if !self.blocked.contains(&lane) && self.members.insert(lane) {
+        let is_out = self.blocked.contains(&lane) || self.held.contains_key(&lane);
+        if !is_out && self.members.insert(lane) {
             self.ring.push_back(lane);
         }
     }

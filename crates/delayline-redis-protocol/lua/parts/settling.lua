@@ -170,20 +170,46 @@ local function look_at_groups()
   local first = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, LAST_GROUPED, 'WITHSCORES', 'LIMIT', '0', '1')[2]
   first_due = first and math.min(first_due, tonumber(first) - AT_GROUPED * BAND) or first_due
   first_due = has_turn() and 0 or first_due
+  held_first = math.min(held_first, has_holds and first_hold('0') or NEVER)
 end
 
--- What the ends of leases do to the limits of the queue: they hold it, as `holds` says (`hold`,
--- layout.rs), and each frees a slot. Reads count and results; sets claims_next, freed, and
+-- For look_at_limits: Turns::hold, for the group of a message. Reads number and position.
+--@inline
+local function hold_group()
+  local entry, ends = stored[number], instant(holds, position + HOLD_UNTIL_FROM - 1)
+  local lane = sub(entry, DETAILS_LANE)
+  local turn = group_holds[lane] or tonumber(redis.call('ZSCORE', key.turns, lane) or NO_TURN)
+  if byte(entry, DETAILS_LEVEL) == AT_GROUPED and ends > now and turn > NO_TURN - ends then
+    if new_turns[lane] then
+      new_turns[lane], unblocked = nil, unblocked - 1
+    elseif turn >= 0 then
+      left_ring = left_ring + 1
+    end
+    group_holds[lane], held_first = NO_TURN - ends, math.min(held_first, ends)
+    push(served, format('%d', NO_TURN - ends), lane)
+  end
+end
+
+-- What the ends of leases do to the limits of the queue: they hold it, or groups, as `holds` says
+-- (`hold`, layout.rs), and each frees a slot. Reads count and results; sets claims_next, freed, and
 -- first_due to the first message that a slot was free for.
 --@inline
 local function look_at_limits()
-  local limiter, held_until = nil, 0
+  local limiter, held_until, held_first, group_holds, left_ring = nil, 0, NEVER, {}, 0
   for position = 1, #holds, HOLD_BYTES do
     local number = struct.unpack(U16, holds, position)
     if number == 0 then
       claims_next = true
+    elseif results[3 + number] > 0 and byte(holds, position + HOLD_OF_GROUP - 1) == 1 then
+      hold_group()
     elseif results[3 + number] > 0 then
       held_until = math.max(held_until, instant(holds, position + HOLD_UNTIL_FROM - 1))
+    end
+  end
+  if held_first < NEVER then
+    control.uses = bit.bor(control.uses, USES_HOLDS)
+    if unblocked == 0 and redis.call('ZCOUNT', key.turns, '0', '+inf') == left_ring then
+      last_turn = false
     end
   end
   if held_until > 0 and control.limits == '' then
@@ -212,7 +238,7 @@ local function look_at_limits()
       end
     end
   end
-  if unblocked > 0 and redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES) > 0 then
-    first_due = 0
+  if (unblocked > 0 or held_first < NEVER) and redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES) > 0 then
+    first_due = unblocked > 0 and 0 or math.min(first_due, held_first)
   end
 end

@@ -18,6 +18,7 @@
 --   from_normal      how many of the messages that are taken have no group
 --   is_cut           whether a lane keeps its turn that was found already
 --   unsorted         whether more messages are due than this call moves to their lanes
+--   ended            how many holds have ended that the stored turns still have
 local has_groups, by_turns = control.uses >= USES_GROUPS, false
 local groups = has_groups and {due = {}}
 -- Members with a group of messages that died, where groups are limited.
@@ -32,7 +33,14 @@ end
 --@inline
 local function look_ahead()
   look_at_turns()
-  local last = format('%d', AT_GROUPED * BAND + now)
+  local last, ended = format('%d', AT_GROUPED * BAND + now), nil
+  if has_holds then
+    -- Turns::end_holds
+    ended = redis.call('ZREVRANGEBYSCORE', key.turns, '(' .. NO_TURN, format('%d', NO_TURN - now), 'LIMIT', '0', LOOK_AHEAD)
+    for _, lane in ipairs(ended) do
+      unblock(lane)
+    end
+  end
   by_turns, groups.has_looked = last_turn ~= false, true
   if not by_turns and most then
     by_turns = #redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'LIMIT', '0', '1') > 0
@@ -53,13 +61,17 @@ local function look_ahead()
     end
     -- Where a lane waits for a slot, its group gets nothing from a relay either.
     by_turns = #groups.due > 0
-      and (count > max or most_of_group and redis.call('ZCARD', key.turns) > 0)
+      and (count > max or (most_of_group or has_holds) and redis.call('ZCARD', key.turns) > 0)
   end
   if by_turns then
     groups = {
       lanes = {}, ring = {}, next = 1, read = 0, arrived = {}, next_arrived = 1, again = {}, next_again = 1,
       count = 0, turns = {}, over = {}, taken = {}, left = 0, from_normal = 0,
     }
+    for _, lane in ipairs(ended or {}) do
+      lane_called(lane).is_out, new_turns[lane] = false, true
+      groups.arrived[#groups.arrived + 1] = lane
+    end
     groups.due = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'LIMIT', '0', LOOK_AHEAD)
     for i = #groups.due, 1, -1 do
       local member = groups.due[i]
@@ -77,20 +89,21 @@ local function look_ahead()
     for _, member in ipairs(groups.due) do
       local name = sub(member, MEMBER_LANE)
       local lane = lane_called(name)
-      if most_of_group and lane.is_blocked == nil then
-        lane.is_blocked = redis.call('ZSCORE', key.turns, name) == NO_TURN
+      if (most_of_group or has_holds) and lane.is_out == nil then
+        local turn = redis.call('ZSCORE', key.turns, name)
+        lane.is_out, lane.is_blocked = turn and tonumber(turn) < 0, turn == NO_TURN
       end
-      if not lane.is_blocked then
+      if not lane.is_out then
         arrive(name)
-      elseif in_order and redis.call('ZSCORE', key.slots, member) then
+      elseif lane.is_blocked and in_order and redis.call('ZSCORE', key.slots, member) then
         -- Its group waits for it.
         unblock(name)
-        lane.is_blocked, new_turns[name] = false, true
+        lane.is_out, lane.is_blocked, new_turns[name] = false, false, true
         groups.arrived[#groups.arrived + 1] = name
       end
       lane.new[#lane.new + 1] = member
     end
-    groups.size = redis.call('ZCOUNT', key.turns, '0', '+inf') + #groups.arrived
+    groups.size, groups.ended = redis.call('ZCOUNT', key.turns, '0', '+inf') + #groups.arrived, ended and #ended
     changed = changed or #groups.due > 0 or #groups.arrived > 0
   end
 end
@@ -421,6 +434,9 @@ local function look_at_lanes()
   end
   if waits then
     first_left = 0
+  elseif has_holds
+    and (by_turns and groups.left or redis.call('ZCOUNT', key.index, FIRST_IN_LANES, LAST_IN_LANES)) > 0 then
+    first_left = math.min(first_left, first_hold(groups.ended or 0) or NEVER)
   end
 end
 
@@ -431,7 +447,7 @@ local function find_lost_turns()
   if redis.call('ZCARD', key.turns) > 0 then
     -- Lanes that waited for a slot under limits that are lost wait no longer.
     local waiting = most_of_group and {}
-      or redis.call('ZRANGEBYSCORE', key.turns, '-inf', '(0', 'LIMIT', '0', LOOK_AHEAD)
+      or redis.call('ZRANGEBYSCORE', key.turns, has_holds and NO_TURN or '-inf', '(0', 'LIMIT', '0', LOOK_AHEAD)
     for _, lane in ipairs(waiting) do
       unblock(lane)
     end

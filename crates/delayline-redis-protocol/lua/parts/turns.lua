@@ -1,11 +1,12 @@
 -- Whose turn it is: Turns in delayline-core. The members of `turns` are the numbers of lanes, as
 -- they stand in members of `index`, or '' for messages without a group. Of scores from 0 on, the
--- lowest is next; others are those of lanes that wait for a slot.
+-- lowest is next; others are those of lanes that wait for a slot, or that are held.
 --
 -- Lanes that join the ring unless they are in it: score, member; and each of them is a key.
 local new_turns = {}
 -- The score of the last lane, or false if the ring is empty; nil as long as it is unknown.
 local last_turn
+local has_holds = control.uses >= USES_HOLDS
 
 --@inline
 local function look_at_turns()
@@ -25,6 +26,12 @@ local function has_turn()
     end
   end
   return false
+end
+
+-- Turns::first_hold behind the first `ended` holds, as a score: when it ends, or nil.
+local function first_hold(ended)
+  local score = redis.call('ZREVRANGEBYSCORE', key.turns, '(' .. NO_TURN, '-inf', 'WITHSCORES', 'LIMIT', ended, '1')[2]
+  return score and NO_TURN - score
 end
 
 -- Turns::join.

@@ -48,10 +48,10 @@ macro_rules! codes {
 }
 
 codes! {
-    uses: u8, "USES_" = "bits of `uses`: messages of each priority level, large contents, updates, \
-                         limits, groups" {
+    uses: u16, "USES_" = "bits of `uses`: messages of each priority level, large contents, updates, \
+                         limits, groups, groups that were held" {
         URGENT = 1, HIGH = 2, NORMAL = 4, LOW = 8, CONTENTS = 16, UPDATES = 32, LIMITS = 64,
-        GROUPS = 128, ALL = 255,
+        GROUPS = 128, HOLDS = 256, ALL = 511,
     }
     form: u8 = "bits of a record's form, in addition to its level: unusual limits, an expiry instant, \
                 headers, a content that stands apart, a group" {

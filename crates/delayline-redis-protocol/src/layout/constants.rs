@@ -185,7 +185,8 @@ fn texts() -> Vec<(String, String)> {
         ("CONTROL_FORMAT", format_of(&kinds(control::STRUCTURE.fields))),
         ("QUEUE_LIMITS_FORMAT", format_of(&kinds(queue_limits::STRUCTURE.fields))),
         ("NO_QUEUE_LIMITS", bytes_of(&no_limits)),
-        // The score in `turns` of a lane that waits for a slot.
+        // The score in `turns` of a lane that waits for a slot. That of one that is held is this
+        // minus the end of the hold.
         ("NO_TURN", "'-1'".to_owned()),
         ("CONVERSION_FORMAT", format_of(&kinds(conversion::STRUCTURE.fields))),
         // What stands in front of the counts of the control record.

@@ -1,8 +1,8 @@
 //! How many messages of a group are handled at once, and in which order.
 
 use delayline_core::{
-    Known, Op, Outcome, Relay, Reply, SetLimits, Settlement, Status, Update, UpdateContent,
-    UpdateDue, UpdateToken,
+    Hold, Known, Lease, Op, Outcome, Relay, Reply, SetLimits, Settlement, Status, Update,
+    UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::groups::{grouped, of};
@@ -23,6 +23,10 @@ super::cases! { "group_limits",
     a_message_in_order_waits_behind_earlier_ones: "G37",
     order_can_be_turned_off: "G37",
     a_relay_knows_no_slots: "G36, G37",
+    a_held_group_waits: "G38",
+    holds_and_slots_count_together: "G36, G38",
+    a_group_in_order_is_held: "G37, G38",
+    what_ends_no_lease_holds_no_group: "G6, G38",
 }
 
 async fn limit(queue: &Queue, ms: u64, set: SetLimits) {
@@ -225,4 +229,81 @@ async fn a_relay_knows_no_slots(queue: &Queue) {
         panic!("not the reply to a relay")
     };
     assert_eq!((none.ids.len(), none.more), (0, false));
+}
+
+/// Ends a lease, and holds the message's group for this long.
+async fn hold(queue: &Queue, ms: u64, name: &str, held: Lease, outcome: Outcome, hold_ms: u64) {
+    let settlement = Settlement::new(id(name), held, outcome);
+    queue.settle(ms, vec![settlement.hold(Hold::Group(after(hold_ms)))]).await;
+}
+
+/// Claims nothing, and expects the next message at this instant.
+async fn nothing_until(queue: &Queue, ms: u64, number: u8, next: u64) {
+    let none = queue.claim(ms, claim(number, 9, 9_000)).await;
+    assert_eq!((none.deliveries.len(), none.more, none.next), (0, false, Some(at(next))));
+}
+
+async fn a_held_group_waits(queue: &Queue) {
+    queue.enqueue(0, grouped(&[("a", 3), ("b", 3)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 2, 9_000)).await, ["a1", "b1"]);
+    hold(queue, 1, "a1", lease(1, 1), Outcome::Release, 30).await;
+    let others = queue.claim(1, claim(2, 9, 9_000)).await;
+    assert_eq!((ids(&others.deliveries).join(" "), others.more), ("b2 b3".into(), false));
+    assert_eq!(others.next, Some(at(31)));
+    // What is sent meanwhile waits, too, and others go on.
+    queue.enqueue(2, vec![of("a", "new"), message("plain")]).await;
+    assert_eq!(queue.claim_ids(2, claim(3, 9, 9_000)).await, ["plain"]);
+    nothing_until(queue, 30, 4, 31).await;
+    assert_eq!(queue.stats(30).await.ready, 4);
+    let all = queue.claim(31, claim(5, 9, 9_000)).await;
+    assert_eq!(ids(&all.deliveries), ["a1", "a2", "a3", "new"]);
+}
+
+async fn holds_and_slots_count_together(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().each_group(2)).await;
+    queue.enqueue(0, grouped(&[("a", 5)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 9, 9_000)).await, ["a1", "a2"]);
+    hold(queue, 1, "a1", lease(1, 1), Outcome::Ack, 50).await;
+    nothing_until(queue, 1, 2, 51).await;
+    // A free slot does not end the hold, and a shorter one changes nothing.
+    hold(queue, 2, "a2", lease(1, 1), Outcome::Ack, 20).await;
+    nothing_until(queue, 22, 3, 51).await;
+    assert_eq!(queue.claim_ids(51, claim(4, 9, 9_000)).await, ["a3", "a4"]);
+    // A longer one counts.
+    hold(queue, 52, "a3", lease(4, 1), Outcome::Ack, 10).await;
+    hold(queue, 53, "a4", lease(4, 1), Outcome::Ack, 20).await;
+    nothing_until(queue, 62, 5, 73).await;
+    assert_eq!(queue.claim_ids(73, claim(6, 9, 9_000)).await, ["a5"]);
+}
+
+async fn a_group_in_order_is_held(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("a", 2), ("b", 1)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 9, 9_000)).await, ["a1", "b1"]);
+    hold(queue, 1, "a1", lease(1, 1), retry(5, "no"), 30).await;
+    nothing_until(queue, 7, 2, 31).await;
+    // A relay waits, too.
+    let relay = Op::Relay(Relay::new(list("a-list", None), 9));
+    let Reply::Relay(relayed) = queue.apply(8, &relay).await.reply else {
+        panic!("not the reply to a relay")
+    };
+    assert_eq!((relayed.ids, relayed.next), (vec![], Some(at(31))));
+    assert_eq!(queue.claim_ids(31, claim(3, 9, 9_000)).await, ["a1"]);
+    // While it is leased, what is behind it waits; after its end, for the hold.
+    hold(queue, 32, "a1", lease(3, 2), Outcome::Ack, 10).await;
+    nothing_until(queue, 33, 4, 42).await;
+    assert_eq!(queue.claim_ids(42, claim(5, 9, 9_000)).await, ["a2"]);
+}
+
+async fn what_ends_no_lease_holds_no_group(queue: &Queue) {
+    queue.enqueue(0, grouped(&[("a", 3)])).await;
+    queue.enqueue(0, vec![message("plain"), message("other")]).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 2, 9_000)).await, ["plain", "a1"]);
+    // Of no lease, until an instant that is past, and of a message without a group.
+    hold(queue, 1, "a1", lease(9, 1), Outcome::Ack, 500).await;
+    hold(queue, 1, "a1", lease(1, 1), Outcome::Ack, 0).await;
+    hold(queue, 1, "plain", lease(1, 1), Outcome::Ack, 500).await;
+    // A repetition of what is done already.
+    hold(queue, 2, "a1", lease(1, 1), Outcome::Ack, 500).await;
+    assert_eq!(queue.claim_ids(2, claim(2, 9, 9_000)).await, ["other", "a2", "a3"]);
 }

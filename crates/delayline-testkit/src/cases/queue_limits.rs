@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use delayline_core::{
-    HandOff, Limits, Millis, Op, Outcome, Rate, Reply, Schedule, SetLimits, Settled, Settlement,
-    Timestamp, Violation,
+    HandOff, Hold, Limits, Millis, Op, Outcome, Rate, Reply, Schedule, SetLimits, Settled,
+    Settlement, Timestamp, Violation,
 };
 
 use super::queue::{Queue, after, at, claim, id, message, one};
@@ -147,7 +147,7 @@ async fn a_settlement_holds_the_queue(queue: &Queue) {
         queue.enqueue(start, names.iter().map(|name| message(name)).collect()).await;
         let held = one(queue.claim(start, claim(2 * n + 1, 1, 500)).await.deliveries);
         let settlement = Settlement::new(held.message.info.id, held.lease, outcome);
-        let answers = queue.settle(start + 1, vec![settlement.hold(after(100))]).await;
+        let answers = queue.settle(start + 1, vec![settlement.hold(Hold::Queue(after(100)))]).await;
         assert!(matches!(one(answers), Settled::Done { .. }));
         let none = queue.claim(start + 100, claim(30, 1, 500)).await;
         assert_eq!((none.deliveries.len(), none.next), (0, Some(at(start + 101))));
@@ -162,12 +162,12 @@ async fn a_settlement_that_ends_nothing_holds_nothing(queue: &Queue) {
     let settlement = Settlement::new(id("a"), lease, Outcome::Ack);
     queue.settle(1, vec![settlement.clone()]).await;
     for stale in [settlement, Settlement::new(id("gone"), lease, Outcome::Release)] {
-        queue.settle(2, vec![stale.hold(after(1_000))]).await;
+        queue.settle(2, vec![stale.hold(Hold::Queue(after(1_000)))]).await;
         assert_eq!(limits(queue, 2).await, Limits::default());
     }
     // Nor does it beside one that ends a lease, so that the call writes something.
     let real = queue.leased_as(2, 3, message("b"), 50).await;
-    let stale = Settlement::new(id("gone"), real, Outcome::Release).hold(after(1_000));
+    let stale = Settlement::new(id("gone"), real, Outcome::Release).hold(Hold::Queue(after(1_000)));
     queue.settle(4, vec![stale, Settlement::new(id("b"), real, Outcome::Ack)]).await;
     assert_eq!(limits(queue, 4).await, Limits::default());
 }
@@ -178,7 +178,7 @@ async fn of_holds_that_overlap_the_latest_end_counts(queue: &Queue) {
     let [first, second, third] = &held[..] else { panic!("{held:?}") };
     let end = |delivery: &delayline_core::Delivery, ms| {
         let id = delivery.message.info.id.clone();
-        Settlement::new(id, delivery.lease, Outcome::Ack).hold(Schedule::At(at(ms)))
+        Settlement::new(id, delivery.lease, Outcome::Ack).hold(Hold::Queue(Schedule::At(at(ms))))
     };
     queue.settle(1, vec![end(first, 50), end(second, 70)]).await;
     assert_eq!(limits(queue, 1).await.held_until, Some(at(70)));
@@ -191,7 +191,7 @@ async fn of_holds_that_overlap_the_latest_end_counts(queue: &Queue) {
 
 async fn a_hand_off_holds_the_queue(queue: &Queue) {
     let lease = queue.leased(0, message("a"), 50).await;
-    let settlement = Settlement::new(id("a"), lease, Outcome::Ack).hold(after(30));
+    let settlement = Settlement::new(id("a"), lease, Outcome::Ack).hold(Hold::Queue(after(30)));
     let op = Op::HandOff(vec![HandOff::new(settlement, vec![message("b")])]);
     let Reply::HandOff(_) = queue.apply(1, &op).await.reply else { panic!() };
     assert_eq!(claimed(queue, 30, 2, 1).await, (0, Some(at(31))));

@@ -1,7 +1,7 @@
 //! The operations of random runs, in terms of earlier ones.
 
 use delayline_core::{
-    Claim, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Schedule, Status,
+    Claim, Hold, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Status,
 };
 
 /// The most operations in one random run, including repetitions.
@@ -69,8 +69,8 @@ impl Action {
     }
 }
 
-/// A settlement: its message, lease and outcome, and the hold of the queue, if any.
-pub type Ending = (MessageId, LeaseRef, Outcome, Option<Schedule>);
+/// A settlement: its message, lease and outcome, and what it holds, if anything.
+pub type Ending = (MessageId, LeaseRef, Outcome, Option<Hold>);
 
 /// A lease, by origin.
 #[derive(Clone, Copy, Debug)]

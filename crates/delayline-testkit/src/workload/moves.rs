@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use delayline_core::{
-    Change, Claim, ClaimId, ConsumerName, Extend, HandOff, Known, Millis, NewResult, Op, Outcome,
-    Rate, Redrive, Relay, Reschedule, Resolution, SetLimits, Settlement, Status,
+    Change, Claim, ClaimId, ConsumerName, Extend, HandOff, Hold, Known, Millis, NewResult, Op,
+    Outcome, Rate, Redrive, Relay, Reschedule, Resolution, SetLimits, Settlement, Status,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -36,7 +36,10 @@ pub(super) fn one() -> impl Strategy<Value = Move> {
 /// One random operation.
 pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
     let settlements = || {
-        let hold = prop::option::weighted(0.03, schedule());
+        let hold = (any::<bool>(), schedule()).prop_map(|(of_group, until)| {
+            if of_group { Hold::Group(until) } else { Hold::Queue(until) }
+        });
+        let hold = prop::option::weighted(0.04, hold);
         let items = for_ids((lease_ref(), outcome(), hold));
         items.prop_map(|items| {
             items

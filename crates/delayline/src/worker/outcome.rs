@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use delayline_core::limits::MAX_ERROR_BYTES;
 use delayline_core::{
-    ClaimId, HandOff, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome as Settled,
-    QueueName, Schedule, Settlement, Timestamp, Violation,
+    ClaimId, HandOff, Hold, Lease, MessageId, Millis, NewMessage, NewResult, Op,
+    Outcome as Settled, QueueName, Schedule, Settlement, Timestamp, Violation,
 };
 
 use crate::Error;
@@ -93,13 +93,13 @@ pub enum Outcome {
         /// is in another queue, the delivery is a failure.
         queue: Option<QueueName>,
     },
-    /// An outcome that holds the queue: created by [`hold_queue`](Self::hold_queue) and
-    /// [`hold_queue_until`](Self::hold_queue_until).
+    /// An outcome that holds the queue or the group of the message: created by
+    /// [`hold_queue`](Self::hold_queue), [`hold_group`](Self::hold_group), and others.
     Hold {
         /// The outcome of the handled message.
         outcome: Box<Self>,
-        /// The end of the hold.
-        until: Schedule,
+        /// What is held, and until when.
+        hold: Hold,
     },
 }
 
@@ -148,22 +148,57 @@ impl Outcome {
     #[doc(alias = "rate_limit")]
     #[doc(alias = "retry_after")]
     pub fn hold_queue(self, duration: Duration) -> Self {
-        Self::Hold { outcome: Box::new(self), until: Schedule::In(millis(duration)) }
+        self.holding(Hold::Queue(Schedule::In(millis(duration))))
     }
 
     /// Like [`hold_queue`](Self::hold_queue), until this instant. A past instant has no effect.
     #[must_use]
     pub fn hold_queue_until(self, until: SystemTime) -> Self {
-        Self::Hold { outcome: Box::new(self), until: Schedule::At(timestamp(until)) }
+        self.holding(Hold::Queue(Schedule::At(timestamp(until))))
+    }
+
+    /// Holds the group of the message for this long: no worker gets a message of it, and other
+    /// groups go on ([G38](crate::guarantees#g38)). Use it after an answer such as "429 Too Many
+    /// Requests" that concerns one tenant. Without a [group](crate::Draft::group), there is no
+    /// hold.
+    ///
+    /// The hold takes effect in one step with the outcome, if the outcome is accepted. If holds of
+    /// a group overlap, the latest end counts. Running handlers continue, and their messages wait
+    /// if they come back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use delayline::Outcome;
+    ///
+    /// # fn call() -> Outcome {
+    /// // The message is tried again after the hold, and nothing is counted.
+    /// Outcome::Release.hold_group(Duration::from_secs(30))
+    /// # }
+    /// # assert!(format!("{:?}", call()).starts_with("Hold"));
+    /// ```
+    #[must_use]
+    pub fn hold_group(self, duration: Duration) -> Self {
+        self.holding(Hold::Group(Schedule::In(millis(duration))))
+    }
+
+    /// Like [`hold_group`](Self::hold_group), until this instant. A past instant has no effect.
+    #[must_use]
+    pub fn hold_group_until(self, until: SystemTime) -> Self {
+        self.holding(Hold::Group(Schedule::At(timestamp(until))))
+    }
+
+    fn holding(self, hold: Hold) -> Self {
+        Self::Hold { outcome: Box::new(self), hold }
     }
 
     /// Separates the outcome from its hold. Of several holds, the outermost counts.
-    pub(crate) fn held(self) -> (Self, Option<Schedule>) {
+    pub(crate) fn held(self) -> (Self, Option<Hold>) {
         match self {
-            Self::Hold { outcome, until } => (outcome.held().0, Some(until)),
+            Self::Hold { outcome, hold } => (outcome.held().0, Some(hold)),
             Self::Then { outcome, messages, queue } => {
-                let (outcome, until) = outcome.held();
-                (Self::Then { outcome: Box::new(outcome), messages, queue }, until)
+                let (outcome, hold) = outcome.held();
+                (Self::Then { outcome: Box::new(outcome), messages, queue }, hold)
             }
             outcome => (outcome, None),
         }
@@ -237,7 +272,7 @@ impl Outcome {
         let messages = validated(other, all, None)?.0;
         let then = Self::Then { outcome: Box::new(outcome), messages, queue };
         Ok(match hold {
-            Some(until) => Self::Hold { outcome: Box::new(then), until },
+            Some(hold) => then.holding(hold),
             None => then,
         })
     }
@@ -338,8 +373,8 @@ impl fmt::Debug for Outcome {
                 .field("outcome", outcome)
                 .field("messages", messages)
                 .finish(),
-            Self::Hold { outcome, until } => {
-                f.debug_struct("Hold").field("outcome", outcome).field("until", until).finish()
+            Self::Hold { outcome, hold } => {
+                f.debug_struct("Hold").field("outcome", outcome).field("hold", hold).finish()
             }
         }
     }

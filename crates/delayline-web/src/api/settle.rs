@@ -8,7 +8,7 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::backend::{
-    HandOff, HandedOff, Millis, NewMessage, NewResult, Op, Outcome, Reply, Schedule, Settled,
+    HandOff, HandedOff, Hold, Millis, NewMessage, NewResult, Op, Outcome, Reply, Schedule, Settled,
     Settlement,
 };
 use delayline::codec::Raw;
@@ -222,12 +222,13 @@ fn item(part: &RawValue) -> Result<HandOff, String> {
         "reject" => Outcome::Reject { error },
         _ => return Err("outcome is ack, retry, snooze, release or reject".to_owned()),
     };
+    let hold = text("hold_group")?.map(|hold| after(&hold)).transpose()?.map(Hold::Group);
     let result = result(&members, &text)?;
     if result.is_some() && outcome != Outcome::Ack {
         return Err("a result is for ack".to_owned());
     }
     let messages = messages(&members)?;
-    let settlement = Settlement::new(id, token.lease, outcome);
+    let settlement = Settlement::new(id, token.lease, outcome).hold(hold);
     let item = HandOff::new(settlement, messages).with_result(result);
     // Each item alone, so that the answer says which of them is beyond a limit.
     let alone = if carries(&item) {
@@ -246,15 +247,18 @@ fn schedule(delay: Option<String>, at: Option<String>) -> Result<Option<Schedule
     match (delay, at) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err("it has both delay and at".to_owned()),
-        (Some(delay), None) => {
-            let delay = Millis::try_from(json::duration(&delay)?);
-            Ok(Some(Schedule::In(delay.map_err(|violation| violation.to_string())?)))
-        }
+        (Some(text), None) => after(&text).map(Some),
         (None, Some(at)) => {
             let at = Timestamp::try_from(json::instant(&at)?);
             Ok(Some(Schedule::At(at.map_err(|violation| violation.to_string())?)))
         }
     }
+}
+
+/// A delay.
+fn after(text: &str) -> Result<Schedule, String> {
+    let delay = Millis::try_from(json::duration(text)?);
+    Ok(Schedule::In(delay.map_err(|violation| violation.to_string())?))
 }
 
 /// The delay of a retry that names none.
@@ -306,7 +310,7 @@ fn messages(members: &Members<'_>) -> Result<Vec<NewMessage>, String> {
     parts.into_iter().enumerate().map(read).collect()
 }
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "id",
     "id_base64",
     "token",
@@ -318,4 +322,5 @@ const NAMES: [&str; 11] = [
     "result_base64",
     "keep_result",
     "messages",
+    "hold_group",
 ];

@@ -95,6 +95,22 @@ async fn each_outcome_ends_a_lease_once() {
 }
 
 #[tokio::test]
+async fn a_settlement_holds_the_group() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Worker);
+    for (id, group) in [("a", "shop-1"), ("b", "shop-1"), ("c", "shop-2")] {
+        let draft = orders.message(&id.into()).id(id).group(group);
+        assert!(draft.send().await.unwrap().is_accepted());
+    }
+    let taken = take(&site, 1).await;
+    let hold = json!({"outcome": "release", "hold_group": "1h"});
+    let settled = settle(&site, &[item(&taken[0], &hold)]).await;
+    assert_eq!(settled[0]["state"], "ready");
+    let others = take(&site, 9).await;
+    assert_eq!(others.iter().map(|it| &it["id"]).collect::<Vec<_>>(), ["c"]);
+}
+
+#[tokio::test]
 async fn results_and_messages_that_follow_come_with_the_ack() {
     let orders = orders().await;
     let site = site(&orders, Role::Operator | Role::Worker);

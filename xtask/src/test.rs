@@ -120,20 +120,25 @@ fn server_of<'a>(shell: &Shell, args: &'a [String]) -> Result<(Option<PathBuf>, 
 }
 
 /// The programs that take long and find what others do not often find.
-const LONG: [&str; 4] = [
+const LONG: [&str; 6] = [
     "benches/tests/run.rs",
     "benches/tests/soak.rs",
     "crates/delayline-chaos/tests/partition.rs",
+    "crates/delayline-fred/tests/conformance_of_ways.rs",
+    "crates/delayline-redis/tests/conformance_of_ways.rs",
     "examples/tests/run.rs",
 ];
 
 /// What a run without `--all` has left out.
 const LONG_PARTS: &str = "examples and benchmarks as programs, partitions, chaos, simulation, and \
-                          the conformance suite on the newest servers";
+                          the conformance suite on clusters and on the newest servers";
 
 /// Programs by the time that they take.
-const SLOWEST: [&str; 3] = [
+const SLOWEST: [&str; 6] = [
     "crates/delayline-redis/tests/conformance.rs",
     "crates/delayline-fred/tests/conformance.rs",
     "crates/delayline-redis-protocol/tests/scripts/main.rs",
+    "crates/delayline-fred/tests/integration.rs",
+    "crates/delayline-redis/tests/integration.rs",
+    "crates/delayline-cli/tests/integration/main.rs",
 ];

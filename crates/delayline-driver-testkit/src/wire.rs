@@ -1,6 +1,6 @@
 //! Every operation, cut at every byte of its request and of its reply, by an end of the connection,
-//! a reset and a silence: the caller's result is true, the same call again has no second effect,
-//! and queue and model agree at the end.
+//! a reset or a silence in turn: the caller's result is true, the same call again has no second
+//! effect, and queue and model agree at the end. Each run begins with another of the three.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub struct Scene {
     after: Vec<Op>,
 }
 
-/// Where the sweeps run side by side: silences take time, but nothing else.
+/// Where the sweeps run side by side: silences take time, but nothing else. A multiple of the
+/// number of ends, so that neighbouring bytes are cut by different ones.
 const LANES: usize = 24;
 /// After this silence a call has failed.
 const PATIENCE: Duration = Duration::from_millis(120);
@@ -225,29 +226,32 @@ async fn opened<T: Transport>(transport: Arc<T>, name: QueueName) -> ScriptBacke
     panic!("{name} is never opened");
 }
 
+/// How a connection is cut.
+const ENDS: [End; 3] = [End::Close, End::Reset, End::Stall];
+
 /// Cuts one operation everywhere.
 pub async fn sweep<C: Connect + 'static>(scene: fn(u64) -> Scene) {
     let server = Server::start();
     let mut all = Seen::default();
-    for end in [End::Close, End::Reset, End::Stall] {
-        let lanes = (0..LANES).map(|lane| Lane::<C>::sweep(&server, scene, end, lane));
-        for seen in futures_util::future::join_all(lanes).await {
-            all.cuts += seen.cuts;
-            all.not_executed += seen.not_executed;
-            all.executed += seen.executed;
-            all.lost += seen.lost;
-        }
+    let first = std::process::id() as usize;
+    let lanes = (0..LANES)
+        .map(|lane| Lane::<C>::sweep(&server, scene, ENDS[(first + lane) % ENDS.len()], lane));
+    for seen in futures_util::future::join_all(lanes).await {
+        all.cuts += seen.cuts;
+        all.not_executed += seen.not_executed;
+        all.executed += seen.executed;
+        all.lost += seen.lost;
     }
-    println!("{all:?}");
-    // Three ends, at every byte of a request; the shortest has four keys.
-    assert!(all.cuts > 3 * 200 && all.lost > 200, "{all:?}");
+    println!("{all:?}, from {:?} on", ENDS[first % ENDS.len()]);
+    // Every byte of a request; the shortest has four keys.
+    assert!(all.cuts > 200 && all.lost > 60, "{all:?}");
     let changes = !scene(0).op.is_read_only() && !matches!(scene(0).op, Op::Repair(_));
     let tells = !matches!(
         scene(0).op,
         // These answer the same however often they are executed.
         Op::Claim(_) | Op::Extend(_) | Op::Cancel(_) | Op::Reschedule(_) | Op::Purge(_)
     );
-    assert!(all.executed > 30 || !changes || !tells, "{all:?}");
+    assert!(all.executed > 10 || !changes || !tells, "{all:?}");
 }
 
 /// Some of the cuts, one after the other, in their own queue.
@@ -360,7 +364,7 @@ impl<C: Connect> Lane<C> {
 }
 
 /// Tests of connections that break, one for each operation: it is cut at every byte of its request
-/// and of its reply, and queue and model agree at the end.
+/// and of its reply, by three kinds of ends in turn, and queue and model agree at the end.
 ///
 /// Takes a type that implements [`Connect`]. Write it once in a test program: the tests are named
 /// after the operations.

@@ -6,6 +6,7 @@
 //! for each message is then checked without the model ([`messages`]).
 
 mod call;
+mod groups;
 mod messages;
 mod replay;
 
@@ -37,7 +38,8 @@ pub struct History {
 impl History {
     /// Checks a history that ends with the queue drained. There must be an order of the calls that
     /// fits their times and in which the model returns the same results (G3). No message may be
-    /// lost, made up, early, leased twice, delivered after its end or too often (G1 to G9, G13).
+    /// lost, made up, early, leased twice, delivered after its end or too often (G1 to G9, G13). No
+    /// group may have more leases than its limit, or get a message while it is held (G36 to G38).
     ///
     /// # Errors
     ///

@@ -8,6 +8,7 @@ use delayline_core::{
 };
 
 use super::call::Call;
+use super::groups::Groups;
 use crate::oracle;
 
 /// Follows every message through the calls, in execution order.
@@ -23,6 +24,7 @@ pub(super) fn check<'a>(order: impl IntoIterator<Item = &'a Call>) -> Result<(),
 #[derive(Default)]
 struct Books {
     lives: HashMap<MessageId, Life>,
+    groups: Groups,
     created: u64,
     deliveries: u64,
     /// The latest instant so far.
@@ -58,6 +60,7 @@ impl Books {
         // A lease that has expired stays expired after the clock is set back.
         self.latest = self.latest.max(call.applied.at);
         let at = call.applied.at;
+        self.groups.enter(call, self.latest)?;
         match (&call.op, &call.applied.reply) {
             (Op::Enqueue(messages), Reply::Enqueue(answers)) => self.enqueue(messages, answers),
             (Op::HandOff(items), Reply::HandOff(answers)) => {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
-    Extend, FinishedIds, HandOff, Known, Lease, List, MessageId, Millis, NewMessage, NewResult, Op,
-    Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, SetLimits,
-    Settlement, State, Status, Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
+    Extend, FinishedIds, Group, HandOff, Hold, Known, Lease, List, MessageId, Millis, NewMessage,
+    NewResult, Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule,
+    SetLimits, Settlement, State, Status, Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
 use delayline_test_server::Server;
@@ -27,6 +27,8 @@ pub struct Scene {
 /// Where the sweeps run side by side: silences take time, but nothing else. A multiple of the
 /// number of ends, so that neighbouring bytes are cut by different ones.
 const LANES: usize = 24;
+/// From a scene's number to that of its second message, of the same group.
+const SECOND: u64 = 1_000_000;
 /// After this silence a call has failed.
 const PATIENCE: Duration = Duration::from_millis(120);
 
@@ -36,6 +38,16 @@ fn id(number: u64) -> MessageId {
 
 fn enqueue(number: u64) -> Op {
     Op::Enqueue(vec![NewMessage::new(id(number), "payload")])
+}
+
+/// A message of one of a few groups.
+fn enqueue_of_a_group(number: u64) -> Op {
+    let group = Group::new(format!("group-{}", number % 5)).unwrap();
+    Op::Enqueue(vec![NewMessage::new(id(number), "payload").group(group)])
+}
+
+fn limit_groups(most: Option<u32>) -> Op {
+    Op::SetLimits(SetLimits::new().each_group(most))
 }
 
 /// An update with another content, whose token is the number's.
@@ -112,6 +124,21 @@ pub mod scenes {
     pub fn claim(n: u64) -> Scene {
         let ack = settle(n, Outcome::Ack);
         scene(vec![super::enqueue(n)], super::claim(n), vec![ack])
+    }
+    /// The group of the next message has no slot then.
+    pub fn claim_of_a_group(n: u64) -> Scene {
+        let mut before = vec![limit_groups(Some(1))];
+        before.extend([n, n + SECOND].map(enqueue_of_a_group));
+        let after = vec![settle(n, Outcome::Ack), super::cancel(n + SECOND)];
+        scene(before, super::claim(n), [after, vec![limit_groups(None)]].concat())
+    }
+    pub fn hold_of_a_group(n: u64) -> Scene {
+        let before = [n, n + SECOND].map(enqueue_of_a_group).to_vec();
+        let until = Schedule::In(millis(500));
+        let settlement = Settlement::new(id(n), lease(n), Outcome::Release);
+        let op = Op::Settle(vec![settlement.hold(Hold::Group(until))]);
+        let after = [n, n + SECOND].map(super::cancel).to_vec();
+        scene([before, vec![super::claim(n)]].concat(), op, after)
     }
     pub fn relay(n: u64) -> Scene {
         let key = DestinationKey::try_from("a-list").unwrap();
@@ -372,7 +399,7 @@ impl<C: Connect> Lane<C> {
 macro_rules! wire_cases {
     ($connect:ty) => {
         $crate::each_scene!($connect: enqueue update throttle follow ack_of_a_followed_message
-            claim relay ack retry hand_off extend cancel reschedule redrive purge pause resume set_limits
+            claim claim_of_a_group relay ack hold_of_a_group retry hand_off extend cancel reschedule redrive purge pause resume set_limits
             get progress list stats forecast history check repair);
     };
 }

@@ -484,6 +484,11 @@ pub struct Stats {
     /// turn, only the first messages of [`MAX_OLDEST_LANES`](crate::limits::MAX_OLDEST_LANES)
     /// count.
     pub earliest_due: Option<Timestamp>,
+    /// Groups that wait: for their turn, for a slot, or for the end of a hold (G35 to G38). 0 while
+    /// workers keep up with a queue without limits of groups. A group whose messages were all
+    /// cancelled counts until a claim passes over it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub waiting_groups: u64,
     /// The number of events of each kind so far.
     pub totals: Totals,
 }

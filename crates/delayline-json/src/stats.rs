@@ -113,6 +113,7 @@ pub fn stats(queue: &str, stats: &Stats) -> Value {
         "paused": stats.paused,
         "limits": limits(&stats.limits),
         "earliest_due": stats.earliest_due.map(|instant| instant.to_string()),
+        "waiting_groups": stats.waiting_groups,
         "lateness": lateness(&stats.totals),
     });
     for (name, count) in counts(stats) {

@@ -2,7 +2,8 @@
 -- -1, how many messages were enqueued, acked, cancelled, purged, relayed, died because they
 -- expired, and were replaced, and the other totals as they are stored; then the limits: the most
 -- leased, the most of each group, 1 if the queue is in order, the rate's count, period in ms and
--- burst, when it is open, and until when the queue is held, or 0 for what there is not.
+-- burst, when it is open, and until when the queue is held, or 0 for what there is not; then how
+-- many groups wait.
 
 --@include prelude.lua
 --@include limits.lua
@@ -15,7 +16,7 @@ local function count(band, to)
   return redis.call('ZCOUNT', key.index, band * BAND, band * BAND + to)
 end
 
-local scheduled, ready, earliest = 0, 0, nil
+local scheduled, ready, earliest, groups = 0, 0, nil, 0
 for level = 0, LAST_LEVEL do
   local base = level * BAND
   local first = redis.call('ZRANGEBYSCORE', key.index, base, base + MAX_TIMESTAMP,
@@ -32,6 +33,8 @@ if control.uses >= USES_GROUPS then
   if first[2] then
     earliest = math.min(earliest or NEVER, tonumber(first[2]) - AT_GROUPED * BAND)
   end
+  -- Turns::groups
+  groups = redis.call('ZCARD', key.turns) - (redis.call('ZSCORE', key.turns, '') and 1 or 0)
   local in_lanes, due = count(AT_LANES, MAX_TIMESTAMP), count(AT_GROUPED, now)
   scheduled, ready = scheduled + count(AT_GROUPED, MAX_TIMESTAMP) - due, ready + in_lanes + due
   for _, lane in ipairs(in_lanes > 0 and redis.call('ZRANGE', key.turns, 0, OLDEST_LANES - 1) or {}) do
@@ -60,5 +63,5 @@ return {
   control.cancelled, control.purged, control.relayed, control.expired, control.replaced,
   redis.call('GETRANGE', key.totals, '0', format('%d', TOTALS_BYTES - 1)),
   limiter.leased, limiter.each_group, limiter.in_order, limiter.count, limiter.per, limiter.burst, open_at,
-  limiter.held_until,
+  limiter.held_until, groups,
 }

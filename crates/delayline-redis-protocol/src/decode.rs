@@ -343,6 +343,7 @@ impl Reader {
         stats.earliest_due = self.optional_instant()?;
         stats.totals = self.totals()?;
         stats.limits = self.limits(at)?;
+        stats.waiting_groups = self.count()?;
         Ok(stats)
     }
 

@@ -133,6 +133,10 @@ fn exposition(samples: &[Sample<'_>]) -> String {
     for (name, (stats, _)) in known() {
         line(&mut out, PAUSED, &format!("queue=\"{name}\""), u64::from(stats.paused));
     }
+    head(&mut out, GROUPS, "gauge", "Groups that wait for their turn, a slot or the end of a hold");
+    for (name, (stats, _)) in known() {
+        line(&mut out, GROUPS, &format!("queue=\"{name}\""), stats.waiting_groups);
+    }
     head(&mut out, HELD, "gauge", "1 while a hold stops deliveries");
     for (name, (stats, _)) in known() {
         let held = u64::from(stats.limits.held_until.is_some());
@@ -226,6 +230,7 @@ const COUNT_AGE: &str = "delayline_queue_count_age_seconds";
 const MESSAGES: &str = "delayline_messages";
 const OLDEST: &str = "delayline_oldest_due_age_seconds";
 const PAUSED: &str = "delayline_paused";
+const GROUPS: &str = "delayline_waiting_groups";
 const HELD: &str = "delayline_held";
 const LEASED_LIMIT: &str = "delayline_limit_leased";
 const GROUP_LIMIT: &str = "delayline_limit_each_group";

@@ -110,6 +110,9 @@ fn table(queue: &str, stats: &Stats, wanted: impl Fn(&(&str, u64)) -> bool) -> S
     }
     let due = stats.earliest_due.map_or_else(|| "-".to_owned(), |due| due.to_string());
     table += &format!("{:<24}{due}\n", "earliest due");
+    if stats.waiting_groups > 0 {
+        table += &format!("{:<24}{:>12}\n", "waiting groups", stats.waiting_groups);
+    }
     table += &format!("{:<24}{}\n", "paused", if stats.paused { "yes" } else { "no" });
     table
 }

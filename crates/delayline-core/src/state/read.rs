@@ -101,6 +101,7 @@ impl State {
             paused: self.paused,
             limits: self.limiter.shown(now),
             earliest_due: self.waiting().filter_map(first).chain(self.oldest_in_lanes()).min(),
+            waiting_groups: self.turns.groups() as u64,
             totals,
         }
     }

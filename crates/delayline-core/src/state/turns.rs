@@ -39,6 +39,12 @@ impl Turns {
         self.ring.is_empty()
     }
 
+    /// How many lanes of groups there are: in the ring, waiting for a slot, or held.
+    pub(super) fn groups(&self) -> usize {
+        let in_ring = self.ring.len() - usize::from(self.members.contains(&Self::NO_GROUP));
+        in_ring + self.blocked.len() + self.held.len()
+    }
+
     /// Whether a lane of a group is in the ring.
     pub(super) fn has_group(&self) -> bool {
         self.ring.len() > usize::from(self.members.contains(&Self::NO_GROUP))

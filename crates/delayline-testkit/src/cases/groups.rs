@@ -141,7 +141,7 @@ async fn a_message_in_a_lane_is_ready(queue: &Queue) {
     assert_eq!(listed(&queue.list(7, Status::Scheduled, 10).await), ["a3"]);
     let stats = queue.stats(7).await;
     assert_eq!((stats.scheduled, stats.ready, stats.leased), (1, 1, 1));
-    assert_eq!(stats.earliest_due, Some(at(5)));
+    assert_eq!((stats.earliest_due, stats.waiting_groups), (Some(at(5)), 1));
     assert_eq!(queue.forecast(7, &[200]).await, (1, vec![1], 0));
     // The clock steps back behind its due time.
     assert_eq!(queue.live(4, "a2").await.info.state.status(), Status::Ready);

@@ -43,6 +43,11 @@ pub fn describe() {
     describe_gauge!(MESSAGES, Unit::Count, "Messages of the queue by state");
     describe_gauge!(OLDEST, Unit::Seconds, "How long the oldest unclaimed message has been due");
     describe_gauge!(PAUSED, Unit::Count, "1 while claims are stopped");
+    describe_gauge!(
+        GROUPS,
+        Unit::Count,
+        "Groups that wait for a turn, a slot or the end of a hold"
+    );
     describe_gauge!(HELD, Unit::Count, "1 while a hold stops deliveries");
     describe_gauge!(LEASED_LIMIT, Unit::Count, "Maximum number of messages leased at once");
     describe_gauge!(
@@ -172,6 +177,8 @@ meters! {
         let age = stats.earliest_due.map(|due| at.since(due)).unwrap_or_default();
         metrics::gauge!(OLDEST, [queue.label()].iter()).set(age.as_secs_f64());
         metrics::gauge!(PAUSED, [queue.label()].iter()).set(f64::from(u8::from(stats.paused)));
+        let groups = u32::try_from(stats.waiting_groups).unwrap_or(u32::MAX);
+        metrics::gauge!(GROUPS, [queue.label()].iter()).set(f64::from(groups));
         let delayline_core::Limits { leased, each_group, rate, held_until, .. } = stats.limits;
         let is_held = f64::from(u8::from(held_until.is_some()));
         metrics::gauge!(HELD, [queue.label()].iter()).set(is_held);
@@ -241,6 +248,7 @@ mod names {
     pub(super) const MESSAGES: &str = "delayline_messages";
     pub(super) const OLDEST: &str = "delayline_oldest_due_age_seconds";
     pub(super) const PAUSED: &str = "delayline_paused";
+    pub(super) const GROUPS: &str = "delayline_waiting_groups";
     pub(super) const HELD: &str = "delayline_held";
     pub(super) const LEASED_LIMIT: &str = "delayline_limit_leased";
     pub(super) const GROUP_LIMIT: &str = "delayline_limit_each_group";

@@ -308,6 +308,7 @@ async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
         ("delayline_messages queue=numbers state=leased", 2.0),
         ("delayline_messages queue=numbers state=dead", 1.0),
         ("delayline_paused queue=numbers", 1.0),
+        ("delayline_waiting_groups queue=numbers", 0.0),
         ("delayline_held queue=numbers", 0.0),
         ("delayline_limit_leased queue=numbers", f64::INFINITY),
         ("delayline_limit_each_group queue=numbers", f64::INFINITY),

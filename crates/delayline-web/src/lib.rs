@@ -110,6 +110,13 @@ mod when;
 mod worker_report;
 mod workers;
 
+/// Long polls, for the other endpoint of this workspace. No stable interface.
+#[doc(hidden)]
+pub mod waiting {
+    pub use crate::pull::hold::{Claims, Hold};
+    pub use crate::pull::polls::{Granted, Polls};
+}
+
 pub use axum::Router;
 
 pub use self::access::{Access, ClientAddress, Credential, Visitor};

@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 
 /// The claims that are being answered, by claim id. A repeated claim shares the entry of the first.
 #[derive(Default)]
-pub(crate) struct Claims {
+pub struct Claims {
     answers: Mutex<Answers>,
     /// Leases were released: their messages can be claimed.
     pub(super) released: Notify,
@@ -61,7 +61,7 @@ type Leases = Vec<(MessageId, Lease)>;
 
 /// A share in a claim. When the last one is dropped before the leases were handed to a connection,
 /// they are released.
-pub(crate) struct Hold {
+pub struct Hold {
     claims: Arc<Claims>,
     queue: Queue<Bytes, Raw>,
     claim_id: ClaimId,
@@ -70,11 +70,7 @@ pub(crate) struct Hold {
 impl Hold {
     /// Begins a claim, or repeats one. If the leases of an earlier request of this id are being
     /// released, waits for that: they must not end while the repeated claim returns them.
-    pub(crate) async fn new(
-        claims: &Arc<Claims>,
-        queue: &Queue<Bytes, Raw>,
-        claim_id: ClaimId,
-    ) -> Self {
+    pub async fn new(claims: &Arc<Claims>, queue: &Queue<Bytes, Raw>, claim_id: ClaimId) -> Self {
         loop {
             let releasing = {
                 let mut answers = claims.lock();
@@ -116,7 +112,7 @@ impl Hold {
     }
 
     /// Notes that the connection has the answer.
-    pub(crate) fn delivered(&self) {
+    pub fn delivered(&self) {
         if let Some(entry) = self.claims.lock().by_id.get_mut(&self.claim_id) {
             entry.delivered = true;
         }

@@ -16,10 +16,11 @@ use tracing::Instrument as _;
 use super::hold::{Claims, Hold};
 
 /// What a claim returned, and when by the server's clock.
-pub(crate) struct Granted {
-    pub(crate) claimed: Claimed,
+pub struct Granted {
+    /// The leases.
+    pub claimed: Claimed,
     /// `None` if the queue was not asked.
-    pub(crate) at: Option<Timestamp>,
+    pub at: Option<Timestamp>,
 }
 
 impl Granted {
@@ -35,8 +36,9 @@ impl Granted {
 
 /// The polls that wait for messages of one queue, in the order in which they came.
 #[derive(Default)]
-pub(crate) struct Polls {
-    pub(crate) claims: Arc<Claims>,
+pub struct Polls {
+    /// The claims that are being answered.
+    pub claims: Arc<Claims>,
     state: Mutex<State>,
     /// The task that serves the polls must look at the state again.
     news: Notify,
@@ -83,7 +85,7 @@ impl Polls {
     /// # Errors
     ///
     /// The error of the last claim.
-    pub(crate) async fn claim(
+    pub async fn claim(
         self: &Arc<Self>,
         queue: &Queue<Bytes, Raw>,
         claim: Claim,

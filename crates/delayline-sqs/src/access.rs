@@ -1,0 +1,135 @@
+//! Access keys: who makes a request.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::request::Parts;
+use delayline_web::{Rights, Role, Visitor};
+
+use crate::error::{Code, Error};
+use crate::signature::Signature;
+
+/// Authenticates requests by their signatures.
+#[derive(Clone)]
+pub struct Access(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Everyone(Rights),
+    Keys(Arc<[AccessKey]>),
+}
+
+/// An access key id, its secret, and the rights of its user.
+///
+/// The secret is not in the `Debug` output.
+#[derive(Clone)]
+pub struct AccessKey {
+    visitor: Visitor,
+    secret: String,
+}
+
+impl AccessKey {
+    /// Creates an access key. Its id is the name of the user. An empty secret never matches.
+    #[must_use]
+    pub fn new(
+        id: impl Into<String>,
+        secret: impl Into<String>,
+        rights: impl Into<Rights>,
+    ) -> Self {
+        Self { visitor: Visitor::new(id, rights), secret: secret.into() }
+    }
+
+    /// Limits the user to these queues: all others do not exist for the user.
+    #[must_use]
+    pub fn only_queues(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { visitor: self.visitor.only_queues(names), ..self }
+    }
+}
+
+impl fmt::Debug for AccessKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessKey").field("visitor", &self.visitor).finish_non_exhaustive()
+    }
+}
+
+impl Access {
+    /// Gives these rights to everyone who can reach the router, whatever the signature. Use it if
+    /// only this machine can connect.
+    #[must_use]
+    pub fn everyone(rights: impl Into<Rights>) -> Self {
+        Self(Kind::Everyone(rights.into()))
+    }
+
+    /// Checks the signature of each request with the secret of its access key.
+    #[must_use]
+    pub fn keys(keys: impl IntoIterator<Item = AccessKey>) -> Self {
+        Self(Kind::Keys(keys.into_iter().collect()))
+    }
+
+    /// Returns the caller of a request.
+    pub(crate) fn caller(&self, parts: &Parts, body: &[u8]) -> Result<Caller, Error> {
+        let keys = match &self.0 {
+            Kind::Everyone(rights) => {
+                // A signature only says which region the client takes the server for.
+                let signature = Signature::read(parts).ok().flatten();
+                let region = signature.map_or_else(|| REGION.to_owned(), |it| it.region);
+                let visitor = Visitor::new("everyone", *rights);
+                return Ok(Caller { visitor, region, is_named: false });
+            }
+            Kind::Keys(keys) => keys,
+        };
+        let signature = Signature::read(parts)?.ok_or_else(|| {
+            let why = "The request must be signed with an access key.";
+            Error::new(Code::MissingAuthentication, why)
+        })?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let key = keys.iter().find(|key| key.visitor.name == signature.access_key_id);
+        let key = key.filter(|key| !key.secret.is_empty()).ok_or_else(|| {
+            let why = "The security token included in the request is invalid.";
+            Error::new(Code::InvalidClientTokenId, why)
+        })?;
+        signature.check(&key.secret, parts, body, now_s)?;
+        let visitor = key.visitor.clone();
+        Ok(Caller { visitor, region: signature.region, is_named: true })
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Everyone(rights) => f.debug_tuple("Everyone").field(rights).finish(),
+            Kind::Keys(keys) => f.debug_tuple("Keys").field(keys).finish(),
+        }
+    }
+}
+
+/// The user who makes a request, and the region that the client has signed for.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) visitor: Visitor,
+    pub(crate) region: String,
+    /// The user has an access key.
+    pub(crate) is_named: bool,
+}
+
+impl Caller {
+    /// Returns an error unless the caller has one of these roles.
+    pub(crate) fn require(&self, roles: &[Role]) -> Result<(), Error> {
+        if roles.iter().any(|role| self.visitor.rights.include(*role)) {
+            return Ok(());
+        }
+        let names: Vec<_> = roles.iter().map(|role| role.name()).collect();
+        let why = format!("The action needs the role {}.", names.join(" or "));
+        Err(Error::new(Code::AccessDenied, why))
+    }
+
+    /// Returns `true` if the queue of this name exists for the caller.
+    pub(crate) fn knows(&self, queue: &str) -> bool {
+        self.visitor.queues.as_ref().is_none_or(|queues| queues.contains(queue))
+    }
+}
+
+/// The region of requests without a signature.
+const REGION: &str = "us-east-1";

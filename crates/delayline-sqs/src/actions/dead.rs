@@ -1,0 +1,173 @@
+//! Dead-letter queues: their sources, and tasks that move messages back.
+
+use std::sync::Arc;
+
+use delayline::backend::{Delivery, FinishedIds, NewMessage, Op, Outcome, Settlement};
+use delayline::limits::MAX_ATTEMPT_LIMIT;
+use delayline::{Enqueued, MessageId};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Call, Number, manage, read};
+use crate::attributes::{self, Extras};
+use crate::error::{Code, Error};
+use crate::moves::{Plan, Task};
+use crate::names::Arn;
+use crate::queues::Open;
+
+/// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in
+/// between, it sends nothing, because the other queue knows the id and the content.
+pub(crate) async fn transfer(
+    from: &Open,
+    delivery: &Delivery,
+    to: &Open,
+    extras: &Extras,
+) -> Result<(), Error> {
+    let message = &delivery.message;
+    let mut headers = message.headers.clone();
+    attributes::set(&mut headers, extras).map_err(|()| Error::internal())?;
+    let mut moved = NewMessage::new(message.info.id.clone(), message.payload.clone())
+        .headers(headers)
+        .group(message.info.group.clone())
+        .max_failures(MAX_ATTEMPT_LIMIT)
+        .max_crashes(MAX_ATTEMPT_LIMIT)
+        // It may have been there before.
+        .finished_ids(FinishedIds::Reuse);
+    if message.info.group.is_none() {
+        moved = moved.priority(message.info.priority);
+    }
+    let sent = sent(to, moved.clone()).await?;
+    if matches!(sent, Enqueued::Conflict { .. }) {
+        // Another message has this id: a FIFO queue uses it again after five minutes.
+        moved.id = MessageId::try_from(Uuid::now_v7().to_string())?;
+        if !matches!(self::sent(to, moved).await?, Enqueued::Created { .. }) {
+            return Err(Error::internal());
+        }
+    }
+    let id = message.info.id.clone();
+    let settlement = Settlement::new(id, delivery.lease, Outcome::Ack);
+    from.queue.apply(&Op::Settle(vec![settlement])).await?;
+    Ok(())
+}
+
+async fn sent(to: &Open, message: NewMessage) -> Result<Enqueued, Error> {
+    let sent = to.queue.send_many(vec![message]).await.into_iter().next();
+    Ok(sent.ok_or_else(Error::internal)??.outcome)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Sources {
+    max_results: Option<Number>,
+    next_token: Option<String>,
+}
+
+pub(super) async fn sources(call: &Call, input: Value) -> Result<Value, Error> {
+    let (open, _) = call.queue(&input).await?;
+    let Sources { max_results, next_token } = read(input)?;
+    let mut names = call.shared.queues.sources_of(&open.name).await?;
+    names.retain(|name| call.caller.knows(name));
+    manage::page(call, "queueUrls", names, max_results, next_token.as_deref())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Start {
+    source_arn: Option<String>,
+    destination_arn: Option<String>,
+    max_number_of_messages_per_second: Option<Number>,
+    max_results: Option<Number>,
+}
+
+impl Start {
+    /// The queue of the source.
+    async fn source(&self, call: &Call) -> Result<Arc<Open>, Error> {
+        let arn = self.source_arn.as_deref().ok_or_else(|| Error::missing("SourceArn"))?;
+        queue(call, arn).await
+    }
+}
+
+/// The queue of an ARN.
+async fn queue(call: &Call, arn: &str) -> Result<Arc<Open>, Error> {
+    let missing = || {
+        let why = "The resource that you specified for the SourceArn or DestinationArn parameter \
+                   doesn't exist.";
+        Error::new(Code::ResourceNotFound, why)
+    };
+    let name = Arn::queue(arn).ok_or_else(missing)?;
+    match call.named(&name).await {
+        Ok((open, _)) => Ok(open),
+        Err(error) if error.code() == Code::QueueDoesNotExist => Err(missing()),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
+    let asked: Start = read(input)?;
+    let source = asked.source(call).await?;
+    let destination = match &asked.destination_arn {
+        Some(arn) => Some(queue(call, arn).await?),
+        None => None,
+    };
+    let per_second = match asked.max_number_of_messages_per_second {
+        Some(number) => Some(number.within("MaxNumberOfMessagesPerSecond", 1, 500)?),
+        None => None,
+    };
+    if call.shared.queues.sources_of(&source.name).await?.is_empty() {
+        let why = "Source queue must be configured as a Dead Letter Queue.";
+        return Err(Error::value(why));
+    }
+    let total = source.queue.stats().await?.ready;
+    let (visitor, region) = (call.caller.visitor.clone(), call.caller.region.clone());
+    let plan = Plan { source, destination, per_second, visitor, region, total };
+    let task = call.shared.moves.start(&call.shared.queues, plan)?;
+    Ok(json!({"TaskHandle": task.handle}))
+}
+
+pub(super) async fn cancel(call: &Call, input: Value) -> Result<Value, Error> {
+    let handle = input.get("TaskHandle").and_then(Value::as_str);
+    let handle = handle.ok_or_else(|| Error::missing("TaskHandle"))?;
+    let task = call.shared.moves.find(handle);
+    let task = task
+        .filter(|task| call.caller.knows(&task.plan.source.name))
+        .ok_or_else(|| Error::new(Code::ResourceNotFound, "Task does not exist."))?;
+    if !task.cancel() {
+        let why = "Only active tasks can be cancelled.";
+        return Err(Error::new(Code::UnsupportedOperation, why));
+    }
+    Ok(json!({"ApproximateNumberOfMessagesMoved": task.moved()}))
+}
+
+pub(super) async fn list(call: &Call, input: Value) -> Result<Value, Error> {
+    let asked: Start = read(input)?;
+    let source = asked.source(call).await?;
+    let max = asked.max_results.unwrap_or(Number(1)).within("MaxResults", 1, 10)?;
+    let tasks = call.shared.moves.of(&source.name);
+    let most = usize::try_from(max).unwrap_or(1);
+    let results: Vec<_> = tasks.iter().take(most).map(|task| task_shown(task)).collect();
+    Ok(json!({"Results": results}))
+}
+
+fn task_shown(task: &Task) -> Value {
+    let Plan { source, destination, per_second, region, total, .. } = &task.plan;
+    let (status, failure) = task.status();
+    let mut value = json!({
+        "Status": status,
+        "SourceArn": Arn::write(region, &source.name),
+        "ApproximateNumberOfMessagesMoved": task.moved(),
+        "ApproximateNumberOfMessagesToMove": total,
+        "StartedTimestamp": task.started_ms,
+    });
+    let mut add = |name: &str, member: Option<Value>| {
+        if let (Value::Object(members), Some(member)) = (&mut value, member) {
+            members.insert(name.to_owned(), member);
+        }
+    };
+    add("TaskHandle", task.is_running().then(|| task.handle.clone().into()));
+    let destination = destination.as_ref();
+    add("DestinationArn", destination.map(|it| Arn::write(region, &it.name).into()));
+    add("MaxNumberOfMessagesPerSecond", per_second.map(Into::into));
+    add("FailureReason", failure.map(Into::into));
+    value
+}

@@ -1,0 +1,308 @@
+//! Queues, their attributes and their tags.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use delayline::admin::{SetLimits, Stats};
+use delayline::backend::{Claim, Millis, Op};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Call, Number, claim_ids, read, to_the_end};
+use crate::error::{Code, Error};
+use crate::names::{self, Arn};
+use crate::queues::{Open, clear, now_s};
+use crate::settings::{self, FIFO, Settings};
+use crate::wire::queue_name;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Create {
+    queue_name: Option<String>,
+    #[serde(default)]
+    attributes: Option<BTreeMap<String, String>>,
+    #[serde(default, alias = "tags")]
+    tags: Option<BTreeMap<String, String>>,
+}
+
+pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
+    let Create { queue_name, attributes, tags } = read(input)?;
+    let (name, attributes) = (queue_name.unwrap_or_default(), attributes.unwrap_or_default());
+    let (shared, tags) = (&call.shared, tags.unwrap_or_default());
+    names::valid(&name, shared.is_strict)?;
+    let wants_fifo = attributes.get("FifoQueue").is_some_and(|value| value == "true");
+    if name.ends_with(FIFO) && !wants_fifo {
+        let why = "The name of a queue that is no FIFO queue must not end with .fifo.";
+        return Err(Error::value(why));
+    }
+    if !call.caller.knows(&name) || shared.queues.permitted(&name).is_err() {
+        let why = "The user may not create a queue of this name.";
+        return Err(Error::new(Code::AccessDenied, why));
+    }
+    let now_s = now_s();
+    let mut settings =
+        Settings { tags, created_s: now_s, modified_s: now_s, ..Settings::default() };
+    settings.set(&name, &attributes, shared.is_strict)?;
+    valid_tags(&settings.tags)?;
+    let url = json!({"QueueUrl": call.url(&name)});
+    let (shared, region) = (Arc::clone(shared), call.caller.region.clone());
+    let work = async move {
+        let known = shared.queues.read(&name).await?;
+        if let Some(known) = known.as_deref().filter(|known| !known.is_deleted) {
+            return same(known, &name, &region, &attributes);
+        }
+        if name.ends_with(FIFO) {
+            let open = shared.queues.opened(&name).await?;
+            open.queue.set_limits(SetLimits::new().in_order(true)).await?;
+        }
+        if known.is_some() {
+            return shared.queues.put(&name, &settings).await;
+        }
+        if shared.queues.create(&name, &settings).await? {
+            return Ok(());
+        }
+        // Another server was faster.
+        match shared.queues.read(&name).await?.as_deref() {
+            Some(known) if !known.is_deleted => same(known, &name, &region, &attributes),
+            _ => shared.queues.put(&name, &settings).await,
+        }
+    };
+    to_the_end(work).await?;
+    Ok(url)
+}
+
+/// Returns an error unless a queue that exists has these attributes.
+fn same(
+    known: &Settings,
+    name: &str,
+    region: &str,
+    attributes: &BTreeMap<String, String>,
+) -> Result<(), Error> {
+    let mut shown = known.shown(name.ends_with(FIFO));
+    shown.insert("QueueArn".to_owned(), Arn::write(region, name));
+    let other = attributes.iter().find(|(name, value)| {
+        let has = shown.get(*name).map_or("", String::as_str);
+        has != value.as_str() && json_of(has) != json_of(value)
+    });
+    let Some((name, _)) = other else { return Ok(()) };
+    let why = format!(
+        "A queue already exists with the same name and a different value for attribute {name}"
+    );
+    Err(Error::new(Code::QueueNameExists, why))
+}
+
+/// A policy as a value, so that its spaces do not count. Other texts are themselves.
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+pub(super) async fn delete(call: &Call, input: Value) -> Result<Value, Error> {
+    let (open, _) = call.queue(&input).await?;
+    let shared = Arc::clone(&call.shared);
+    to_the_end(async move { shared.queues.delete(&open.name).await }).await?;
+    Ok(json!({}))
+}
+
+pub(super) async fn purge(call: &Call, input: Value) -> Result<Value, Error> {
+    let (open, _) = call.queue(&input).await?;
+    to_the_end(async move { clear(&open.queue).await }).await?;
+    Ok(json!({}))
+}
+
+pub(super) async fn url(call: &Call, input: Value) -> Result<Value, Error> {
+    let name = input.get("QueueName").and_then(Value::as_str).unwrap_or_default();
+    if name.is_empty() {
+        return Err(Error::missing("QueueName"));
+    }
+    let owner = input.get("QueueOwnerAWSAccountId").and_then(Value::as_str);
+    if owner.is_some_and(|owner| owner != names::ACCOUNT) {
+        return Err(Error::no_queue());
+    }
+    call.named(name).await?;
+    Ok(json!({"QueueUrl": call.url(name)}))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Listed {
+    queue_name_prefix: Option<String>,
+    max_results: Option<Number>,
+    next_token: Option<String>,
+}
+
+pub(super) async fn list(call: &Call, input: Value) -> Result<Value, Error> {
+    let Listed { queue_name_prefix, max_results, next_token } = read(input)?;
+    let prefix = queue_name_prefix.unwrap_or_default();
+    let mut names = call.shared.queues.names().await?;
+    names.retain(|name| name.starts_with(&prefix) && call.caller.knows(name));
+    page(call, "QueueUrls", names, max_results, next_token.as_deref())
+}
+
+/// A page of queues. The token is the last name of the page before.
+pub(super) fn page(
+    call: &Call,
+    member: &str,
+    mut names: Vec<String>,
+    max_results: Option<Number>,
+    next_token: Option<&str>,
+) -> Result<Value, Error> {
+    let max = match max_results {
+        Some(number) => Some(number.within("MaxResults", 1, MOST_RESULTS)?),
+        None => None,
+    };
+    if let Some(token) = next_token {
+        let wrong = || Error::value("The value for parameter NextToken is invalid.");
+        let last = URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong())?;
+        let last = String::from_utf8(last).map_err(|_| wrong())?;
+        names.retain(|name| *name > last);
+    }
+    let most = usize::try_from(max.unwrap_or(MOST_RESULTS)).unwrap_or(usize::MAX);
+    let has_more = names.len() > most;
+    names.truncate(most);
+    let urls: Vec<_> = names.iter().map(|name| call.url(name)).collect();
+    let mut value = json!({});
+    let Value::Object(members) = &mut value else { return Ok(value) };
+    if !urls.is_empty() || member != "QueueUrls" {
+        members.insert(member.to_owned(), urls.into());
+    }
+    // Without a number of results, SQS returns the first thousand and no token.
+    if let (true, Some(_), Some(last)) = (has_more, max, names.last()) {
+        members.insert("NextToken".to_owned(), URL_SAFE_NO_PAD.encode(last).into());
+    }
+    Ok(value)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Wanted {
+    #[serde(default)]
+    attribute_names: Option<Vec<String>>,
+}
+
+pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error> {
+    let (open, settings) = call.queue(&input).await?;
+    let wanted = read::<Wanted>(input)?.attribute_names.unwrap_or_default();
+    if let Some(unknown) = wanted.iter().find(|name| !settings::is_known(name)) {
+        let shown: String = unknown.chars().take(80).collect();
+        let why = format!("Unknown Attribute {shown}.");
+        return Err(Error::new(Code::InvalidAttributeName, why));
+    }
+    let mut shown = settings.shown(open.is_fifo());
+    shown.insert("QueueArn".to_owned(), Arn::write(&call.caller.region, &open.name));
+    if wanted.iter().any(|name| name == "All" || name.starts_with("Approximate")) {
+        let stats = counted(call, &open).await?;
+        let mut count = |name: &str, count: u64| {
+            shown.insert(format!("ApproximateNumberOfMessages{name}"), count.to_string());
+        };
+        count("", stats.ready);
+        count("Delayed", stats.scheduled);
+        count("NotVisible", stats.leased);
+    }
+    let is_wanted = |name: &String| wanted.iter().any(|it| it == "All" || it == name);
+    let shown: BTreeMap<_, _> = shown.into_iter().filter(|(name, _)| is_wanted(name)).collect();
+    Ok(if shown.is_empty() { json!({}) } else { json!({"Attributes": shown}) })
+}
+
+/// The counts of a queue, without expired leases.
+async fn counted(call: &Call, open: &Open) -> Result<Stats, Error> {
+    let stats = open.queue.stats().await?;
+    if stats.leased == 0 {
+        return Ok(stats);
+    }
+    // A claim for no messages takes expired leases back.
+    let (consumer, claim_id) = claim_ids(&call.caller.visitor.name, &open.name, None)?;
+    open.queue.apply(&Op::Claim(Claim::new(consumer, claim_id, 0, Millis::new(1)?))).await?;
+    Ok(open.queue.stats().await?)
+}
+
+/// Changes the settings of the queue that a request names.
+async fn change(
+    call: &Call,
+    input: &Value,
+    change: impl FnOnce(&mut Settings, &str) -> Result<(), Error>,
+) -> Result<Value, Error> {
+    let (open, _) = call.queue(input).await?;
+    let shared = Arc::clone(&call.shared);
+    // The cached settings may be older than a change at another server.
+    let known = shared.queues.read(&open.name).await?;
+    let mut settings = known.as_deref().cloned().unwrap_or_default();
+    change(&mut settings, &open.name)?;
+    if known.as_deref() == Some(&settings) {
+        return Ok(json!({}));
+    }
+    to_the_end(async move { shared.queues.put(&open.name, &settings).await }).await?;
+    Ok(json!({}))
+}
+
+pub(super) async fn set_attributes(call: &Call, input: Value) -> Result<Value, Error> {
+    let asked: Create = read(input.clone())?;
+    let attributes = asked.attributes.unwrap_or_default();
+    if attributes.is_empty() {
+        return Err(Error::missing("Attribute.Name"));
+    }
+    let is_strict = call.shared.is_strict;
+    change(call, &input, |settings, name| {
+        settings.set(name, &attributes, is_strict)?;
+        settings.modified_s = now_s();
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn tag(call: &Call, input: Value) -> Result<Value, Error> {
+    let tags = read::<Create>(input.clone())?.tags.unwrap_or_default();
+    if tags.is_empty() {
+        return Err(Error::missing("Tags"));
+    }
+    change(call, &input, |settings, _| {
+        settings.tags.extend(tags);
+        valid_tags(&settings.tags)
+    })
+    .await
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Untag {
+    #[serde(default)]
+    tag_keys: Vec<String>,
+}
+
+pub(super) async fn untag(call: &Call, input: Value) -> Result<Value, Error> {
+    let Untag { tag_keys } = read(input.clone())?;
+    if tag_keys.is_empty() {
+        return Err(Error::missing("TagKeys"));
+    }
+    change(call, &input, |settings, _| {
+        settings.tags.retain(|key, _| !tag_keys.contains(key));
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn tags(call: &Call, input: Value) -> Result<Value, Error> {
+    let name = queue_name(&input)?;
+    let (_, settings) = call.named(&name).await?;
+    Ok(match settings.tags.is_empty() {
+        true => json!({}),
+        false => json!({"Tags": settings.tags}),
+    })
+}
+
+fn valid_tags(tags: &BTreeMap<String, String>) -> Result<(), Error> {
+    if tags.len() > MOST_TAGS {
+        return Err(Error::value(format!("Too many tags added for queue. At most {MOST_TAGS}.")));
+    }
+    let is_valid = |(key, value): (&String, &String)| {
+        (1..=128).contains(&key.chars().count()) && value.chars().count() <= 256
+    };
+    if tags.iter().all(is_valid) {
+        return Ok(());
+    }
+    Err(Error::value("A tag key has 1 to 128 characters, and a value at most 256."))
+}
+
+const MOST_TAGS: usize = 50;
+const MOST_RESULTS: u64 = 1_000;

@@ -1,0 +1,232 @@
+//! Receiving messages.
+
+use std::time::Duration;
+
+use delayline::MessageId;
+use delayline::Timestamp;
+use delayline::backend::{Claim, ClaimId, ConsumerName, Delivery, Millis};
+use delayline::limits::{MAX_CONSUMER_BYTES, MAX_LEASE_MS};
+use delayline_web::waiting::Hold;
+use ring::digest::{SHA256, digest};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{Call, Number, read, transfer};
+use crate::attributes::{self, Extras};
+use crate::digest::{hex, of_attributes, of_body};
+use crate::error::{Code, Error};
+use crate::names::Arn;
+use crate::queues::Open;
+use crate::receipt::Receipt;
+use crate::settings::{MOST_WAIT_S, Settings};
+use crate::wire::Answer;
+
+/// What a receiver asks for.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Asked {
+    max_number_of_messages: Option<Number>,
+    visibility_timeout: Option<Number>,
+    wait_time_seconds: Option<Number>,
+    #[serde(default)]
+    attribute_names: Option<Vec<String>>,
+    #[serde(default)]
+    message_system_attribute_names: Option<Vec<String>>,
+    #[serde(default)]
+    message_attribute_names: Option<Vec<String>>,
+    receive_request_attempt_id: Option<String>,
+}
+
+pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> {
+    let (open, settings) = call.queue(&input).await?;
+    let asked: Asked = read(input)?;
+    let shared = &call.shared;
+    let max = asked.max_number_of_messages.unwrap_or(Number(1));
+    let max = max.within("MaxNumberOfMessages", 1, 10)?;
+    let most_visibility_s = if shared.is_strict { 43_200 } else { MAX_LEASE_MS / 1_000 };
+    let visibility_s = match asked.visibility_timeout {
+        Some(number) => number.within("VisibilityTimeout", 0, most_visibility_s)?,
+        None => settings.visibility_timeout_s(),
+    };
+    let wait_s = match asked.wait_time_seconds {
+        Some(number) => number.within("WaitTimeSeconds", 0, MOST_WAIT_S)?,
+        None => settings.wait_s(),
+    };
+    let wanted = Wanted::read(&asked)?;
+    // A lease has at least a millisecond.
+    let lease = Millis::new((visibility_s * 1_000).max(1))?;
+    let max = usize::try_from(max).unwrap_or(1);
+    let deadline = (wait_s > 0 && !shared.stop.is_cancelled())
+        .then(|| Instant::now() + Duration::from_secs(wait_s));
+    let mut attempt = asked.receive_request_attempt_id.filter(|_| open.is_fifo());
+    for _ in 0..MOST_CLAIMS {
+        let visitor = &call.caller.visitor.name;
+        let (consumer, claim_id) = claim_ids(visitor, &open.name, attempt.take().as_deref())?;
+        let hold = Hold::new(&open.polls.claims, &open.queue, claim_id).await;
+        let claim = Claim::new(consumer, claim_id, max, lease);
+        let granted = open.polls.claim(&open.queue, claim, &hold, deadline, &shared.stop).await?;
+        let was_empty = granted.claimed.deliveries.is_empty();
+        let mut deliveries = Vec::new();
+        for delivery in granted.claimed.deliveries {
+            if !buried(call, &open, &settings, &delivery).await? {
+                deliveries.push(delivery);
+            }
+        }
+        if !deliveries.is_empty() {
+            let written = |it: &Delivery| wanted.write(call, &open, it, granted.at);
+            let messages: Vec<_> = deliveries.iter().map(written).collect();
+            return Ok(Answer { value: json!({"Messages": messages}), hold: Some(hold) });
+        }
+        let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
+        if was_empty || is_over {
+            break;
+        }
+    }
+    Ok(json!({}).into())
+}
+
+/// Moves a message to the dead-letter queue if it has been received too often. Returns `true` if it
+/// did.
+async fn buried(
+    call: &Call,
+    open: &Open,
+    settings: &Settings,
+    delivery: &Delivery,
+) -> Result<bool, Error> {
+    let Some(redrive) = settings.redrive() else { return Ok(false) };
+    if delivery.message.info.epoch <= redrive.max_receive_count {
+        return Ok(false);
+    }
+    // A dead-letter queue that was deleted: the message stays, as it does in SQS.
+    let target = match call.shared.queues.get(&redrive.queue).await {
+        Ok((target, _)) => target,
+        Err(error) if error.code() == Code::QueueDoesNotExist => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let mut extras = Extras::of(&delivery.message.headers);
+    extras.source = Some(open.name.clone());
+    extras.source_sequence = Some(delivery.message.info.sequence);
+    transfer(open, delivery, &target, &extras).await?;
+    Ok(true)
+}
+
+/// The attributes that a receiver wants.
+struct Wanted {
+    system: Vec<String>,
+    attributes: Vec<String>,
+}
+
+impl Wanted {
+    fn read(asked: &Asked) -> Result<Self, Error> {
+        let lists = [&asked.attribute_names, &asked.message_system_attribute_names];
+        let system: Vec<_> = lists.into_iter().flatten().flatten().cloned().collect();
+        if let Some(unknown) = system.iter().find(|name| !SYSTEM.contains(&name.as_str())) {
+            let shown: String = unknown.chars().take(80).collect();
+            let why = format!("Unknown Attribute {shown}.");
+            return Err(Error::new(Code::InvalidAttributeName, why));
+        }
+        let attributes = asked.message_attribute_names.clone().unwrap_or_default();
+        Ok(Self { system, attributes })
+    }
+
+    fn write(&self, call: &Call, open: &Open, delivery: &Delivery, at: Option<Timestamp>) -> Value {
+        let message = &delivery.message;
+        let (info, extras) = (&message.info, Extras::of(&message.headers));
+        let body = attributes::body(&message.payload);
+        let receipt = Receipt { id: info.id.clone(), lease: delivery.lease };
+        let mut value = json!({
+            "MessageId": shown(&info.id),
+            "ReceiptHandle": receipt.write(&open.name),
+            "MD5OfBody": of_body(&body),
+            "Body": body,
+        });
+        let Value::Object(members) = &mut value else { return value };
+        let all = attributes::of_headers(&message.headers, &extras);
+        let attributes = attributes::only(all, &self.attributes);
+        if let Some(md5) = of_attributes(&attributes) {
+            members.insert("MD5OfMessageAttributes".to_owned(), md5.into());
+            members.insert("MessageAttributes".to_owned(), attributes::write(&attributes));
+        }
+        let first = if info.epoch <= 1 { at.unwrap_or(info.due) } else { info.due };
+        let source = extras.source.as_ref();
+        let system = [
+            ("SenderId", Some(extras.sender.unwrap_or_else(|| SENDER.to_owned()))),
+            ("SentTimestamp", Some(info.enqueued_at.as_ms().to_string())),
+            ("ApproximateReceiveCount", Some(info.epoch.to_string())),
+            ("ApproximateFirstReceiveTimestamp", Some(first.as_ms().to_string())),
+            ("SequenceNumber", open.is_fifo().then(|| format!("{:020}", info.sequence))),
+            ("MessageDeduplicationId", extras.deduplication_id),
+            ("MessageGroupId", info.group.as_ref().map(|group| group.as_str().to_owned())),
+            ("AWSTraceHeader", extras.trace_header),
+            (
+                "DeadLetterQueueSourceArn",
+                source.map(|queue| Arn::write(&call.caller.region, queue)),
+            ),
+        ];
+        let is_wanted = |name: &str| self.system.iter().any(|it| it == "All" || it == name);
+        let system: serde_json::Map<_, _> = system
+            .into_iter()
+            .filter(|(name, _)| is_wanted(name))
+            .filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?))))
+            .collect();
+        if !system.is_empty() {
+            members.insert("Attributes".to_owned(), system.into());
+        }
+        value
+    }
+}
+
+/// The id of a message as an answer has it. Programs with the library may choose ids that are no
+/// text.
+fn shown(id: &MessageId) -> String {
+    match id.as_str() {
+        Some(text) if text.chars().all(attributes::is_allowed) => text.to_owned(),
+        _ => hex(id.as_bytes()),
+    }
+}
+
+/// A consumer, and a new claim id. With the id of an attempt, both depend on it alone, so that
+/// repeating the attempt returns the same messages.
+pub(crate) fn claim_ids(
+    visitor: &str,
+    queue: &str,
+    attempt: Option<&str>,
+) -> Result<(ConsumerName, ClaimId), Error> {
+    let hashed = |parts: &[&str]| digest(&SHA256, parts.join("\0").as_bytes());
+    let mut bytes = *Uuid::new_v4().as_bytes();
+    // The first half depends on the visitor alone, so that leases are grouped by visitor.
+    let of_visitor = hashed(&["sqs", visitor]);
+    bytes.iter_mut().take(8).zip(of_visitor.as_ref()).for_each(|(to, from)| *to = *from);
+    let Some(attempt) = attempt else {
+        let name: String =
+            visitor.chars().filter(|c| c.is_ascii_graphic()).take(MAX_CONSUMER_BYTES).collect();
+        let consumer = ConsumerName::try_from(name).or_else(|_| ConsumerName::try_from("sqs"))?;
+        return Ok((consumer, ClaimId::from_bytes(bytes)));
+    };
+    let of_attempt = hashed(&[visitor, queue, attempt]);
+    let rest = of_attempt.as_ref();
+    bytes.iter_mut().skip(8).zip(rest).for_each(|(to, from)| *to = *from);
+    let consumer = ConsumerName::try_from(hex(rest.get(..16).unwrap_or(rest)))?;
+    Ok((consumer, ClaimId::from_bytes(bytes)))
+}
+
+const SYSTEM: [&str; 11] = [
+    "All",
+    "SenderId",
+    "SentTimestamp",
+    "ApproximateReceiveCount",
+    "ApproximateFirstReceiveTimestamp",
+    "SequenceNumber",
+    "MessageDeduplicationId",
+    "MessageGroupId",
+    "AWSTraceHeader",
+    "DeadLetterQueueSourceArn",
+    // Asked for by some clients; there is no value.
+    "SqsManagedSseEnabled",
+];
+/// The sender of messages without one.
+const SENDER: &str = "delayline";
+/// Claims of one receive whose messages all go to a dead-letter queue.
+const MOST_CLAIMS: usize = 20;

@@ -1,0 +1,170 @@
+//! Deleting messages, and changing how long they are invisible.
+
+use std::sync::Arc;
+
+use delayline::backend::{Extend, Extended, Millis, Op, Outcome, Reply, Settled, Settlement};
+use delayline::limits::MAX_LEASE_MS;
+use delayline::message::Status;
+use futures_util::future::join_all;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Call, Number, batch_answer, entries, read, to_the_end};
+use crate::error::{Code, Error};
+use crate::queues::Open;
+use crate::receipt::Receipt;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Named {
+    receipt_handle: Option<String>,
+    visibility_timeout: Option<Number>,
+}
+
+impl Named {
+    fn receipt(&self, open: &Open) -> Result<Receipt, Error> {
+        let handle = self.receipt_handle.as_deref();
+        Receipt::read(&open.name, handle.ok_or_else(|| Error::missing("ReceiptHandle"))?)
+    }
+
+    fn visibility_s(&self, call: &Call) -> Result<u64, Error> {
+        let most = if call.shared.is_strict { 43_200 } else { MAX_LEASE_MS / 1_000 };
+        let number = self.visibility_timeout.ok_or_else(|| Error::missing("VisibilityTimeout"))?;
+        number.within("VisibilityTimeout", 0, most)
+    }
+}
+
+pub(super) async fn delete(call: &Call, input: Value) -> Result<Value, Error> {
+    let (open, _) = call.queue(&input).await?;
+    let receipt = read::<Named>(input)?.receipt(&open)?;
+    to_the_end(async move { deleted(&open, receipt).await }).await
+}
+
+pub(super) async fn delete_batch(call: &Call, input: Value) -> Result<Value, Error> {
+    let (open, _) = call.queue(&input).await?;
+    let mut results = Vec::new();
+    let mut receipts: Vec<(String, Receipt)> = Vec::new();
+    for (id, entry) in entries(input)? {
+        match read::<Named>(entry).and_then(|named| named.receipt(&open)) {
+            Ok(receipt) => receipts.push((id, receipt)),
+            Err(error) => results.push((id, Err(error))),
+        }
+    }
+    let done = to_the_end(async move { Ok(delete_all(&open, receipts).await) }).await?;
+    results.extend(done);
+    Ok(batch_answer(results))
+}
+
+/// Deletes messages, most of them in one operation.
+async fn delete_all(
+    open: &Open,
+    receipts: Vec<(String, Receipt)>,
+) -> Vec<(String, Result<Value, Error>)> {
+    let (mut first, mut again) = (Vec::new(), Vec::new());
+    for (id, receipt) in receipts {
+        // An operation may name a message only once.
+        let is_known = first.iter().any(|(_, it): &(String, Receipt)| it.id == receipt.id);
+        if is_known { &mut again } else { &mut first }.push((id, receipt));
+    }
+    let mut results = Vec::new();
+    let ack = |receipt: &Receipt| Settlement::new(receipt.id.clone(), receipt.lease, Outcome::Ack);
+    let op = Op::Settle(first.iter().map(|(_, receipt)| ack(receipt)).collect());
+    if !first.is_empty() {
+        match open.queue.apply(&op).await.map(|applied| applied.reply) {
+            Ok(Reply::Settle(settled)) => {
+                for ((id, receipt), settled) in first.into_iter().zip(settled) {
+                    results.push((id, remains(open, &receipt, settled).await));
+                }
+            }
+            Ok(_) => {
+                results.extend(first.into_iter().map(|(id, _)| (id, Err(Error::internal()))));
+            }
+            Err(error) => {
+                let error = Error::from(error);
+                results.extend(first.into_iter().map(|(id, _)| (id, Err(error.clone()))));
+            }
+        }
+    }
+    for (id, receipt) in again {
+        results.push((id, deleted(open, receipt).await));
+    }
+    results
+}
+
+async fn deleted(open: &Open, receipt: Receipt) -> Result<Value, Error> {
+    let settlement = Settlement::new(receipt.id.clone(), receipt.lease, Outcome::Ack);
+    let reply = open.queue.apply(&Op::Settle(vec![settlement])).await?.reply;
+    let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
+    let settled = settled.first().copied().ok_or_else(Error::internal)?;
+    remains(open, &receipt, settled).await
+}
+
+/// Deletes a message whose lease has ended, unless it has been received again since.
+async fn remains(open: &Open, receipt: &Receipt, settled: Settled) -> Result<Value, Error> {
+    let is_waiting = matches!(settled, Settled::Stale | Settled::AlreadyDone { ended: None });
+    if is_waiting
+        && let Some(info) = open.queue.get(receipt.id.clone()).await?.info()
+        && info.epoch == receipt.lease.epoch
+        && matches!(info.state.status(), Status::Scheduled | Status::Ready)
+    {
+        open.queue.cancel(receipt.id.clone()).await?;
+    }
+    Ok(json!({}))
+}
+
+pub(super) async fn change(call: &Call, input: Value) -> Result<Value, Error> {
+    let (open, _) = call.queue(&input).await?;
+    let named: Named = read(input)?;
+    let (receipt, visibility_s) = (named.receipt(&open)?, named.visibility_s(call)?);
+    to_the_end(async move { changed(&open, receipt, visibility_s).await }).await
+}
+
+pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Error> {
+    let (open, _) = call.queue(&input).await?;
+    let changes = entries(input)?.into_iter().map(|(id, entry)| {
+        let asked = read::<Named>(entry)
+            .and_then(|named| Ok((named.receipt(&open)?, named.visibility_s(call)?)));
+        let open = Arc::clone(&open);
+        async move {
+            let result = match asked {
+                Ok((receipt, visibility_s)) => {
+                    to_the_end(async move { changed(&open, receipt, visibility_s).await }).await
+                }
+                Err(error) => Err(error),
+            };
+            (id, result)
+        }
+    });
+    Ok(batch_answer(join_all(changes).await))
+}
+
+/// Extends or shortens a lease; releases the message if the timeout is 0.
+async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Value, Error> {
+    let Receipt { id, lease } = receipt;
+    let op = match visibility_s {
+        0 => Op::Settle(vec![Settlement::new(id, lease, Outcome::Release)]),
+        _ => Op::Extend(Extend::new(vec![(id, lease)], Millis::new(visibility_s * 1_000)?)),
+    };
+    let is_missing = match open.queue.apply(&op).await?.reply {
+        Reply::Settle(settled) => match settled.first() {
+            Some(Settled::Done { .. } | Settled::AlreadyDone { ended: None }) => {
+                return Ok(json!({}));
+            }
+            Some(Settled::Stale) => false,
+            _ => true,
+        },
+        Reply::Extend(extended) => match extended.first() {
+            Some(Extended::Done { .. }) => return Ok(json!({})),
+            Some(Extended::Stale) => false,
+            _ => true,
+        },
+        _ => return Err(Error::internal()),
+    };
+    if is_missing {
+        let why = "The value for parameter ReceiptHandle is invalid. Reason: Message does not \
+                   exist or is not available for visibility timeout change.";
+        return Err(Error::value(why));
+    }
+    let why = "The message referred to isn't in flight.";
+    Err(Error::new(Code::MessageNotInflight, why))
+}

@@ -1,0 +1,314 @@
+//! Attributes of messages, and the headers that hold them.
+//!
+//! A header is an attribute of the same name. Its type is `String`, or `Binary` if its value is no
+//! text. Other types, and what SQS knows of a message besides, are in one more header, [`HEADER`].
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayline::Bytes;
+use delayline::message::Headers;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::error::{Code, Error};
+
+/// Attributes by name, in the order of their digest.
+pub(crate) type Attributes = BTreeMap<String, Attribute>;
+
+/// The value of an attribute, with its whole type.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Attribute {
+    pub(crate) data_type: String,
+    pub(crate) content: Content,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    Text(String),
+    Binary(Vec<u8>),
+}
+
+impl Attribute {
+    /// Reads an attribute as a request has it.
+    fn read(name: &str, value: &Value) -> Result<Self, Error> {
+        let wrong =
+            |why: &str| Error::value(format!("The message attribute '{}' {why}.", harmless(name)));
+        let text = |member: &str| value.get(member).and_then(Value::as_str);
+        let data_type = text("DataType").unwrap_or_default();
+        if data_type.is_empty() {
+            return Err(wrong("must contain a non-empty message attribute type"));
+        }
+        let is_printable = |c: char| c.is_ascii_graphic();
+        if data_type.len() > MOST_TYPE_BYTES || !data_type.chars().all(is_printable) {
+            return Err(wrong("has an invalid message attribute type"));
+        }
+        let content = match data_type.split('.').next() {
+            Some("String" | "Number") => {
+                let text = text("StringValue").filter(|text| !text.is_empty());
+                let text = text.ok_or_else(|| {
+                    wrong(
+                        "must contain a non-empty message \
+                    attribute value for its type",
+                    )
+                })?;
+                if !text.chars().all(is_allowed) {
+                    return Err(wrong("has characters that are not allowed"));
+                }
+                if data_type.starts_with('N') && text.parse::<f64>().is_err() {
+                    return Err(wrong("with type 'Number' must contain a number"));
+                }
+                Content::Text(text.to_owned())
+            }
+            Some("Binary") => {
+                let bytes = text("BinaryValue").and_then(|text| STANDARD.decode(text).ok());
+                let bytes = bytes.filter(|bytes| !bytes.is_empty());
+                Content::Binary(bytes.ok_or_else(|| {
+                    wrong(
+                        "must contain a non-empty message \
+                    attribute value in Base64 for its type",
+                    )
+                })?)
+            }
+            _ => {
+                return Err(wrong(
+                    "has an invalid message attribute type; it must begin with \
+                                  Binary, Number or String",
+                ));
+            }
+        };
+        Ok(Self { data_type: data_type.to_owned(), content })
+    }
+
+    /// The attribute as an answer has it.
+    fn write(&self) -> Value {
+        match &self.content {
+            Content::Text(text) => json!({"StringValue": text, "DataType": self.data_type}),
+            Content::Binary(bytes) => {
+                json!({"BinaryValue": STANDARD.encode(bytes), "DataType": self.data_type})
+            }
+        }
+    }
+
+    /// Number of bytes that count towards the size of a message.
+    pub(crate) fn bytes(&self) -> usize {
+        let content = match &self.content {
+            Content::Text(text) => text.len(),
+            Content::Binary(bytes) => bytes.len(),
+        };
+        self.data_type.len() + content
+    }
+}
+
+/// What SQS knows of a message besides its attributes, as JSON in a header. Short names: headers
+/// have a limit.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Extras {
+    /// Types of attributes, where the values do not show them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "t")]
+    pub(crate) types: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "h")]
+    pub(crate) trace_header: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "d")]
+    pub(crate) deduplication_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "s")]
+    pub(crate) sender: Option<String>,
+    /// The queue that a dead letter comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "q")]
+    pub(crate) source: Option<String>,
+    /// The sequence number of a dead letter in that queue. It distinguishes messages that have one
+    /// id one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "n")]
+    pub(crate) source_sequence: Option<u64>,
+}
+
+impl Extras {
+    pub(crate) fn of(headers: &Headers) -> Self {
+        let json = headers.get(HEADER).and_then(|json| serde_json::from_slice(json).ok());
+        json.unwrap_or_default()
+    }
+}
+
+/// Reads the attributes of a message to send.
+pub(crate) fn read(map: &Map<String, Value>) -> Result<Attributes, Error> {
+    let mut attributes = Attributes::new();
+    for (name, value) in map {
+        let starts = |prefix: &str| {
+            name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if name.is_empty() || name.len() > MOST_NAME_BYTES || !name.chars().all(is_name) {
+            let why = "can contain A-Z, a-z, 0-9, underscores, hyphens and periods, and at most \
+                       255 of them";
+            return Err(Error::value(format!("Message attribute name {why}.")));
+        }
+        if starts("AWS.") || starts("Amazon.") || name == HEADER {
+            return Err(Error::value("Message attribute name has a reserved prefix."));
+        }
+        attributes.insert(name.clone(), Attribute::read(name, value)?);
+    }
+    Ok(attributes)
+}
+
+/// The headers of attributes.
+pub(crate) fn headers(attributes: &Attributes, mut extras: Extras) -> Result<Headers, Error> {
+    let mut headers = Headers::new();
+    let limits = || {
+        let why = "All attributes of a message may have at most 8 KiB and 31 names here.";
+        Error::value(why)
+    };
+    for (name, Attribute { data_type, content }) in attributes {
+        let bytes = match content {
+            Content::Text(text) => Bytes::from(text.clone()),
+            Content::Binary(bytes) => Bytes::from(bytes.clone()),
+        };
+        if usual_type(&bytes) != data_type {
+            extras.types.insert(name.clone(), data_type.clone());
+        }
+        headers.set(name, bytes).map_err(|_| limits())?;
+    }
+    set(&mut headers, &extras).map_err(|()| limits())?;
+    Ok(headers)
+}
+
+/// Sets the header of the extras, if there are any.
+pub(crate) fn set(headers: &mut Headers, extras: &Extras) -> Result<(), ()> {
+    if *extras == Extras::default() {
+        return Ok(());
+    }
+    let json = serde_json::to_vec(extras).map_err(drop)?;
+    headers.set(HEADER, json).map_err(drop)
+}
+
+/// The attributes that headers hold. A header whose name or value is no attribute is left out.
+pub(crate) fn of_headers(headers: &Headers, extras: &Extras) -> Attributes {
+    let mut attributes = Attributes::new();
+    for (name, value) in headers.iter().filter(|(name, _)| *name != HEADER) {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if value.is_empty() || !name.chars().all(is_name) {
+            continue;
+        }
+        let usual = usual_type(value);
+        let data_type = extras.types.get(name).map_or(usual, String::as_str).to_owned();
+        let content = match std::str::from_utf8(value) {
+            Ok(text) if !data_type.starts_with("Binary") => Content::Text(text.to_owned()),
+            _ => Content::Binary(value.to_vec()),
+        };
+        attributes.insert(name.to_owned(), Attribute { data_type, content });
+    }
+    attributes
+}
+
+/// The attributes that a receiver wants: by names, prefixes or all.
+pub(crate) fn only(attributes: Attributes, wanted: &[String]) -> Attributes {
+    let is_wanted = |name: &String| {
+        wanted.iter().any(|wanted| {
+            let prefix = wanted.strip_suffix(".*").or_else(|| wanted.strip_suffix('*'));
+            wanted == "All"
+                || wanted == name
+                || prefix.is_some_and(|prefix| name.starts_with(prefix))
+        })
+    };
+    attributes.into_iter().filter(|(name, _)| is_wanted(name)).collect()
+}
+
+/// The attributes as an answer has them.
+pub(crate) fn write(attributes: &Attributes) -> Value {
+    let pairs = attributes.iter().map(|(name, attribute)| (name.clone(), attribute.write()));
+    Value::Object(pairs.collect())
+}
+
+/// Checks a body.
+pub(crate) fn valid_body(body: &str) -> Result<(), Error> {
+    if body.is_empty() {
+        return Err(Error::missing("MessageBody"));
+    }
+    if body.chars().all(is_allowed) {
+        return Ok(());
+    }
+    let why = "The message contains characters outside the allowed set.";
+    Err(Error::new(Code::InvalidMessageContents, why))
+}
+
+/// A payload as a body. One that is no text, or has characters that SQS does not allow, is in
+/// Base64.
+pub(crate) fn body(payload: &Bytes) -> String {
+    match std::str::from_utf8(payload) {
+        Ok(text) if text.chars().all(is_allowed) => text.to_owned(),
+        _ => STANDARD.encode(payload),
+    }
+}
+
+/// The type of a header's value without another one in the [`Extras`].
+fn usual_type(value: &[u8]) -> &'static str {
+    match std::str::from_utf8(value) {
+        Ok(text) if text.chars().all(is_allowed) => "String",
+        _ => "Binary",
+    }
+}
+
+/// Whether XML 1.0, and so SQS, permits this character.
+pub(crate) const fn is_allowed(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+fn harmless(name: &str) -> &str {
+    name.get(..80).unwrap_or(name)
+}
+
+/// The header with the [`Extras`].
+pub(crate) const HEADER: &str = "delayline-sqs";
+const MOST_NAME_BYTES: usize = 255;
+const MOST_TYPE_BYTES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_return_from_headers_with_their_types() {
+        let map = json!({
+            "text": {"DataType": "String", "StringValue": "x"},
+            "number": {"DataType": "Number.int", "StringValue": "7"},
+            "binary": {"DataType": "Binary", "BinaryValue": "/w=="},
+            "gif": {"DataType": "Binary.gif", "BinaryValue": "R0lG"},
+        });
+        let attributes = read(map.as_object().unwrap()).unwrap();
+        let headers = headers(&attributes, Extras::default()).unwrap();
+        assert_eq!(headers.get("number").map(|it| &it[..]), Some(&b"7"[..]));
+        let extras = Extras::of(&headers);
+        let kept: Vec<_> = extras.types.keys().map(String::as_str).collect();
+        assert_eq!(kept, ["gif", "number"]);
+        assert!(of_headers(&headers, &extras) == attributes);
+        assert_eq!(write(&only(attributes, &["te*".to_owned()])), json!({"text": map["text"]}));
+    }
+
+    #[test]
+    fn what_is_no_attribute_is_refused_without_its_value() {
+        for (name, value) in [
+            ("a", json!({"DataType": "", "StringValue": "secret"})),
+            ("a", json!({"DataType": "Text", "StringValue": "secret"})),
+            ("a", json!({"DataType": "String", "StringValue": ""})),
+            ("a", json!({"DataType": "Number", "StringValue": "secret"})),
+            ("a", json!({"DataType": "Binary", "BinaryValue": "secret!"})),
+            ("a", json!("secret")),
+            ("AWS.a", json!({"DataType": "String", "StringValue": "secret"})),
+            ("a b", json!({"DataType": "String", "StringValue": "secret"})),
+            (HEADER, json!({"DataType": "String", "StringValue": "secret"})),
+        ] {
+            let map = Map::from_iter([(name.to_owned(), value)]);
+            let Err(error) = read(&map) else { panic!("{name} was accepted") };
+            assert_eq!(error.code(), Code::InvalidParameterValue);
+            assert!(!error.message().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_payload_is_a_body_that_xml_can_have() {
+        assert_eq!(body(&Bytes::from_static(b"a\n")), "a\n");
+        assert_eq!(body(&Bytes::from_static(b"\xff")), "/w==");
+        assert_eq!(body(&Bytes::from_static(b"\0")), "AA==");
+        assert!(valid_body("a\u{ffff}").is_err() && valid_body("").is_err());
+    }
+}

@@ -1,0 +1,244 @@
+//! The queues that are open, and their settings.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use delayline::admin::{Listed, QueueName};
+use delayline::backend::{Stats, UpdateContent};
+use delayline::codec::Raw;
+use delayline::update::UpdateDue;
+use delayline::{Bytes, Cancelled, Connection, Enqueued, Found, Queue};
+use delayline_web::waiting::Polls;
+use tokio::time::Instant;
+
+use crate::error::{Code, Error};
+use crate::settings::{FIFO, Settings};
+
+/// A queue, and the polls that wait for its messages.
+pub(crate) struct Open {
+    pub(crate) name: String,
+    pub(crate) queue: Queue<Bytes, Raw>,
+    pub(crate) polls: Arc<Polls>,
+}
+
+impl Open {
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.name.ends_with(FIFO)
+    }
+}
+
+/// The queues of a connection.
+pub(crate) struct Queues {
+    connection: Connection,
+    /// One message for each queue. It is due in the year 9900, so that no consumer gets it.
+    settings: Queue<Settings>,
+    settings_name: String,
+    /// The only queues that exist here; `None` for all.
+    only: Option<BTreeSet<String>>,
+    open: Mutex<HashMap<String, Arc<Open>>>,
+    known: Mutex<HashMap<String, (Instant, Option<Arc<Settings>>)>>,
+}
+
+impl Queues {
+    pub(crate) async fn open(
+        connection: Connection,
+        settings_name: String,
+        only: Option<BTreeSet<String>>,
+    ) -> Result<Self, delayline::Error> {
+        let settings = connection.queue(&settings_name).await?.patience(PATIENCE);
+        let (open, known) = Default::default();
+        Ok(Self { connection, settings, settings_name, only, open, known })
+    }
+
+    /// Returns the open queue of this name and its settings.
+    ///
+    /// # Errors
+    ///
+    /// If it does not exist: it was neither created here, nor has a program ever sent a message to
+    /// it.
+    pub(crate) async fn get(&self, name: &str) -> Result<(Arc<Open>, Arc<Settings>), Error> {
+        self.permitted(name)?;
+        if let Some(settings) = self.settings_of(name).await? {
+            return match settings.is_deleted {
+                true => Err(Error::no_queue()),
+                false => Ok((self.opened(name).await?, settings)),
+            };
+        }
+        let open = self.opened(name).await?;
+        let is_named = self.only.as_ref().is_some_and(|only| only.contains(name));
+        if is_named || is_used(&open.queue.stats().await?) {
+            return Ok((open, Arc::default()));
+        }
+        self.locked_open().remove(name);
+        Err(Error::no_queue())
+    }
+
+    /// Returns an error for the names of queues that must not be used here.
+    pub(crate) fn permitted(&self, name: &str) -> Result<(), Error> {
+        let is_other = name == self.settings_name || name == delayline::schedules::DEFAULT_QUEUE;
+        let is_named = self.only.as_ref().is_none_or(|only| only.contains(name));
+        if is_other || !is_named || name.parse::<QueueName>().is_err() {
+            return Err(Error::no_queue());
+        }
+        Ok(())
+    }
+
+    /// Returns the queue, whether or not it exists.
+    pub(crate) async fn opened(&self, name: &str) -> Result<Arc<Open>, Error> {
+        if let Some(open) = self.locked_open().get(name) {
+            return Ok(Arc::clone(open));
+        }
+        let queue = self.connection.queue(name).await?.codec(Raw).patience(PATIENCE);
+        let open = Arc::new(Open { name: name.to_owned(), queue, polls: Arc::default() });
+        Ok(Arc::clone(self.locked_open().entry(name.to_owned()).or_insert(open)))
+    }
+
+    fn locked_open(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn locked_known(&self) -> MutexGuard<'_, HashMap<String, (Instant, Option<Arc<Settings>>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the settings of a queue, at most [`AGE`] old.
+    async fn settings_of(&self, name: &str) -> Result<Option<Arc<Settings>>, Error> {
+        let known = self.locked_known().get(name).cloned();
+        if let Some((read, settings)) = known
+            && read.elapsed() < AGE
+        {
+            return Ok(settings);
+        }
+        self.read(name).await
+    }
+
+    /// Reads the settings of a queue.
+    pub(crate) async fn read(&self, name: &str) -> Result<Option<Arc<Settings>>, Error> {
+        let settings = match self.settings.get(name).await? {
+            Found::Live(message) => Some(Arc::new(message.payload)),
+            _ => None,
+        };
+        let mut known = self.locked_known();
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(name.to_owned(), (Instant::now(), settings.clone()));
+        Ok(settings)
+    }
+
+    /// Stores new settings. Returns `false` if the queue has some already.
+    pub(crate) async fn create(&self, name: &str, settings: &Settings) -> Result<bool, Error> {
+        let draft = self.settings.message(settings).id(name).due_at(never()).reuse_finished_id();
+        let sent = draft.send().await?;
+        self.locked_known().remove(name);
+        Ok(matches!(sent.outcome, Enqueued::Created { .. }))
+    }
+
+    /// Replaces the settings of a queue.
+    pub(crate) async fn put(&self, name: &str, settings: &Settings) -> Result<(), Error> {
+        let draft = self.settings.message(settings).id(name).due_at(never());
+        let sent = draft.update(UpdateContent::Replace, UpdateDue::Keep).send().await;
+        self.locked_known().remove(name);
+        match sent {
+            Err(error) if error.is_invalid() => {
+                let why = "All attributes and tags of a queue may have at most 16 KiB.";
+                Err(Error::new(Code::InvalidAttributeValue, why))
+            }
+            sent => Ok(sent.map(drop)?),
+        }
+    }
+
+    /// Removes all messages of a queue and its settings.
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), Error> {
+        let open = self.opened(name).await?;
+        let settings = Settings { is_deleted: true, ..Settings::default() };
+        self.put(name, &settings).await?;
+        clear(&open.queue).await?;
+        let mut dead = open.queue.list(Listed::Dead);
+        while let Some(page) = dead.next_page().await? {
+            open.queue.purge_many(page.into_iter().map(|info| info.id)).await?;
+        }
+        // Leased messages are removed at the end of their leases; a storage without this call keeps
+        // the counters. In both cases, the settings go on saying that the queue is deleted.
+        let removed = self.connection.delete_queue(name).await.is_ok_and(|it| it.is_removed());
+        if removed {
+            self.settings.cancel(name).await?;
+        }
+        self.locked_known().remove(name);
+        Ok(())
+    }
+
+    /// Returns the names of all queues with settings, in order, and of the only ones.
+    pub(crate) async fn names(&self) -> Result<Vec<String>, Error> {
+        let mut names: BTreeSet<_> = self.only.iter().flatten().cloned().collect();
+        let mut deleted = Vec::new();
+        let mut listing = self.settings.list(Listed::Scheduled);
+        while let Some(page) = listing.next_page().await? {
+            for ids in page.chunks(LOOK_UP) {
+                let found = self.settings.get_many(ids.iter().map(|info| &info.id)).await?;
+                for (info, found) in ids.iter().zip(found) {
+                    let Some(name) = info.id.as_str() else { continue };
+                    match found {
+                        Found::Live(message) if message.payload.is_deleted => {
+                            deleted.push(name.to_owned());
+                        }
+                        Found::Live(_) => drop(names.insert(name.to_owned())),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        for name in deleted {
+            names.remove(&name);
+        }
+        Ok(names.into_iter().filter(|name| self.permitted(name).is_ok()).collect())
+    }
+
+    /// Returns the names of the queues whose dead letters go to this queue.
+    pub(crate) async fn sources_of(&self, dead: &str) -> Result<Vec<String>, Error> {
+        let mut sources = Vec::new();
+        for name in self.names().await? {
+            let settings = self.settings_of(&name).await?;
+            let redrive = settings.and_then(|settings| settings.redrive());
+            if redrive.is_some_and(|redrive| redrive.queue == dead) {
+                sources.push(name);
+            }
+        }
+        Ok(sources)
+    }
+}
+
+/// Whether a program uses the queue.
+const fn is_used(stats: &Stats) -> bool {
+    stats.scheduled + stats.ready + stats.leased + stats.dead + stats.totals.enqueued > 0
+}
+
+/// Cancels all messages of a queue. Leased ones end with their leases.
+pub(crate) async fn clear(queue: &Queue<Bytes, Raw>) -> Result<(), Error> {
+    for status in [Listed::Scheduled, Listed::Ready, Listed::Leased] {
+        let mut listing = queue.list(status);
+        while let Some(page) = listing.next_page().await? {
+            let ids = page.into_iter().map(|info| info.id);
+            let _: Vec<Cancelled> = queue.cancel_many(ids).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Seconds since 1970, by the clock of this machine.
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// An instant in the year 9900.
+fn never() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(250_246_540_800)
+}
+
+/// How long a request is repeated while the server is unreachable.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How old settings may be. SQS promises a minute.
+const AGE: Duration = Duration::from_secs(2);
+const MOST_KNOWN: usize = 10_000;
+const LOOK_UP: usize = 16;

@@ -1,0 +1,74 @@
+//! Receipt handles: opaque text that names a message of a queue, and its lease.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use delayline::MessageId;
+use delayline::backend::{ClaimId, Lease};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Code, Error};
+
+/// A message and its lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    pub(crate) id: MessageId,
+    pub(crate) lease: Lease,
+}
+
+impl Receipt {
+    /// Writes the handle for a message of this queue.
+    pub(crate) fn write(&self, queue: &str) -> String {
+        let mut bytes = vec![VERSION];
+        bytes.extend(xxh3_64(queue.as_bytes()).to_be_bytes());
+        bytes.extend(self.lease.claim_id.as_bytes());
+        bytes.extend(self.lease.epoch.to_be_bytes());
+        bytes.extend(self.id.as_bytes().iter());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Reads the handle of a message of this queue.
+    ///
+    /// # Errors
+    ///
+    /// For a text that [`write`](Self::write) never returns for this queue.
+    pub(crate) fn read(queue: &str, handle: &str) -> Result<Self, Error> {
+        Self::parse(queue, handle).ok_or_else(|| {
+            let why = "The input receipt handle is not a valid receipt handle of this queue.";
+            Error::new(Code::ReceiptHandleIsInvalid, why)
+        })
+    }
+
+    fn parse(queue: &str, handle: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(handle).ok()?;
+        let (version, rest) = bytes.split_first()?;
+        let (of_queue, rest) = rest.split_first_chunk()?;
+        let (claim_id, rest) = rest.split_first_chunk()?;
+        let (epoch, id) = rest.split_first_chunk()?;
+        if *version != VERSION || u64::from_be_bytes(*of_queue) != xxh3_64(queue.as_bytes()) {
+            return None;
+        }
+        let lease =
+            Lease { claim_id: ClaimId::from_bytes(*claim_id), epoch: u64::from_be_bytes(*epoch) };
+        Some(Self { id: MessageId::new(id.to_vec()).ok()?, lease })
+    }
+}
+
+const VERSION: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_return_and_others_are_refused() {
+        let lease = Lease { claim_id: ClaimId::from_bytes([7; 16]), epoch: 3 };
+        let receipt = Receipt { id: MessageId::try_from("order-1").unwrap(), lease };
+        let handle = receipt.write("orders");
+        assert_eq!(Receipt::read("orders", &handle), Ok(receipt));
+        let wrong = ["", "x", "AQ", &handle[1..], &handle[..40], &format!("{handle}="), "ä"];
+        for (queue, handle) in wrong.map(|it| ("orders", it)).into_iter().chain([("x", &*handle)]) {
+            let error = Receipt::read(queue, handle).unwrap_err();
+            assert_eq!(error.code(), Code::ReceiptHandleIsInvalid, "{queue} {handle}");
+        }
+    }
+}

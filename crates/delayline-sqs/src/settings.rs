@@ -1,0 +1,282 @@
+//! The attributes of a queue, as SQS names them.
+
+use std::collections::BTreeMap;
+
+use delayline::limits::{MAX_DELAY_MS, MAX_LEASE_MS};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{Code, Error};
+use crate::names::Arn;
+
+/// What SQS knows of a queue. Stored as the payload of a message whose id is the name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// The attributes that were set; the others have their defaults.
+    #[serde(default)]
+    pub(crate) attributes: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) tags: BTreeMap<String, String>,
+    /// Seconds since 1970.
+    #[serde(default)]
+    pub(crate) created_s: u64,
+    /// Seconds since 1970.
+    #[serde(default)]
+    pub(crate) modified_s: u64,
+    /// The queue was deleted while it had leased messages, or its storage keeps its counters.
+    #[serde(default)]
+    pub(crate) is_deleted: bool,
+}
+
+/// Where the messages of a queue go that were received too often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redrive {
+    /// The name of the dead-letter queue.
+    pub(crate) queue: String,
+    pub(crate) max_receive_count: u64,
+}
+
+impl Settings {
+    fn number(&self, name: &str, usual: u64) -> u64 {
+        self.attributes.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual)
+    }
+
+    pub(crate) fn visibility_timeout_s(&self) -> u64 {
+        self.number("VisibilityTimeout", 30)
+    }
+
+    pub(crate) fn delay_s(&self) -> u64 {
+        self.number("DelaySeconds", 0)
+    }
+
+    pub(crate) fn wait_s(&self) -> u64 {
+        self.number("ReceiveMessageWaitTimeSeconds", 0)
+    }
+
+    pub(crate) fn most_message_bytes(&self) -> u64 {
+        self.number("MaximumMessageSize", MOST_MESSAGE_BYTES)
+    }
+
+    pub(crate) fn retention_s(&self) -> u64 {
+        self.number("MessageRetentionPeriod", 345_600)
+    }
+
+    /// Whether the retention was set, rather than left at its default.
+    pub(crate) fn has_retention(&self) -> bool {
+        self.attributes.contains_key("MessageRetentionPeriod")
+    }
+
+    fn is(&self, name: &str, value: &str) -> bool {
+        self.attributes.get(name).is_some_and(|known| known == value)
+    }
+
+    pub(crate) fn deduplicates_contents(&self) -> bool {
+        self.is("ContentBasedDeduplication", "true")
+    }
+
+    /// Whether a deduplication id counts within its group only.
+    pub(crate) fn deduplicates_by_group(&self) -> bool {
+        self.is("DeduplicationScope", "messageGroup")
+    }
+
+    pub(crate) fn redrive(&self) -> Option<Redrive> {
+        redrive(self.attributes.get("RedrivePolicy")?).ok()
+    }
+
+    /// Sets attributes. An empty text removes the attribute.
+    pub(crate) fn set(
+        &mut self,
+        queue: &str,
+        attributes: &BTreeMap<String, String>,
+        is_strict: bool,
+    ) -> Result<(), Error> {
+        for (name, value) in attributes {
+            check(queue, name, value, is_strict)?;
+            if value.is_empty() {
+                self.attributes.remove(name);
+            } else {
+                self.attributes.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The attributes as SQS shows them, without counts.
+    pub(crate) fn shown(&self, is_fifo: bool) -> BTreeMap<String, String> {
+        let mut shown = self.attributes.clone();
+        let mut usual = |name: &str, value: String| {
+            shown.entry(name.to_owned()).or_insert(value);
+        };
+        usual("VisibilityTimeout", self.visibility_timeout_s().to_string());
+        usual("DelaySeconds", self.delay_s().to_string());
+        usual("ReceiveMessageWaitTimeSeconds", self.wait_s().to_string());
+        usual("MaximumMessageSize", self.most_message_bytes().to_string());
+        usual("MessageRetentionPeriod", self.retention_s().to_string());
+        usual("SqsManagedSseEnabled", "true".to_owned());
+        usual("CreatedTimestamp", self.created_s.to_string());
+        usual("LastModifiedTimestamp", self.modified_s.to_string());
+        if is_fifo {
+            usual("FifoQueue", "true".to_owned());
+            usual("ContentBasedDeduplication", "false".to_owned());
+            usual("DeduplicationScope", "queue".to_owned());
+            usual("FifoThroughputLimit", "perQueue".to_owned());
+        }
+        shown
+    }
+}
+
+/// Checks the name and the value of an attribute to set.
+fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Error> {
+    let is_fifo = queue.ends_with(FIFO);
+    let wrong = || {
+        let why = format!("Invalid value for the parameter {name}.");
+        Err(Error::new(Code::InvalidAttributeValue, why))
+    };
+    let number = |least: u64, most: u64| match value.parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(()),
+        _ => wrong(),
+    };
+    let one_of = |values: &[&str]| if values.contains(&value) { Ok(()) } else { wrong() };
+    let within = |strict: u64, ours: u64| if is_strict { strict } else { ours };
+    match name {
+        "DelaySeconds" => number(0, within(900, MAX_DELAY_MS / 1_000)),
+        "MaximumMessageSize" => number(1_024, MOST_MESSAGE_BYTES),
+        "MessageRetentionPeriod" => number(60, within(1_209_600, MAX_DELAY_MS / 1_000)),
+        "ReceiveMessageWaitTimeSeconds" => number(0, MOST_WAIT_S),
+        "VisibilityTimeout" => number(0, within(43_200, MAX_LEASE_MS / 1_000)),
+        "RedrivePolicy" if !value.is_empty() => {
+            let redrive = redrive(value)?;
+            if redrive.queue.ends_with(FIFO) == is_fifo { Ok(()) } else { wrong() }
+        }
+        "RedriveAllowPolicy" | "Policy" if !value.is_empty() => {
+            match serde_json::from_str::<Value>(value) {
+                Ok(Value::Object(_)) => Ok(()),
+                _ => wrong(),
+            }
+        }
+        "FifoQueue" if is_fifo => one_of(&["true"]),
+        "ContentBasedDeduplication" if is_fifo => one_of(&["true", "false"]),
+        "DeduplicationScope" if is_fifo => one_of(&["queue", "messageGroup"]),
+        "FifoThroughputLimit" if is_fifo => one_of(&["perQueue", "perMessageGroupId"]),
+        "SqsManagedSseEnabled" => one_of(&["true", "false", ""]),
+        // They have no effect here.
+        "Policy"
+        | "RedrivePolicy"
+        | "RedriveAllowPolicy"
+        | "KmsMasterKeyId"
+        | "KmsDataKeyReusePeriodSeconds" => Ok(()),
+        _ => Err(Error::new(Code::InvalidAttributeName, format!("Unknown Attribute {name}."))),
+    }
+}
+
+/// Reads a redrive policy.
+fn redrive(json: &str) -> Result<Redrive, Error> {
+    let wrong = |why: &str| {
+        let why = format!("Invalid value for the parameter RedrivePolicy. Reason: {why}.");
+        Error::value(why)
+    };
+    let policy: Value = serde_json::from_str(json).map_err(|_| wrong("it is not a JSON object"))?;
+    let arn = policy.get("deadLetterTargetArn").and_then(Value::as_str);
+    let arn = arn.ok_or_else(|| wrong("it does not contain deadLetterTargetArn"))?;
+    let queue = Arn::queue(arn).ok_or_else(|| wrong("deadLetterTargetArn is no ARN of a queue"))?;
+    let count = match policy.get("maxReceiveCount") {
+        Some(Value::String(text)) => text.parse().ok(),
+        Some(value) => value.as_u64(),
+        None => return Err(wrong("it does not contain maxReceiveCount")),
+    };
+    let is_count = |count: &u64| (1..=1_000).contains(count);
+    let count = count
+        .filter(is_count)
+        .ok_or_else(|| wrong("maxReceiveCount must be an integer from 1 to 1000"))?;
+    Ok(Redrive { queue, max_receive_count: count })
+}
+
+/// The names of attributes that a request may ask for.
+pub(crate) fn is_known(name: &str) -> bool {
+    KNOWN.contains(&name)
+}
+
+const KNOWN: [&str; 22] = [
+    "All",
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesDelayed",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ContentBasedDeduplication",
+    "CreatedTimestamp",
+    "DeduplicationScope",
+    "DelaySeconds",
+    "FifoQueue",
+    "FifoThroughputLimit",
+    "KmsDataKeyReusePeriodSeconds",
+    "KmsMasterKeyId",
+    "LastModifiedTimestamp",
+    "MaximumMessageSize",
+    "MessageRetentionPeriod",
+    "Policy",
+    "QueueArn",
+    "ReceiveMessageWaitTimeSeconds",
+    "RedriveAllowPolicy",
+    "RedrivePolicy",
+    "SqsManagedSseEnabled",
+    "VisibilityTimeout",
+];
+
+/// How the names of FIFO queues end.
+pub(crate) const FIFO: &str = ".fifo";
+/// Longest message, with its attributes.
+pub(crate) const MOST_MESSAGE_BYTES: u64 = 1_048_576;
+/// Longest wait of a receive.
+pub(crate) const MOST_WAIT_S: u64 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<Settings, Error> {
+        let mut settings = Settings::default();
+        let attributes = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        settings.set(queue, &attributes, is_strict).map(|()| settings)
+    }
+
+    #[test]
+    fn attributes_have_the_limits_of_sqs_or_ours() {
+        for (queue, name, value, is_valid, is_valid_strictly) in [
+            ("q", "DelaySeconds", "900", true, true),
+            ("q", "DelaySeconds", "901", true, false),
+            ("q", "DelaySeconds", "-1", false, false),
+            ("q", "VisibilityTimeout", "43201", true, false),
+            ("q", "VisibilityTimeout", "86401", false, false),
+            ("q", "MessageRetentionPeriod", "59", false, false),
+            ("q", "ReceiveMessageWaitTimeSeconds", "21", false, false),
+            ("q", "FifoQueue", "true", false, false),
+            ("q.fifo", "FifoQueue", "true", true, true),
+            ("q.fifo", "FifoQueue", "false", false, false),
+            ("q", "Policy", "", true, true),
+            ("q", "Policy", "x", false, false),
+            ("q", "QueueArn", "x", false, false),
+            ("q", "Unknown", "x", false, false),
+        ] {
+            assert_eq!(set(queue, name, value, false).is_ok(), is_valid, "{name} {value}");
+            assert_eq!(set(queue, name, value, true).is_ok(), is_valid_strictly, "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn a_redrive_policy_names_a_queue_of_its_kind() {
+        let policy = |queue: &str, count: &str| {
+            let arn = format!("arn:aws:sqs:eu-central-1:000000000000:{queue}");
+            format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":{count}}}"#)
+        };
+        for count in ["3", "\"3\""] {
+            let settings = set("q", "RedrivePolicy", &policy("dead", count), true).unwrap();
+            let redrive = Redrive { queue: "dead".to_owned(), max_receive_count: 3 };
+            assert_eq!(settings.redrive(), Some(redrive));
+        }
+        for (queue, count) in [("dead", "0"), ("dead", "1001"), ("dead", "\"x\""), ("d.fifo", "3")]
+        {
+            assert!(set("q", "RedrivePolicy", &policy(queue, count), true).is_err());
+        }
+        assert!(set("q", "RedrivePolicy", "{}", true).is_err());
+        assert_eq!(set("q", "RedrivePolicy", "", true).unwrap().redrive(), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Building the router.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::IntoResponse as _;
+use delayline::Connection;
+use tokio_util::sync::CancellationToken;
+use tower_http::csrf::{CsrfLayer, ProtectionError};
+
+use crate::access::Access;
+use crate::moves::Moves;
+use crate::queues::Queues;
+use crate::wire::{self, Bodies};
+
+/// Builds the router of an SQS endpoint: see [the crate](crate).
+#[derive(Clone)]
+#[must_use = "an endpoint does nothing until its `router` is served"]
+pub struct Sqs {
+    connection: Connection,
+    access: Access,
+    is_strict: bool,
+    only: Option<BTreeSet<String>>,
+    settings_queue: String,
+    public_url: Option<String>,
+    stop: CancellationToken,
+}
+
+impl Sqs {
+    /// Creates an endpoint for the queues of a connection.
+    pub fn new(connection: Connection, access: Access) -> Self {
+        Self {
+            connection,
+            access,
+            is_strict: false,
+            only: None,
+            settings_queue: SETTINGS_QUEUE.to_owned(),
+            public_url: None,
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Has exactly the limits of SQS: delays of at most 900 seconds, names of at most 80 of its
+    /// characters, at most 12 hours of visibility timeout, and messages that expire after the
+    /// retention period of their queue. Without it, delays are as long as Delayline has them.
+    pub fn strict(self, is_strict: bool) -> Self {
+        Self { is_strict, ..self }
+    }
+
+    /// Limits the endpoint to these queues, which exist without being created.
+    pub fn only_queues(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { only: Some(names.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    /// Sets the name of the queue that keeps the attributes of all queues. The default is
+    /// [`SETTINGS_QUEUE`].
+    pub fn settings_queue(self, name: impl Into<String>) -> Self {
+        Self { settings_queue: name.into(), ..self }
+    }
+
+    /// Sets how the URLs of queues begin, for clients behind a proxy: `https://sqs.example`.
+    /// Without it, they begin with the `Host` that the client has used.
+    pub fn public_url(self, url: impl Into<String>) -> Self {
+        Self { public_url: Some(url.into().trim_end_matches('/').to_owned()), ..self }
+    }
+
+    /// Ends waiting receives, without messages, once this token is cancelled.
+    pub fn stop_on(self, stop: CancellationToken) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Creates the router. It answers at every path.
+    ///
+    /// # Errors
+    ///
+    /// If the queue of settings cannot be opened.
+    pub async fn router(self) -> Result<Router, delayline::Error> {
+        let Self { connection, access, is_strict, only, settings_queue, public_url, stop } = self;
+        let queues = Queues::open(connection, settings_queue, only).await?;
+        let shared = Arc::new(Shared {
+            queues: Arc::new(queues),
+            access,
+            is_strict,
+            public_url,
+            bodies: Bodies::new(),
+            moves: Moves::new(stop.clone()),
+            stop,
+        });
+        let handler = move |request: Request| wire::answer(Arc::clone(&shared), request);
+        let forged = |_: ProtectionError| {
+            (StatusCode::FORBIDDEN, "the request comes from a page of another site\n")
+                .into_response()
+        };
+        let router = Router::new().fallback(handler);
+        Ok(router.layer(CsrfLayer::new().with_rejection_response(forged)))
+    }
+}
+
+impl fmt::Debug for Sqs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqs")
+            .field("connection", &self.connection)
+            .field("access", &self.access)
+            .field("is_strict", &self.is_strict)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) access: Access,
+    pub(crate) is_strict: bool,
+    pub(crate) public_url: Option<String>,
+    pub(crate) bodies: Bodies,
+    pub(crate) moves: Moves,
+    pub(crate) stop: CancellationToken,
+}
+
+/// The default name of the queue that keeps the attributes of all queues.
+pub const SETTINGS_QUEUE: &str = "sqs-settings";

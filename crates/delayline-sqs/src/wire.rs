@@ -1,0 +1,199 @@
+//! Requests and answers: the JSON protocol and the Query protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use delayline_web::waiting::Hold;
+use http_body_util::{BodyExt as _, Full, Limited};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use crate::actions::{self, Call};
+use crate::error::{Code, Error};
+use crate::sqs::Shared;
+use crate::{names, query, xml};
+
+/// The answer to an action.
+pub(crate) struct Answer {
+    pub(crate) value: Value,
+    /// The leases that the answer has. They are released if no connection takes it.
+    pub(crate) hold: Option<Hold>,
+}
+
+impl From<Value> for Answer {
+    fn from(value: Value) -> Self {
+        Self { value, hold: None }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    Json,
+    Query,
+}
+
+impl Protocol {
+    fn of(headers: &HeaderMap) -> Self {
+        if headers.contains_key(TARGET) { Self::Json } else { Self::Query }
+    }
+}
+
+/// Answers a request.
+pub(crate) async fn answer(shared: Arc<Shared>, request: Request) -> Response {
+    let protocol = Protocol::of(request.headers());
+    let request_id = Uuid::new_v4().to_string();
+    let (parts, body) = request.into_parts();
+    let (action, result) = match attempt(shared, &parts, body, protocol).await {
+        Ok((action, result)) => (action, result),
+        Err(error) => (String::new(), Err(error)),
+    };
+    let mut response = match (protocol, result) {
+        (Protocol::Json, Ok(answer)) => written(JSON, answer.value.to_string(), answer.hold),
+        (Protocol::Query, Ok(answer)) => {
+            written(XML, xml::answer(&action, &answer.value, &request_id), answer.hold)
+        }
+        (Protocol::Json, Err(error)) => {
+            let text = json!({"__type": error.json_type(), "message": error.message()});
+            let mut response = written(JSON, text.to_string(), None);
+            *response.status_mut() = error.status();
+            let of = if error.is_of_sender() { "Sender" } else { "Receiver" };
+            if let Ok(value) = HeaderValue::try_from(format!("{};{of}", error.query_code())) {
+                response.headers_mut().insert(QUERY_ERROR, value);
+            }
+            response
+        }
+        (Protocol::Query, Err(error)) => {
+            let mut response = written(XML, xml::error(&error, &request_id), None);
+            *response.status_mut() = error.status();
+            response
+        }
+    };
+    if let Ok(value) = HeaderValue::try_from(request_id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+/// Reads a request, and executes its action.
+async fn attempt(
+    shared: Arc<Shared>,
+    parts: &Parts,
+    body: Body,
+    protocol: Protocol,
+) -> Result<(String, Result<Answer, Error>), Error> {
+    // A page of another site can make a browser send this, too.
+    let site = parts.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let is_own = site.is_none_or(|site| matches!(site, b"none" | b"same-origin"));
+    if !(is_own && matches!(parts.method, Method::GET | Method::POST)) {
+        let why = "Requests are sent with POST, and not by pages of other sites.";
+        return Err(Error::new(Code::AccessDenied, why));
+    }
+    let (body, share) = shared.bodies.read(parts, body).await?;
+    let caller = shared.access.caller(parts, &body)?;
+    let (action, mut input) = match protocol {
+        Protocol::Json => {
+            let target = parts.headers.get(TARGET).and_then(|it| it.to_str().ok());
+            let action = target.and_then(|target| target.strip_prefix("AmazonSQS."));
+            let input = if body.is_empty() { Ok(json!({})) } else { serde_json::from_slice(&body) };
+            let input = input
+                .map_err(|_| Error::new(Code::Serialization, "The body is not a JSON object."))?;
+            (action.map(str::to_owned), input)
+        }
+        Protocol::Query => {
+            let is_form = parts.method == Method::POST;
+            let form = if is_form { &body[..] } else { parts.uri.query().unwrap_or("").as_bytes() };
+            query::read(form)?
+        }
+    };
+    drop((body, share));
+    let action = action.ok_or_else(|| {
+        let why = "The request names no action of SQS.";
+        Error::new(Code::UnknownOperation, why)
+    })?;
+    let Value::Object(members) = &mut input else {
+        return Err(Error::new(Code::Serialization, "The parameters are not an object."));
+    };
+    // Clients of the Query protocol send requests to the URL of the queue.
+    if protocol == Protocol::Query && parts.uri.path() != "/" && !members.contains_key("QueueUrl") {
+        members.insert("QueueUrl".to_owned(), parts.uri.path().into());
+    }
+    let base = match &shared.public_url {
+        Some(url) => url.clone(),
+        None => {
+            let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+            format!(
+                "http://{}",
+                host.or(parts.uri.authority().map(|it| it.as_str())).unwrap_or("localhost")
+            )
+        }
+    };
+    let call = Call { shared, caller, base };
+    let result = actions::execute(&call, &action, input).await;
+    Ok((action, result))
+}
+
+/// An answer with a body. The leases count as delivered once the connection takes it.
+fn written(media_type: &'static str, text: String, hold: Option<Hold>) -> Response {
+    let body = Bytes::from(text);
+    let length = HeaderValue::from(body.len());
+    let body = Full::new(body).map_frame(move |frame| {
+        if let Some(hold) = &hold {
+            hold.delivered();
+        }
+        frame
+    });
+    let headers = [(CONTENT_TYPE, HeaderValue::from_static(media_type)), (CONTENT_LENGTH, length)];
+    (StatusCode::OK, headers, Body::new(body)).into_response()
+}
+
+/// Reads bodies, which share an amount of memory.
+pub(crate) struct Bodies(Semaphore);
+
+impl Bodies {
+    pub(crate) fn new() -> Self {
+        Self(Semaphore::new(MOST_BODIES))
+    }
+
+    async fn read(&self, parts: &Parts, body: Body) -> Result<(Bytes, SemaphorePermit<'_>), Error> {
+        let declared = parts.headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok());
+        let declared = declared.and_then(|it| it.parse::<usize>().ok());
+        let expected = declared.unwrap_or(MOST_BODY_BYTES).min(MOST_BODY_BYTES);
+        let units = u32::try_from(expected.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
+        let read = async {
+            let share = self.0.acquire_many(units).await.map_err(|_| Error::internal())?;
+            let body = Limited::new(body, MOST_BODY_BYTES).collect().await.map_err(|_| {
+                let why = "The body ended early, or is longer than all entries of a batch may be.";
+                Error::new(Code::BatchRequestTooLong, why)
+            })?;
+            Ok((body.to_bytes(), share))
+        };
+        let late = |_| Error::value("The body did not arrive in time.");
+        timeout(READ, read).await.map_err(late)?
+    }
+}
+
+/// The name of the queue that a request names by its URL.
+pub(crate) fn queue_name(input: &Value) -> Result<String, Error> {
+    let url = input.get("QueueUrl").and_then(Value::as_str).filter(|url| !url.is_empty());
+    names::of_url(url.ok_or_else(|| Error::missing("QueueUrl"))?)
+}
+
+const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
+const QUERY_ERROR: HeaderName = HeaderName::from_static("x-amzn-query-error");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
+const JSON: &str = "application/x-amz-json-1.0";
+const XML: &str = "text/xml";
+/// A batch has 1 MiB; each byte may take six in JSON.
+const MOST_BODY_BYTES: usize = 7 * 1024 * 1024;
+const UNIT_BYTES: usize = 64 * 1024;
+/// 64 MiB.
+const MOST_BODIES: usize = 1_024;
+const READ: Duration = Duration::from_secs(30);

@@ -27,6 +27,24 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7380")]
     pub(crate) listen: SocketAddr,
 
+    /// Also answer the AWS SDKs as Amazon SQS does, at this address
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1)]
+    #[arg(default_missing_value = "127.0.0.1:9324")]
+    pub(crate) sqs: Option<SocketAddr>,
+
+    /// Limits of SQS for --sqs, such as delays of at most 15 minutes
+    #[arg(long, requires = "sqs")]
+    pub(crate) sqs_strict: bool,
+
+    /// Serve nothing else than --sqs: no dashboard, no API and no metrics
+    #[arg(long, requires = "sqs")]
+    #[arg(conflicts_with_all = ["exec", "post", "scheduler", "schedules"])]
+    pub(crate) sqs_only: bool,
+
+    /// How the URLs of queues begin for clients behind a proxy, such as https://sqs.example
+    #[arg(long, value_name = "URL", requires = "sqs")]
+    pub(crate) sqs_url: Option<String>,
+
     /// File that lists the users, one per line: roles (viewer, operator, admin, worker), then
     /// `basic USER PASSWORD` or `bearer NAME TOKEN`
     #[arg(long, value_name = "FILE")]
@@ -105,6 +123,7 @@ Examples:
   delayline serve --listen 0.0.0.0:7380 --users /etc/delayline/users orders
   delayline serve --post https://hooks.example/orders orders
   delayline --url file:/var/lib/queues serve --all --scheduler
+  delayline serve --all --sqs
   curl -d '{\"id\":\"order-1\",\"payload\":7,\"delay\":\"30m\"}' -H 'content-type: application/json' \\
     http://127.0.0.1:7380/api/v1/queues/orders/messages
 
@@ -138,6 +157,12 @@ With --scheduler, this process also sends the messages of schedules. One process
 (file:), so this is the only way to run its schedules. An operator of the queue of schedules can
 send messages to any queue, through a schedule.
 
-Passwords and tokens are sent with each request: on a network, put a proxy with TLS in front. Each
+With --sqs, programs use the queues through the AWS SDK of their language: set its endpoint to the
+second address that is printed. The access key is the name of a user, and the secret is the user's
+password or token. Sending and changing queues needs the role operator, receiving the role worker.
+If queues are named, only these exist, and they need not be created. Attributes of queues are kept
+in the queue sqs-settings. Without --sqs-strict, delays may be as long as those of the library.
+
+Passwords and tokens are sent with each request, except to --sqs: on a network, put a proxy with TLS in front. Each
 action of a visitor except sending is logged on stderr, as are refused requests and failed logins,
 which are slowed down; sends are logged at DEBUG (-vv). For exit codes, see `delayline --help`.";

@@ -3,6 +3,7 @@
 mod listen;
 mod patient;
 mod slots;
+mod sqs;
 mod users;
 
 use std::net::IpAddr;
@@ -21,9 +22,11 @@ use delayline::schedules::{DEFAULT_QUEUE, Schedules};
 use delayline::worker::WorkerHandle;
 use delayline::{Bytes, Connection, Error, ErrorClass, Queue};
 use delayline_web::{Access, Dashboard, Rights};
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::users::Users;
 use super::work::Deliverer;
 use crate::args::{Serve, Target};
 use crate::failure::Failure;
@@ -32,16 +35,21 @@ use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failure> {
     let names = names(target, &args)?;
-    let local = args.listen.ip().is_loopback();
-    let access = match &args.users {
-        Some(path) => Access::credentials(users::read(path)?),
-        None if local => {
-            let none = Rights::NONE;
-            let roles = args.role.iter().copied().map(delayline_web::Role::from);
-            Access::everyone(roles.fold(none, |rights, role| rights | role))
+    let addresses: Vec<_> =
+        Some(args.listen).filter(|_| !args.sqs_only).into_iter().chain(args.sqs).collect();
+    let open = addresses.iter().find(|address| !address.ip().is_loopback());
+    let (access, sqs_access) = match (&args.users, open) {
+        (Some(path), _) => {
+            let Users { credentials, keys } = users::read(path)?;
+            (Access::credentials(credentials), delayline_sqs::Access::keys(keys))
         }
-        None => {
-            let sentence = format!("{} can be reached from other machines", args.listen);
+        (None, None) => {
+            let roles = args.role.iter().copied().map(delayline_web::Role::from);
+            let rights = roles.fold(Rights::NONE, |rights, role| rights | role);
+            (Access::everyone(rights), delayline_sqs::Access::everyone(rights))
+        }
+        (None, Some(address)) => {
+            let sentence = format!("{address} can be reached from other machines");
             return Err(Failure::usage(sentence).hint("name its users with --users FILE"));
         }
     };
@@ -80,6 +88,8 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         }
         dashboard = dashboard.discover(connection.clone());
     }
+    let sqs = sqs::router(&args, &connection, sqs_access, &names, &stop);
+    let sqs = sqs.await.map_err(|error| target.not_opened(&error))?;
     let mut deliverers = Vec::new();
     for name in names {
         let queue: Result<Queue<Bytes>, Error> = connection.queue(&name).await;
@@ -104,17 +114,22 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     if args.users.is_none() {
         router = only_local_names(router, args.listen.ip());
     }
-    let cannot = |error| Failure::usage(format!("{} cannot be used: {error}", args.listen));
-    let listener = listen::on(args.listen).map_err(cannot)?;
-    let address = listener.local_addr().map_err(cannot)?;
-    write(&format!("http://{address}/\n"))?;
-    if !local {
+    let router = Some((args.listen, router)).filter(|_| !args.sqs_only);
+    let mut servers = Vec::new();
+    for (address, router) in router.into_iter().chain(sqs) {
+        let cannot = |error| Failure::usage(format!("{address} cannot be used: {error}"));
+        let listener = listen::on(address).map_err(cannot)?;
+        let address = listener.local_addr().map_err(cannot)?;
+        write(&format!("http://{address}/\n"))?;
+        servers.push((listener, router));
+    }
+    if open.is_some() {
         eprintln!(
             "delayline: passwords and payloads are sent unencrypted, unless a proxy with TLS is \
              in front"
         );
     }
-    let limits = listen::Limits::of_this_process(args.connections);
+    let limits = listen::Limits::of_this_process(args.connections, servers.len());
     let mut deliveries = Deliveries::start(deliverers);
     if let Some((worker, handler)) = scheduler {
         deliveries.add(worker.handle(), async move {
@@ -131,7 +146,10 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         deliveries.stop(GRACE);
         failed
     };
-    let failed = listen::serve(listener, router, limits, end).await;
+    let servers = servers.into_iter().map(|(listener, router)| {
+        listen::serve(listener, router, limits, stop.clone().cancelled_owned())
+    });
+    let (failed, _) = tokio::join!(end, join_all(servers));
     tokio::select! {
         () = deliveries.ended() => {}
         () = signals.next() => {

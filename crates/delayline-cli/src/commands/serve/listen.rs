@@ -43,9 +43,9 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The usual limits with this many connections, or fewer if this process may not open as many
-    /// files.
-    pub(super) fn of_this_process(connections: usize) -> Self {
+    /// The usual limits of each of `servers` with this many connections, or fewer if this process
+    /// may not open as many files.
+    pub(super) fn of_this_process(connections: usize, servers: usize) -> Self {
         let usual = Self {
             connections,
             reserve: 64,
@@ -53,9 +53,10 @@ impl Limits {
             stall: Duration::from_secs(30),
             reserved: Duration::from_secs(10),
         };
-        let others = usual.reserve + OTHER_FILES;
-        let files = most_files(connections.saturating_add(others));
-        let possible = files.saturating_sub(others);
+        let servers = servers.max(1);
+        let others = usual.reserve * servers + OTHER_FILES;
+        let wanted = connections.saturating_mul(servers).saturating_add(others);
+        let possible = most_files(wanted).saturating_sub(others) / servers;
         if possible < connections {
             tracing::warn!(
                 connections = possible,

@@ -5,12 +5,20 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use delayline::admin::QueueName;
+use delayline_sqs::AccessKey;
 use delayline_web::{Credential, Rights, Role};
 
 use crate::failure::Failure;
 
+/// The users of a file: their logins for the pages and the API, and their access keys.
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    pub(super) credentials: Vec<Credential>,
+    pub(super) keys: Vec<AccessKey>,
+}
+
 /// Reads a file of users. No error repeats a secret.
-pub(super) fn read(path: &Path) -> Result<Vec<Credential>, Failure> {
+pub(super) fn read(path: &Path) -> Result<Users, Failure> {
     let shown = path.display();
     let cannot = |error| Failure::usage(format!("{shown} cannot be read: {error}"));
     let mode = std::fs::metadata(path).map_err(cannot)?.permissions().mode();
@@ -24,15 +32,15 @@ pub(super) fn read(path: &Path) -> Result<Vec<Credential>, Failure> {
         return Err(Failure::usage(sentence).hint("make it private with chmod 600"));
     }
     let text = std::fs::read_to_string(path).map_err(cannot)?;
-    let credentials = parse(&text).map_err(|why| Failure::usage(format!("{shown}, {why}")))?;
-    if credentials.is_empty() {
+    let users = parse(&text).map_err(|why| Failure::usage(format!("{shown}, {why}")))?;
+    if users.credentials.is_empty() {
         return Err(Failure::usage(format!("{shown} has no users")));
     }
-    Ok(credentials)
+    Ok(users)
 }
 
-fn parse(text: &str) -> Result<Vec<Credential>, String> {
-    let mut credentials = Vec::new();
+fn parse(text: &str) -> Result<Users, String> {
+    let mut users = Users::default();
     let (mut names, mut tokens) = (HashSet::new(), HashSet::new());
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -50,13 +58,18 @@ fn parse(text: &str) -> Result<Vec<Credential>, String> {
             return Err(wrong("another line has this token"));
         }
         let new = if is_basic { Credential::basic } else { Credential::bearer };
-        let credential = new(name, secret, rights);
-        credentials.push(match queues {
-            Some(queues) => credential.only_queues(queues),
-            None => credential,
-        });
+        let (credential, key) = (new(name, secret, rights), AccessKey::new(name, secret, rights));
+        let (credential, key) = match queues {
+            Some(queues) => (
+                credential.only_queues(queues.iter().copied()),
+                key.only_queues(queues.iter().copied()),
+            ),
+            None => (credential, key),
+        };
+        users.credentials.push(credential);
+        users.keys.push(key);
     }
-    Ok(credentials)
+    Ok(users)
 }
 
 /// A line.

@@ -1,0 +1,35 @@
+//! `delayline serve --sqs`.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use delayline::{Connection, Error};
+use delayline_sqs::{Access, Sqs};
+use tokio_util::sync::CancellationToken;
+
+use super::only_local_names;
+use crate::args::Serve;
+
+/// Creates the router of the SQS endpoint, if one is asked for, and the address to serve it at.
+pub(super) async fn router(
+    args: &Serve,
+    connection: &Connection,
+    access: Access,
+    names: &[String],
+    stop: &CancellationToken,
+) -> Result<Option<(SocketAddr, Router)>, Error> {
+    let Some(address) = args.sqs else { return Ok(None) };
+    let mut sqs = Sqs::new(connection.clone(), access).strict(args.sqs_strict);
+    sqs = sqs.stop_on(stop.clone());
+    if !args.all && !names.is_empty() {
+        sqs = sqs.only_queues(names);
+    }
+    if let Some(url) = &args.sqs_url {
+        sqs = sqs.public_url(url);
+    }
+    let mut router = sqs.router().await?;
+    if args.users.is_none() {
+        router = only_local_names(router, address.ip());
+    }
+    Ok(Some((address, router)))
+}

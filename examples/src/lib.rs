@@ -54,6 +54,8 @@ mod guides {
     mod one_message_per_id {}
     #[doc = include_str!("../../crates/delayline/docs/guides/other-languages.md")]
     mod other_languages {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/aws-sdk.md")]
+    mod aws_sdk {}
     #[doc = include_str!("../../crates/delayline/docs/guides/observe.md")]
     mod observe {}
     #[doc = include_str!("../../crates/delayline/docs/guides/dashboard.md")]

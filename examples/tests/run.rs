@@ -37,7 +37,8 @@ const ALONE: [&str; 1] = ["write_your_own_backend"];
 const APART: [&str; 1] = ["outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 16] = [
+const WITHOUT_PROGRAM: [&str; 17] = [
+    "aws-sdk",
     "chains",
     "dashboard",
     "limits-over-all-workers",

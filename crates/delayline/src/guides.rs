@@ -1,5 +1,6 @@
 //! The guides: how to do common tasks, each with its code and what happens when things go wrong.
 //!
+//! - [Use an AWS SDK](aws_sdk)
 //! - [Chains: the next message follows from this one](chains)
 //! - [Close unpaid orders](close_unpaid_orders)
 //! - [Dashboard and HTTP API](dashboard)
@@ -37,6 +38,10 @@
 //! promises that all of them cite.
 //!
 //! This module and its parts are only text: programs cannot name them.
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/aws-sdk.md")]
+pub mod aws_sdk {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/chains.md")]

@@ -15,10 +15,13 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
     let server = Server::builder().tcp().try_start()?;
     let cluster = Cluster::start();
     let urls = format!("{} {}", server.url(), cluster.url());
-    let tests = cmd!(shell, "python3 -B -m unittest discover -s clients/python/tests")
-        .env("DELAYLINE_BIN", delayline)
-        .env("DELAYLINE_TEST_URLS", urls);
-    tests.run().context("the client in Python")?;
-    println!("The client in Python keeps its promises.");
+    let clients = [("clients/python/tests", "the client in Python"), ("clients/sqs/tests", "boto3")];
+    for (tests, name) in clients {
+        let tests = cmd!(shell, "python3 -B -m unittest discover -s {tests}")
+            .env("DELAYLINE_BIN", &delayline)
+            .env("DELAYLINE_TEST_URLS", &urls);
+        tests.run().context(name)?;
+    }
+    println!("The client in Python and the SQS endpoint keep their promises.");
     Ok(())
 }

@@ -189,7 +189,8 @@ cargo xtask prove released [REVISION ...]
 
 cargo xtask prove clients
     Run the tests of clients/python against `delayline serve`, in memory and on a private Redis: the
-    scenarios of clients/scenarios.json, kills and cut connections. Needs python3.
+    scenarios of clients/scenarios.json, kills and cut connections. Run those of clients/sqs against
+    its SQS endpoint. Needs python3 with boto3.
 
 cargo xtask prove consumers
     Run the consumers in Python and Node of crates/delayline/docs/guides/relay.md as they are printed there. Needs both,

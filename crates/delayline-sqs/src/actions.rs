@@ -12,7 +12,7 @@ use std::sync::Arc;
 use delayline_web::Role;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::access::Caller;
 use crate::error::{Code, Error};
@@ -211,7 +211,9 @@ fn batch_answer(results: Vec<(String, Result<Value, Error>)>) -> Value {
             })),
         }
     }
-    json!({"Successful": successful, "Failed": failed})
+    let lists = [("Successful", successful), ("Failed", failed)];
+    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
+    lists.map(|(name, list)| (name.to_owned(), list.into())).collect::<Map<_, _>>().into()
 }
 
 /// Ends the work even if its client disconnects.

@@ -118,7 +118,7 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
         let why = "Source queue must be configured as a Dead Letter Queue.";
         return Err(Error::value(why));
     }
-    let total = source.queue.stats().await?.ready;
+    let total = manage::counted(call, &source).await?.ready;
     let (visitor, region) = (call.caller.visitor.clone(), call.caller.region.clone());
     let plan = Plan { source, destination, per_second, visitor, region, total };
     let task = call.shared.moves.start(&call.shared.queues, plan)?;

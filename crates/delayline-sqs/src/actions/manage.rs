@@ -206,7 +206,7 @@ pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error
 }
 
 /// The counts of a queue, without expired leases.
-async fn counted(call: &Call, open: &Open) -> Result<Stats, Error> {
+pub(super) async fn counted(call: &Call, open: &Open) -> Result<Stats, Error> {
     let stats = open.queue.stats().await?;
     if stats.leased == 0 {
         return Ok(stats);

@@ -50,7 +50,18 @@ pub(crate) async fn execute(call: &Call, action: &str, input: Value) -> Result<A
         | "ListMessageMoveTasks" => &[Role::Viewer, Role::Worker],
         _ => &[Role::Operator],
     };
-    call.caller.require(roles)?;
+    let name = ["QueueUrl", "QueueName", "SourceArn"].into_iter();
+    let queue = name.filter_map(|name| input.get(name)).find_map(Value::as_str);
+    let queue: String = queue.unwrap_or_default().chars().take(MOST_LOGGED).collect();
+    let queue = queue.escape_debug().to_string();
+    let visitor = call.caller.visitor.name.escape_debug().to_string();
+    if let Err(error) = call.caller.require(roles) {
+        let outcome = error.message();
+        tracing::warn!(
+            target: "delayline_sqs::audit", visitor, action, queue, outcome, "refused"
+        );
+        return Err(error);
+    }
     let value = match action {
         "SendMessage" => send::one(call, input).await?,
         "SendMessageBatch" => send::batch(call, input).await?,
@@ -82,9 +93,12 @@ pub(crate) async fn execute(call: &Call, action: &str, input: Value) -> Result<A
             return Err(Error::new(Code::UnknownOperation, why));
         }
     };
-    tracing::debug!(
-        target: "delayline_sqs::audit", visitor = %call.caller.visitor.name, action, "action"
-    );
+    // Sends are frequent, as reads are, so they are logged at a lower level.
+    if roles == [Role::Operator] && !action.starts_with("Send") {
+        tracing::info!(target: "delayline_sqs::audit", visitor, action, queue, "action");
+    } else {
+        tracing::debug!(target: "delayline_sqs::audit", visitor, action, queue, "action");
+    }
     Ok(value.into())
 }
 
@@ -223,4 +237,6 @@ async fn to_the_end<T: Send + 'static>(
     tokio::spawn(work).await.map_err(|_| Error::internal())?
 }
 
+/// Characters of a queue's URL in a line of the log.
+const MOST_LOGGED: usize = 300;
 const MOST_ENTRIES: usize = 10;

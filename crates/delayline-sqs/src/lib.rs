@@ -40,6 +40,10 @@
 //!   are valid for 15 minutes.
 //! - Sending, and creating, changing or deleting queues needs [`Role::Operator`]; receiving needs
 //!   [`Role::Worker`]; reading attributes needs any role.
+//! - Each action that changes a queue leaves a line of level `INFO` under the target
+//!   `delayline_sqs::audit`, with `visitor`, `action` and `queue`; sends, receives and reads leave
+//!   one of level `DEBUG`. Missing roles and wrong signatures leave a line of level `WARN`. No line
+//!   has a body, an attribute or a secret.
 //! - Requests that a browser sends for another site are refused.
 //!
 //! [`Role::Operator`]: delayline_web::Role::Operator

@@ -28,6 +28,9 @@ impl Open {
     }
 }
 
+/// When settings were read, and what they were.
+type Known = (Instant, Option<Arc<Settings>>);
+
 /// The queues of a connection.
 pub(crate) struct Queues {
     connection: Connection,
@@ -37,7 +40,7 @@ pub(crate) struct Queues {
     /// The only queues that exist here; `None` for all.
     only: Option<BTreeSet<String>>,
     open: Mutex<HashMap<String, Arc<Open>>>,
-    known: Mutex<HashMap<String, (Instant, Option<Arc<Settings>>)>>,
+    known: Mutex<HashMap<String, Known>>,
 }
 
 impl Queues {
@@ -68,7 +71,9 @@ impl Queues {
         let open = self.opened(name).await?;
         let is_named = self.only.as_ref().is_some_and(|only| only.contains(name));
         if is_named || is_used(&open.queue.stats().await?) {
-            return Ok((open, Arc::default()));
+            let settings = Arc::<Settings>::default();
+            self.keep(name, Some(&settings));
+            return Ok((open, settings));
         }
         self.locked_open().remove(name);
         Err(Error::no_queue())
@@ -98,7 +103,7 @@ impl Queues {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn locked_known(&self) -> MutexGuard<'_, HashMap<String, (Instant, Option<Arc<Settings>>)>> {
+    fn locked_known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,12 +124,16 @@ impl Queues {
             Found::Live(message) => Some(Arc::new(message.payload)),
             _ => None,
         };
+        self.keep(name, settings.as_ref());
+        Ok(settings)
+    }
+
+    fn keep(&self, name: &str, settings: Option<&Arc<Settings>>) {
         let mut known = self.locked_known();
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
-        known.insert(name.to_owned(), (Instant::now(), settings.clone()));
-        Ok(settings)
+        known.insert(name.to_owned(), (Instant::now(), settings.cloned()));
     }
 
     /// Stores new settings. Returns `false` if the queue has some already.

@@ -9,6 +9,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderV
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use delayline_web::ClientAddress;
 use delayline_web::waiting::Hold;
 use http_body_util::{BodyExt as _, Full, Limited};
 use serde_json::{Value, json};
@@ -97,7 +98,13 @@ async fn attempt(
         return Err(Error::new(Code::AccessDenied, why));
     }
     let (body, share) = shared.bodies.read(parts, body).await?;
-    let caller = shared.access.caller(parts, &body)?;
+    let caller = shared.access.caller(parts, &body).inspect_err(|error| {
+        let address = parts.extensions.get::<ClientAddress>().map(|it| it.0.to_string());
+        let outcome = error.query_code();
+        tracing::warn!(
+            target: "delayline_sqs::audit", action = "login", address, outcome, "refused"
+        );
+    })?;
     let (action, mut input) = match protocol {
         Protocol::Json => {
             let target = parts.headers.get(TARGET).and_then(|it| it.to_str().ok());
@@ -129,10 +136,7 @@ async fn attempt(
         Some(url) => url.clone(),
         None => {
             let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-            format!(
-                "http://{}",
-                host.or(parts.uri.authority().map(|it| it.as_str())).unwrap_or("localhost")
-            )
+            format!("http://{}", host.unwrap_or("localhost"))
         }
     };
     let call = Call { shared, caller, base };

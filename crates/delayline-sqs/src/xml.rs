@@ -8,7 +8,7 @@ use crate::error::Error;
 /// Writes the answer to an action.
 pub(crate) fn answer(action: &str, value: &Value, request_id: &str) -> String {
     let mut text = format!(r#"<?xml version="1.0"?><{action}Response xmlns="{NAMESPACE}">"#);
-    if value.as_object().is_some_and(|members| !members.is_empty()) {
+    if !WITHOUT_RESULT.contains(&action) {
         text.push_str(&format!("<{action}Result>"));
         structure(&mut text, action, value);
         text.push_str(&format!("</{action}Result>"));
@@ -87,6 +87,17 @@ fn element(text: &mut String, name: &str, value: &str) {
     text.push_str(&format!("<{name}>{value}</{name}>"));
 }
 
+/// Actions whose answers have no element for a result. SDKs expect that of the others, even if it
+/// is empty.
+const WITHOUT_RESULT: [&str; 7] = [
+    "ChangeMessageVisibility",
+    "DeleteMessage",
+    "DeleteQueue",
+    "PurgeQueue",
+    "SetQueueAttributes",
+    "TagQueue",
+    "UntagQueue",
+];
 const NAMESPACE: &str = "http://queue.amazonaws.com/doc/2012-11-05/";
 
 #[cfg(test)]
@@ -110,6 +121,8 @@ mod tests {
         assert!(text.contains(expected), "{text}");
         let text = answer("DeleteMessage", &json!({}), "id");
         assert!(text.contains("<RequestId>id</RequestId>") && !text.contains("Result>"), "{text}");
+        let text = answer("ReceiveMessage", &json!({}), "id");
+        assert!(text.contains("<ReceiveMessageResult></ReceiveMessageResult>"), "{text}");
         let value =
             json!({"Successful": [{"Id": "a"}], "Failed": [{"Id": "b", "SenderFault": true}]});
         let text = answer("SendMessageBatch", &value, "id");

@@ -201,7 +201,7 @@ pub(crate) fn claim_ids(
     bytes.iter_mut().take(8).zip(of_visitor.as_ref()).for_each(|(to, from)| *to = *from);
     let Some(attempt) = attempt else {
         let name: String =
-            visitor.chars().filter(|c| c.is_ascii_graphic()).take(MAX_CONSUMER_BYTES).collect();
+            visitor.chars().filter(char::is_ascii_graphic).take(MAX_CONSUMER_BYTES).collect();
         let consumer = ConsumerName::try_from(name).or_else(|_| ConsumerName::try_from("sqs"))?;
         return Ok((consumer, ClaimId::from_bytes(bytes)));
     };

@@ -153,6 +153,12 @@ fn prepare(call: &Call, open: &Open, settings: &Settings, entry: Value) -> Resul
         _ => settings.delay_s(),
     };
     let attributes = attributes::read(&entry.message_attributes.unwrap_or_default())?;
+    if call.shared.is_strict && attributes.len() > 10 {
+        let count = attributes.len();
+        let why =
+            format!("Number of message attributes [{count}] exceeds the allowed maximum [10].");
+        return Err(Error::value(why));
+    }
     let system = attributes::read(&entry.message_system_attributes.unwrap_or_default())?;
     let mut extras = Extras::default();
     for (name, attribute) in &system {

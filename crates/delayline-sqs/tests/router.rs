@@ -1,0 +1,184 @@
+//! Requests to the router: what boto3, which speaks only one of the protocols, does not show.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
+
+use axum::body::{Body, to_bytes};
+use axum::http::request::Builder;
+use axum::http::{Request, StatusCode};
+use axum::response::Response;
+use delayline::admin::Listed;
+use delayline::codec::Raw;
+use delayline::{Bytes, Connection, Found, Queue};
+use delayline_sqs::{Access, AccessKey, Router, Sqs};
+use delayline_web::Role;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+async fn served() -> (Connection, Router) {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let access = Access::everyone(Role::Operator | Role::Worker);
+    let router = Sqs::new(connection.clone(), access).router().await.unwrap();
+    (connection, router)
+}
+
+async fn answered(router: &Router, request: Builder, body: impl Into<Body>) -> Response {
+    let request: Request<Body> = request.body(body.into()).unwrap();
+    router.clone().oneshot(request).await.unwrap()
+}
+
+async fn text(response: Response) -> String {
+    let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Sends a request in the JSON protocol.
+async fn action(router: &Router, action: &str, input: Value) -> (StatusCode, Value) {
+    let request = Request::post("/").header("x-amz-target", format!("AmazonSQS.{action}"));
+    let response = answered(router, request, input.to_string()).await;
+    (response.status(), serde_json::from_str(&text(response).await).unwrap())
+}
+
+/// Sends a request in the Query protocol.
+async fn form(router: &Router, path: &str, body: &str) -> (StatusCode, String) {
+    let request = Request::post(path).header("host", "sqs.example");
+    let response = answered(router, request, body.to_owned()).await;
+    (response.status(), text(response).await)
+}
+
+/// The text of the first element of this name.
+fn element<'a>(xml: &'a str, name: &str) -> &'a str {
+    let (_, rest) = xml.split_once(&format!("<{name}>")).unwrap_or_else(|| panic!("{xml}"));
+    rest.split_once(&format!("</{name}>")).unwrap().0
+}
+
+#[tokio::test]
+async fn the_query_protocol_sends_receives_and_deletes() {
+    let (_, router) = served().await;
+    let create = "Action=CreateQueue&QueueName=orders&Attribute.1.Name=VisibilityTimeout\
+                  &Attribute.1.Value=50&Version=2012-11-05";
+    let (status, xml) = form(&router, "/", create).await;
+    assert_eq!(status, StatusCode::OK, "{xml}");
+    assert_eq!(element(&xml, "QueueUrl"), "http://sqs.example/000000000000/orders");
+    // To the URL of the queue, as older SDKs do.
+    let path = "/000000000000/orders";
+    let send = "Action=SendMessage&MessageBody=a%3Cb&MessageAttribute.1.Name=n\
+                &MessageAttribute.1.Value.DataType=Number&MessageAttribute.1.Value.StringValue=7";
+    let (_, xml) = form(&router, path, send).await;
+    let id = element(&xml, "MessageId").to_owned();
+    let receive = "Action=ReceiveMessage&AttributeName.1=All&MessageAttributeName.1=All";
+    let (_, xml) = form(&router, path, receive).await;
+    assert_eq!((element(&xml, "MessageId"), element(&xml, "Body")), (&*id, "a&lt;b"));
+    assert_eq!(element(&xml, "StringValue"), "7");
+    let receipt = element(&xml, "ReceiptHandle");
+    let (status, xml) =
+        form(&router, path, &format!("Action=DeleteMessage&ReceiptHandle={receipt}")).await;
+    assert_eq!(status, StatusCode::OK, "{xml}");
+    let (status, xml) = form(&router, "/", "Action=GetQueueUrl&QueueName=unknown").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert_eq!(element(&xml, "Code"), "AWS.SimpleQueueService.NonExistentQueue");
+    assert_eq!(element(&xml, "Type"), "Sender");
+}
+
+#[tokio::test]
+async fn programs_and_sdks_use_one_queue() {
+    let (connection, router) = served().await;
+    let queue: Queue<Bytes, Raw> = connection.queue("shop/orders").await.unwrap().codec(Raw);
+    let draft = queue.message(&Bytes::from_static(b"from a program")).id("order-1");
+    let sent = draft.header("tenant", "a").header("blob", vec![255]).group("g").send().await;
+    assert!(sent.unwrap().is_accepted());
+    let url = "http://localhost/000000000000/shop/orders";
+    let receive = json!({
+        "QueueUrl": url, "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
+    });
+    let (_, answer) = action(&router, "ReceiveMessage", receive).await;
+    let message = &answer["Messages"][0];
+    assert_eq!(
+        (&message["MessageId"], &message["Body"]),
+        (&json!("order-1"), &json!("from a program"))
+    );
+    assert_eq!(
+        message["MessageAttributes"],
+        json!({
+            "blob": {"DataType": "Binary", "BinaryValue": "/w=="},
+            "tenant": {"DataType": "String", "StringValue": "a"},
+        })
+    );
+    assert_eq!(message["Attributes"]["MessageGroupId"], "g");
+    let send = json!({
+        "QueueUrl": url,
+        "MessageBody": "from an SDK",
+        "DelaySeconds": 86_400,
+        "MessageAttributes": {"n": {"DataType": "Number", "StringValue": "7"}},
+    });
+    let (_, answer) = action(&router, "SendMessage", send).await;
+    let id = answer["MessageId"].as_str().unwrap();
+    let Found::Live(message) = queue.get(id).await.unwrap() else { panic!("it was sent") };
+    assert_eq!(message.payload, "from an SDK");
+    assert_eq!(message.headers.get("n"), Some(&Bytes::from_static(b"7")));
+    let due = message.info.due.since(message.info.enqueued_at);
+    assert_eq!(due.as_secs(), 86_400);
+}
+
+#[tokio::test]
+async fn an_answer_that_no_client_takes_leaves_no_lease() {
+    let (connection, router) = served().await;
+    let queue: Queue<str> = connection.queue("orders").await.unwrap();
+    queue.send("x").await.unwrap();
+    let receive = json!({"QueueUrl": "/000000000000/orders"}).to_string();
+    let request = || Request::post("/").header("x-amz-target", "AmazonSQS.ReceiveMessage");
+    let response = answered(&router, request(), receive.clone()).await;
+    assert_eq!(queue.stats().await.unwrap().leased, 1);
+    drop(response);
+    // The release runs in a task of its own: a receive that waits is woken by it.
+    let waits = json!({"QueueUrl": "/000000000000/orders", "WaitTimeSeconds": 20});
+    let (_, answer) = action(&router, "ReceiveMessage", waits).await;
+    assert_eq!(answer["Messages"][0]["Body"], "\"x\"");
+    assert_eq!(queue.list(Listed::Leased).next_page().await.unwrap().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn errors_have_the_names_of_both_protocols() {
+    let (_, router) = served().await;
+    let request = Request::post("/").header("x-amz-target", "AmazonSQS.GetQueueUrl");
+    let response = answered(&router, request, r#"{"QueueName":"unknown"}"#).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(
+        response.headers()["x-amzn-query-error"],
+        "AWS.SimpleQueueService.NonExistentQueue;Sender"
+    );
+    let value: Value = serde_json::from_str(&text(response).await).unwrap();
+    assert_eq!(value["__type"], "com.amazonaws.sqs#QueueDoesNotExist");
+    for (target, body) in [
+        ("AmazonSQS.Unknown", "{}"),
+        ("AmazonSNS.Publish", "{}"),
+        ("", "{}"),
+        ("AmazonSQS.SendMessage", "["),
+        ("AmazonSQS.SendMessage", "[]"),
+        ("AmazonSQS.SendMessage", "{}"),
+        ("AmazonSQS.SendMessage", &"[".repeat(100_000)),
+        ("AmazonSQS.SendMessageBatch", r#"{"QueueUrl":"/000000000000/q","Entries":7}"#),
+    ] {
+        let request = Request::post("/").header("x-amz-target", target);
+        let response = answered(&router, request, body.to_owned()).await;
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{target} {body:.20}");
+    }
+}
+
+#[tokio::test]
+async fn requests_of_other_sites_and_without_a_signature_are_refused() {
+    let (connection, router) = served().await;
+    let body = "Action=CreateQueue&QueueName=orders";
+    for request in [
+        Request::post("/").header("sec-fetch-site", "cross-site"),
+        Request::get(format!("/?{body}")).header("sec-fetch-site", "cross-site"),
+        Request::put("/"),
+    ] {
+        assert_eq!(answered(&router, request, body).await.status(), StatusCode::FORBIDDEN);
+    }
+    let key = AccessKey::new("shop", "a secret", Role::Operator);
+    assert!(!format!("{key:?}").contains("a secret"));
+    let router = Sqs::new(connection, Access::keys([key])).router().await.unwrap();
+    let (status, xml) = form(&router, "/", body).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert_eq!(element(&xml, "Code"), "MissingAuthenticationToken");
+}

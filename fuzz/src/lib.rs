@@ -12,6 +12,7 @@ mod names;
 mod reply;
 mod retry_delay;
 mod simulation;
+mod sqs;
 mod times;
 mod topology;
 mod trace;
@@ -28,6 +29,7 @@ pub use names::names;
 pub use reply::reply;
 pub use retry_delay::retry_delay;
 pub use simulation::simulation;
+pub use sqs::sqs;
 pub use times::times;
 pub use topology::topology;
 pub use trace::trace;
@@ -38,7 +40,7 @@ pub use web::web;
 pub type Target = fn(&[u8]);
 
 /// All targets by name, which is also the name of the folder in `seeds`.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("arguments", arguments),
     ("connect_url", connect_url),
     ("directory", directory),
@@ -49,6 +51,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("reply", reply),
     ("retry_delay", retry_delay),
     ("simulation", simulation),
+    ("sqs", sqs),
     ("times", times),
     ("topology", topology),
     ("trace", trace),

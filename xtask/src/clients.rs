@@ -15,7 +15,8 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
     let server = Server::builder().tcp().try_start()?;
     let cluster = Cluster::start();
     let urls = format!("{} {}", server.url(), cluster.url());
-    let clients = [("clients/python/tests", "the client in Python"), ("clients/sqs/tests", "boto3")];
+    let clients =
+        [("clients/python/tests", "the client in Python"), ("clients/sqs/tests", "boto3")];
     for (tests, name) in clients {
         let tests = cmd!(shell, "python3 -B -m unittest discover -s {tests}")
             .env("DELAYLINE_BIN", &delayline)

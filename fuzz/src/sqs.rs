@@ -12,8 +12,8 @@ use tower::ServiceExt as _;
 ///
 /// # Panics
 ///
-/// The router panics, or blames itself for a bad request; a signature is accepted that nobody made;
-/// an error has no name.
+/// The router panics, or blames itself for a bad request; a signature is accepted that was made
+/// without the secret; an error has no name.
 pub fn sqs(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else { return };
     let mut parts = rest.splitn(3, |&byte| byte == b'\n');

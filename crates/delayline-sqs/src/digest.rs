@@ -1,4 +1,4 @@
-//! The MD5 digests by which SDKs check what they have sent and received.
+//! The MD5 digests by which SDKs check the messages that they send and receive.
 
 use md5::{Digest as _, Md5};
 

@@ -28,7 +28,7 @@ impl Open {
     }
 }
 
-/// When settings were read, and what they were.
+/// When settings were read, and the settings.
 type Known = (Instant, Option<Arc<Settings>>);
 
 /// The queues of a connection.
@@ -169,7 +169,7 @@ impl Queues {
             open.queue.purge_many(page.into_iter().map(|info| info.id)).await?;
         }
         // Leased messages are removed at the end of their leases; a storage without this call keeps
-        // the counters. In both cases, the settings go on saying that the queue is deleted.
+        // the counters. In both cases, the settings keep saying that the queue is deleted.
         let removed = self.connection.delete_queue(name).await.is_ok_and(|it| it.is_removed());
         if removed {
             self.settings.cancel(name).await?;

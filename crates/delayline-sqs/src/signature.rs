@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq as _;
 use crate::digest::hex;
 use crate::error::{Code, Error};
 
-/// The signature of a request, and what it covers.
+/// The signature of a request, and the parts of the request that it covers.
 pub(crate) struct Signature {
     pub(crate) access_key_id: String,
     /// The region that the client has signed for.

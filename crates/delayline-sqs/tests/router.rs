@@ -129,7 +129,7 @@ async fn an_answer_that_no_client_takes_leaves_no_lease() {
     let response = answered(&router, request(), receive.clone()).await;
     assert_eq!(queue.stats().await.unwrap().leased, 1);
     drop(response);
-    // The release runs in a task of its own: a receive that waits is woken by it.
+    // The release runs in a separate task, and wakes a receive that waits.
     let waits = json!({"QueueUrl": "/000000000000/orders", "WaitTimeSeconds": 20});
     let (_, answer) = action(&router, "ReceiveMessage", waits).await;
     assert_eq!(answer["Messages"][0]["Body"], "\"x\"");

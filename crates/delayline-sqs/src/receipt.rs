@@ -65,7 +65,7 @@ mod tests {
         let receipt = Receipt { id: MessageId::try_from("order-1").unwrap(), lease };
         let handle = receipt.write("orders");
         assert_eq!(Receipt::read("orders", &handle), Ok(receipt));
-        let wrong = ["", "x", "AQ", &handle[1..], &handle[..40], &format!("{handle}="), "ä"];
+        let wrong = ["", "x", "AQ", &handle[1..], &handle[..40], &format!("{handle}="), "\u{e4}"];
         for (queue, handle) in wrong.map(|it| ("orders", it)).into_iter().chain([("x", &*handle)]) {
             let error = Receipt::read(queue, handle).unwrap_err();
             assert_eq!(error.code(), Code::ReceiptHandleIsInvalid, "{queue} {handle}");

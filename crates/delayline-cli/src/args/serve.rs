@@ -163,6 +163,7 @@ password or token. Sending and changing queues needs the role operator, receivin
 If queues are named, only these exist, and they need not be created. Attributes of queues are kept
 in the queue sqs-settings. Without --sqs-strict, delays may be as long as those of the library.
 
-Passwords and tokens are sent with each request, except to --sqs: on a network, put a proxy with TLS in front. Each
-action of a visitor except sending is logged on stderr, as are refused requests and failed logins,
-which are slowed down; sends are logged at DEBUG (-vv). For exit codes, see `delayline --help`.";
+Passwords and tokens are sent with each request, except to --sqs: on a network, put a proxy with TLS
+in front. Each action of a visitor except sending is logged on stderr, as are refused requests and
+failed logins, which are slowed down, except those to --sqs; sends are logged at DEBUG (-vv).
+For exit codes, see `delayline --help`.";

@@ -41,7 +41,10 @@ if #gone > 0 or #new_places > 0 then
   --@first BITFIELD totals
   ask()
   begin_writes()
-  keep_uses()
+  if control.uses ~= control.known_uses then
+    redis.call('BITFIELD', key.totals)
+    keep_uses()
+  end
   write()
   commit()
 end

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// What the scripts call, and what the drivers do: docs/wire.md lists the same.
+/// What the scripts and the drivers call; `delayline acl` prints the part of each role.
 const COMMANDS: &str = "+evalsha +eval +info +ping +blpop +time +get +set +getrange +strlen +bitfield \
-                        +hget +hmget +hset +hdel +hlen +hkeys +hscan +hexists +hstrlen +zadd +zrem +zcard +zcount +zscore +zrange +zrangebyscore \
+                        +hget +hmget +hset +hdel +hlen +hkeys +hscan +hexists +hstrlen +zadd +zrem +zcard +zcount +zscore +zrange +zrangebyscore +zrevrangebyscore \
                         +llen +lpush +unlink +rename +pexpire +pttl \
                         +rpush +exists +xlen +xadd +xinfo";
 

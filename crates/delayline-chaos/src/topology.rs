@@ -321,14 +321,14 @@ impl Role {
     /// Reached when a fault is over and what has waited is delivered.
     fn limits(self) -> Option<SetLimits> {
         match self {
-            Self::Worked => None,
+            Self::Worked => Some(SetLimits::new().each_group(4)),
             Self::Relayed => Some(SetLimits::new().rate(Rate::per_second(400, 4))),
             Self::Keyed => Some(SetLimits::new().leased(3)),
         }
     }
 }
 
-/// Holds a queue again and again, and changes how many messages may be leased.
+/// Holds a queue again and again, and changes how many messages may be leased, in all or of a group.
 async fn operate(
     clients: Vec<Arc<dyn QueueBackend>>,
     limits: SetLimits,
@@ -339,6 +339,9 @@ async fn operate(
         let mut set = SetLimits::new().hold_for(HOLD);
         if let Change::Set(most) = limits.leased {
             set = set.leased(chance.u32(1..=most));
+        }
+        if let Change::Set(most) = limits.each_group {
+            set = set.each_group(chance.u32(most / 2..=most));
         }
         if let Some(client) = chance.choice(&clients) {
             // The log has its result.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use delayline::admin::Listed;
 use delayline::worker::{Summary, WorkerHandle};
 use delayline::{Job, Outcome, RetryPolicy, Worker};
-use delayline_core::{At, MessageId, NewMessage, Op, QueueBackend, Rate, SetLimits};
+use delayline_core::{At, Group, MessageId, NewMessage, Op, QueueBackend, Rate, SetLimits};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -87,7 +87,7 @@ impl Working {
         let (queue, stop) = (self.queues[0].clone(), self.stop.subscribe());
         self.others.spawn(async move {
             let rate = with_rate.then(|| Rate::per_second(400, 10));
-            let limits = SetLimits::new().leased(24).rate(rate);
+            let limits = SetLimits::new().leased(24).each_group(4).rate(rate);
             while queue.set_limits(limits).await.is_err() && !*stop.borrow() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -186,6 +186,7 @@ async fn produce(
         let draft = queue.message(&payload(n)).id(&*id(n)).due_in(delay);
         let draft = if n.is_multiple_of(2) { draft.keep_result(RETENTION) } else { draft };
         let draft = draft.max_failures(4).max_crashes(6);
+        let draft = group(n).into_iter().fold(draft, |draft, group| draft.group(group));
         // By its id it can be sent again, whatever became of it.
         while draft.clone().send().await.is_err() && !*stop.borrow() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -204,7 +205,7 @@ async fn send_once(
     while !*stop.borrow() {
         let n = sent.fetch_add(1, Ordering::Relaxed);
         let Ok(id) = MessageId::try_from(id(n).as_str()) else { return };
-        let message = NewMessage::new(id, payload(n));
+        let message = NewMessage::new(id, payload(n)).group(group(n));
         // Whether it works is for the log to tell.
         drop(client.apply(At::Server, &Op::Enqueue(vec![message])).await);
         tokio::time::sleep(Duration::from_millis(chance.u64(..60))).await;
@@ -240,6 +241,11 @@ async fn intervene(
 
 fn id(n: u64) -> String {
     format!("m{n}")
+}
+
+/// A quarter of the messages have none.
+fn group(n: u64) -> Option<Group> {
+    Group::new(format!("g{}", n % 4)).ok().filter(|_| !n.is_multiple_of(4))
 }
 
 fn number(id: &[u8]) -> Option<u64> {

@@ -62,6 +62,8 @@ pub struct Seen {
     pub handled: usize,
     /// Deliveries with more than three quarters of the limit of leases in use, none beyond it.
     pub capped: usize,
+    /// Deliveries with more than three quarters of the limit of their group in use, none beyond it.
+    pub capped_groups: usize,
     /// Holds of a queue, none of which let a delivery through.
     pub held: usize,
     /// Whether a primary was replaced without a fault while the last messages came to their end.

@@ -68,7 +68,7 @@ impl Seen {
     }
 
     /// Each number, its meaning, and whether it must not be 0.
-    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 19] {
+    const fn fields(&mut self) -> [(&mut usize, &'static str, bool); 20] {
         [
             (&mut self.acknowledged, "messages acknowledged to their senders", true),
             (&mut self.lost, "of them lost, all where a primary was replaced", false),
@@ -90,6 +90,7 @@ impl Seen {
             (&mut self.taken_back, "entries read, and lost where a primary was replaced", false),
             (&mut self.handled, "messages handed to a handler, none twice under one lease", true),
             (&mut self.capped, "deliveries close to a limit of leases, none beyond it", true),
+            (&mut self.capped_groups, "of a group, close to its limit, none beyond it", true),
             (&mut self.held, "holds, none with a delivery before its end", true),
             (&mut self.unasked, "rounds with a failover after all faults", false),
             (&mut self.slowed, "deliveries at the limit of a rate, none beyond it", true),

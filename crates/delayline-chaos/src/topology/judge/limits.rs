@@ -1,10 +1,10 @@
 //! What must hold of a queue whose deliveries are limited.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use delayline_core::{
-    Applied, Change, ClaimId, Lease, MessageId, Op, Rate, Reply, Schedule, Timestamp,
+    Applied, Change, ClaimId, Group, Lease, MessageId, Op, Rate, Reply, Schedule, Timestamp,
 };
 
 use super::{Loss, Seen, is_lossy};
@@ -25,18 +25,35 @@ pub(in crate::topology) fn judge_limits(
 ) -> Result<(), String> {
     let kept: Vec<_> = entries.iter().filter(|entry| !is_lossy(entry, losses)).collect();
     let delivered = delivered(entries, &kept);
-    let mut leased = None;
+    let (mut leased, mut each_group) = (None, None);
     for entry in entries {
         let Op::SetLimits(set) = &entry.op else { continue };
         if let Change::Set(most) = set.leased {
             leased = leased.max(Some(most));
+        }
+        if let Change::Set(most) = set.each_group {
+            each_group = each_group.max(Some(most));
         }
         if let Change::Set(rate) = set.rate {
             check_rate(&delivered, rate, seen)?;
         }
     }
     check_held(&kept, &delivered, seen)?;
-    leased.map_or(Ok(()), |most| check_leased(entries, &kept, most, seen))
+    let held = certainly_held(entries, &kept);
+    if let Some(most) = leased {
+        seen.capped += check_leased(held.values(), most).map_err(|(leased, at)| {
+            format!("G34: {leased} messages are leased at {at:?}, not {most}")
+        })?;
+    }
+    if let Some(most) = each_group {
+        for group in held.values().filter_map(|held| held.group).collect::<HashSet<_>>() {
+            let of_group = held.values().filter(|held| held.group == Some(group));
+            seen.capped_groups += check_leased(of_group, most).map_err(|(leased, at)| {
+                format!("G36: {leased} messages of {group} are leased at {at:?}, not {most}")
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Nothing is delivered between a hold and its end. Each hold is as long as the others, so a later
@@ -62,42 +79,40 @@ fn check_held(kept: &[&Entry], delivered: &[Delivered], seen: &mut Seen) -> Resu
 }
 
 /// At no time do more than `most` callers hold a lease that certainly has begun and not yet ended.
-fn check_leased(
-    entries: &[Entry],
-    kept: &[&Entry],
+/// Returns how many began while more than three quarters of these were held, or when more were.
+fn check_leased<'a>(
+    held: impl Iterator<Item = &'a Held<'a>>,
     most: u32,
-    seen: &mut Seen,
-) -> Result<(), String> {
+) -> Result<usize, (i64, Duration)> {
     let mut changes = BTreeMap::<Duration, i64>::new();
-    for held in certainly_held(entries, kept).into_values() {
-        if held.from < held.to {
-            *changes.entry(held.from).or_default() += 1;
-            *changes.entry(held.to).or_default() -= 1;
-        }
+    for held in held.filter(|held| held.from < held.to) {
+        *changes.entry(held.from).or_default() += 1;
+        *changes.entry(held.to).or_default() -= 1;
     }
-    let (mut leased, most) = (0, i64::from(most));
+    let (mut leased, mut capped, most) = (0, 0, i64::from(most));
     for (at, change) in changes {
         let before = leased;
         leased += change;
         if leased > most {
-            return Err(format!("G34: {leased} messages are leased at {at:?}, not {most}"));
+            return Err((leased, at));
         }
-        seen.capped += usize::from(leased > before && leased * 4 > most * 3);
+        capped += usize::from(leased > before && leased * 4 > most * 3);
     }
-    Ok(())
+    Ok(capped)
 }
 
 /// Between these times a message was leased, whatever happened to calls and replies.
 #[derive(Debug)]
-struct Held {
+struct Held<'a> {
     from: Duration,
     to: Duration,
+    group: Option<&'a Group>,
 }
 
 fn certainly_held<'a>(
     entries: &'a [Entry],
     kept: &[&'a Entry],
-) -> HashMap<(&'a MessageId, Lease), Held> {
+) -> HashMap<(&'a MessageId, Lease), Held<'a>> {
     // A repeated claim has the leases of the first call.
     let mut first_called = HashMap::<ClaimId, Duration>::new();
     for entry in entries {
@@ -106,7 +121,7 @@ fn certainly_held<'a>(
             *called = entry.called.min(*called);
         }
     }
-    let mut held = HashMap::<_, Held>::new();
+    let mut held = HashMap::<_, Held<'_>>::new();
     for entry in kept {
         let (Op::Claim(claim), Outcome::Answered(Applied { reply: Reply::Claim(claimed), .. })) =
             (&entry.op, &entry.outcome)
@@ -118,7 +133,8 @@ fn certainly_held<'a>(
         let to = *called + Duration::from_millis(claim.lease.as_ms());
         for delivery in &claimed.deliveries {
             let key = (&delivery.message.info.id, delivery.lease);
-            let held = held.entry(key).or_insert(Held { from, to });
+            let group = delivery.message.info.group.as_ref();
+            let held = held.entry(key).or_insert(Held { from, to, group });
             held.from = held.from.min(from);
         }
     }
@@ -232,8 +248,10 @@ mod tests {
         }
 
         fn send(&mut self, count: u8) {
+            let group = Group::new("g").unwrap();
             let message = |n| NewMessage::new(MessageId::new(vec![n]).unwrap(), "x");
-            self.answer(Op::Enqueue((1..=count).map(message).collect()));
+            let grouped = |n| message(n).group(group.clone());
+            self.answer(Op::Enqueue((1..=count).map(grouped).collect()));
         }
 
         fn claim(&mut self, token: u8) -> Applied {
@@ -244,7 +262,7 @@ mod tests {
 
         /// As a server would that forgot the limits, and whose caller did not.
         fn forget(&mut self, limits: SetLimits) {
-            let none = SetLimits::new().leased(None).rate(None);
+            let none = SetLimits::new().leased(None).each_group(None).rate(None);
             self.state.apply(Timestamp::MIN, &Op::SetLimits(none));
             assert_eq!(self.entries[0].op, Op::SetLimits(limits));
         }
@@ -257,23 +275,29 @@ mod tests {
 
     #[test]
     fn leases_beyond_the_limit_are_seen_until_they_may_have_ended() {
-        let limits = SetLimits::new().leased(3);
-        let mut server = Server::default();
-        server.answer(Op::SetLimits(limits));
-        server.send(6);
-        let Reply::Claim(claimed) = server.claim(1).reply else { panic!("no claim") };
-        assert_eq!(server.verdict().unwrap().capped, 1);
-        let ack = |held: &delayline_core::Delivery| {
-            Settlement::new(held.message.info.id.clone(), held.lease, Ending::Ack)
-        };
-        server.answer(Op::Settle(claimed.deliveries.iter().map(ack).collect()));
-        server.claim(2);
-        assert_eq!(server.verdict().unwrap().capped, 2);
-        server.forget(limits);
-        server.send(9);
-        server.claim(3);
-        let reason = server.verdict().unwrap_err();
-        assert!(reason.starts_with("G34: 6 messages are leased"), "{reason}");
+        let limits = [
+            (SetLimits::new().leased(3), "G34: 6 messages are leased"),
+            (SetLimits::new().each_group(3), "G36: 6 messages of g are leased"),
+        ];
+        for (limits, accusation) in limits {
+            let mut server = Server::default();
+            server.answer(Op::SetLimits(limits));
+            server.send(6);
+            let Reply::Claim(claimed) = server.claim(1).reply else { panic!("no claim") };
+            let capped = |seen: Seen| seen.capped + seen.capped_groups;
+            assert_eq!(capped(server.verdict().unwrap()), 1);
+            let ack = |held: &delayline_core::Delivery| {
+                Settlement::new(held.message.info.id.clone(), held.lease, Ending::Ack)
+            };
+            server.answer(Op::Settle(claimed.deliveries.iter().map(ack).collect()));
+            server.claim(2);
+            assert_eq!(capped(server.verdict().unwrap()), 2);
+            server.forget(limits);
+            server.send(9);
+            server.claim(3);
+            let reason = server.verdict().unwrap_err();
+            assert!(reason.starts_with(accusation), "{reason}");
+        }
     }
 
     #[test]

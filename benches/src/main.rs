@@ -6,6 +6,7 @@ mod cost;
 mod drivers;
 mod durable;
 mod floor;
+mod groups;
 mod idle;
 mod instructions;
 mod lateness;
@@ -88,6 +89,8 @@ enum Subject {
     Idle,
     /// How well five workers keep to a rate together, and how much of it they use
     Limits,
+    /// What messages with groups cost, and how evenly and late they come; not part of everything
+    Groups,
     /// How late recurring messages are handled, and what schedules cost; not part of everything
     Schedules,
     /// Processor time and allocations of the client
@@ -145,7 +148,13 @@ fn run(args: &Args) -> Result<()> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
-    let apart = [Subject::Drivers, Subject::Topologies, Subject::Instructions, Subject::Schedules];
+    let apart = [
+        Subject::Drivers,
+        Subject::Topologies,
+        Subject::Instructions,
+        Subject::Schedules,
+        Subject::Groups,
+    ];
     let all = Subject::value_variants().iter().filter(|subject| !apart.contains(subject));
     let all: Vec<_> = all.copied().collect();
     let subjects = if args.what.is_empty() { &all } else { &args.what };
@@ -203,6 +212,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
             let time = Duration::from_secs(u64::try_from(args.messages / 5_000)?.max(1));
             limits::measure(time, progress).await
         }
+        Subject::Groups => return groups::measure(args.messages, args.burst, progress).await,
         Subject::Schedules => return schedules::measure(args.messages, progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,
         Subject::Instructions => instructions::measure(args.messages / 50, progress).await,

@@ -328,7 +328,8 @@ impl Role {
     }
 }
 
-/// Holds a queue again and again, and changes how many messages may be leased, in all or of a group.
+/// Holds a queue again and again, and changes how many messages may be leased, in all or of each
+/// group.
 async fn operate(
     clients: Vec<Arc<dyn QueueBackend>>,
     limits: SetLimits,

@@ -62,7 +62,7 @@ impl Settlement {
 }
 
 /// What gets no deliveries for some time, because of how a lease ended. A past instant has no
-/// effect. Leases that are held go on.
+/// effect. Leases continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",

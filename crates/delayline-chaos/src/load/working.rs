@@ -9,7 +9,7 @@ use anyhow::Result;
 use bytes::Bytes;
 use delayline::admin::Listed;
 use delayline::worker::{Summary, WorkerHandle};
-use delayline::{Job, Outcome, RetryPolicy, Worker};
+use delayline::{Draft, Job, Outcome, RetryPolicy, Worker};
 use delayline_core::{At, Group, MessageId, NewMessage, Op, QueueBackend, Rate, SetLimits};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -186,7 +186,7 @@ async fn produce(
         let draft = queue.message(&payload(n)).id(&*id(n)).due_in(delay);
         let draft = if n.is_multiple_of(2) { draft.keep_result(RETENTION) } else { draft };
         let draft = draft.max_failures(4).max_crashes(6);
-        let draft = group(n).into_iter().fold(draft, |draft, group| draft.group(group));
+        let draft = group(n).into_iter().fold(draft, Draft::group);
         // By its id it can be sent again, whatever became of it.
         while draft.clone().send().await.is_err() && !*stop.borrow() {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -92,7 +92,7 @@ pub(super) mod entries {
     }
 }
 
-/// The lanes of the ring, the next one first, those that wait for a slot, and those that are held.
+/// The lanes of the ring, the next one first, then lanes that wait for a slot, and held lanes.
 pub(super) mod turns {
     use super::{Deserialize, Deserializer, Serialize, Serializer, Turns};
 

@@ -250,7 +250,7 @@ async fn a_held_group_waits(queue: &Queue) {
     let others = queue.claim(1, claim(2, 9, 9_000)).await;
     assert_eq!((ids(&others.deliveries).join(" "), others.more), ("b2 b3".into(), false));
     assert_eq!(others.next, Some(at(31)));
-    // What is sent meanwhile waits, too, and others go on.
+    // New messages of the group wait, too, and other groups continue.
     queue.enqueue(2, vec![of("a", "new"), message("plain")]).await;
     assert_eq!(queue.claim_ids(2, claim(3, 9, 9_000)).await, ["plain"]);
     nothing_until(queue, 30, 4, 31).await;
@@ -289,7 +289,7 @@ async fn a_group_in_order_is_held(queue: &Queue) {
     };
     assert_eq!((relayed.ids, relayed.next), (vec![], Some(at(31))));
     assert_eq!(queue.claim_ids(31, claim(3, 9, 9_000)).await, ["a1"]);
-    // While it is leased, what is behind it waits; after its end, for the hold.
+    // While it is leased, the messages behind it wait; after its end, for the hold.
     hold(queue, 32, "a1", lease(3, 2), Outcome::Ack, 10).await;
     nothing_until(queue, 33, 4, 42).await;
     assert_eq!(queue.claim_ids(42, claim(5, 9, 9_000)).await, ["a2"]);
@@ -303,7 +303,7 @@ async fn what_ends_no_lease_holds_no_group(queue: &Queue) {
     hold(queue, 1, "a1", lease(9, 1), Outcome::Ack, 500).await;
     hold(queue, 1, "a1", lease(1, 1), Outcome::Ack, 0).await;
     hold(queue, 1, "plain", lease(1, 1), Outcome::Ack, 500).await;
-    // A repetition of what is done already.
+    // A repetition.
     hold(queue, 2, "a1", lease(1, 1), Outcome::Ack, 500).await;
     assert_eq!(queue.claim_ids(2, claim(2, 9, 9_000)).await, ["other", "a2", "a3"]);
 }

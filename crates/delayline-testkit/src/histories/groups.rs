@@ -163,7 +163,7 @@ mod tests {
         for (limits, promise) in [(one, "G36"), (SetLimits::new().in_order(true), "G37")] {
             let reason = judge(vec![limited(limits), enqueue(), claim(1, 2)]).unwrap_err();
             assert!(reason.starts_with(promise), "{reason}");
-            // What was leased before does not count.
+            // Earlier leases do not count.
             let after = [enqueue(), claim(1, 1), limited(limits), claim(2, 1)];
             assert_eq!(judge(after.to_vec()), Ok(()));
         }

@@ -69,7 +69,7 @@ impl Action {
     }
 }
 
-/// A settlement: its message, lease and outcome, and what it holds, if anything.
+/// A settlement: its message, lease and outcome, and its hold, if any.
 pub type Ending = (MessageId, LeaseRef, Outcome, Option<Hold>);
 
 /// A lease, by origin.

@@ -98,7 +98,7 @@ pub enum Outcome {
     Hold {
         /// The outcome of the handled message.
         outcome: Box<Self>,
-        /// What is held, and until when.
+        /// The queue or the group, and until when.
         hold: Hold,
     },
 }
@@ -158,13 +158,13 @@ impl Outcome {
     }
 
     /// Holds the group of the message for this long: no worker gets a message of it, and other
-    /// groups go on ([G38](crate::guarantees#g38)). Use it after an answer such as "429 Too Many
+    /// groups continue ([G38](crate::guarantees#g38)). Use it after an answer such as "429 Too Many
     /// Requests" that concerns one tenant. Without a [group](crate::Draft::group), there is no
     /// hold.
     ///
     /// The hold takes effect in one step with the outcome, if the outcome is accepted. If holds of
     /// a group overlap, the latest end counts. Running handlers continue, and their messages wait
-    /// if they come back.
+    /// if they are released.
     ///
     /// ```
     /// use std::time::Duration;

@@ -40,7 +40,8 @@ impl AccessKey {
         Self { visitor: Visitor::new(id, rights), secret: secret.into() }
     }
 
-    /// Limits the user to these queues: all others do not exist for the user.
+    /// Limits the user to these queues: all others do not exist for the user. A name with `*` at
+    /// its end stands for all queues that begin with it.
     #[must_use]
     pub fn only_queues(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { visitor: self.visitor.only_queues(names), ..self }
@@ -127,7 +128,7 @@ impl Caller {
 
     /// Returns `true` if the queue of this name exists for the caller.
     pub(crate) fn knows(&self, queue: &str) -> bool {
-        self.visitor.queues.as_ref().is_none_or(|queues| queues.contains(queue))
+        self.visitor.knows(queue)
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Visitor {
     pub name: String,
     /// The visitor's permissions.
     pub rights: Rights,
-    /// The queues that this visitor may see; `None` for all.
+    /// The queues that this visitor may see, by name, or by prefix and `*`; `None` for all.
     pub queues: Option<Arc<BTreeSet<String>>>,
 }
 
@@ -33,7 +33,8 @@ impl Visitor {
         Self { name: name.into(), rights: rights.into(), queues: None }
     }
 
-    /// Limits the visitor to these queues: all others do not exist for this visitor. The queue of
+    /// Limits the visitor to these queues: all others do not exist for this visitor. A name with
+    /// `*` at its end stands for all queues that begin with it. The queue of
     /// [schedules](crate::Dashboard::schedules) brings all schedules with it, whatever their
     /// targets.
     #[must_use]
@@ -42,8 +43,11 @@ impl Visitor {
     }
 
     /// Returns `true` if the queue of this name exists for the visitor.
-    pub(crate) fn knows(&self, queue: &str) -> bool {
-        self.queues.as_ref().is_none_or(|queues| queues.contains(queue))
+    #[must_use]
+    pub fn knows(&self, queue: &str) -> bool {
+        let begins = |it: &String| it.strip_suffix('*').is_some_and(|it| queue.starts_with(it));
+        let is_one = |queues: &BTreeSet<_>| queues.contains(queue) || queues.iter().any(begins);
+        self.queues.as_deref().is_none_or(is_one)
     }
 }
 
@@ -262,6 +266,17 @@ mod tests {
         match access.visitor(&request.into_parts().0, &Brake::new()).await {
             Admission::Visitor(visitor) => Some(visitor),
             _ => None,
+        }
+    }
+
+    #[test]
+    fn a_visitor_knows_queues_by_name_and_by_prefix() {
+        let visitor = Visitor::new("anna", Role::Admin);
+        assert!(visitor.knows("orders"));
+        let visitor = visitor.only_queues(["orders", "eu/*"]);
+        for (queue, knows) in [("orders", true), ("orders2", false), ("eu/a", true), ("eu", false)]
+        {
+            assert_eq!(visitor.knows(queue), knows, "{queue}");
         }
     }
 

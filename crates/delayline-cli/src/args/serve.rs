@@ -142,8 +142,9 @@ address of --listen, so that pages of other sites cannot reach it. A file of use
   operator+worker@orders  bearer  shop        a-third-token
 
 Each name must be unique. No other user may have access to the file, and its group must not be able
-to change it: chmod 600. The queues after @ are the only ones that the user sees. A worker claims
-and settles messages; it sees neither pages nor lists.
+to change it: chmod 600. The queues after @ are the only ones that the user sees; eu/* stands for
+all queues that begin with eu/. A worker claims and settles messages; it sees neither pages nor
+lists.
 
 At most --connections are served, or fewer if the limit of open files is low. One address gets at
 most half of the free ones. When all are taken, only /health and /metrics are answered. At the end,

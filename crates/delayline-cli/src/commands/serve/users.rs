@@ -106,7 +106,8 @@ impl<'a> User<'a> {
         };
         // Only now: in a line without a role, these could be parts of a secret.
         for queue in queues.iter().flatten() {
-            QueueName::new(*queue).map_err(|violation| violation.to_string())?;
+            let name = queue.strip_suffix('*').unwrap_or(queue);
+            QueueName::new(name).map_err(|violation| violation.to_string())?;
         }
         Ok(Self { rights, queues, is_basic, name, secret })
     }
@@ -145,9 +146,9 @@ mod tests {
 
     #[test]
     fn roles_are_combined_and_limited_to_queues() {
-        let text = "operator+worker@orders,shop:7/texts bearer robot t0ken@x";
+        let text = "operator+worker@orders,shop:7/texts,eu/* bearer robot t0ken@x";
         let shown = format!("{:?}", parse(text).unwrap());
-        for part in ["Operator", "Worker", "\"orders\"", "\"shop:7/texts\""] {
+        for part in ["Operator", "Worker", "\"orders\"", "\"shop:7/texts\"", "\"eu/*\""] {
             assert!(shown.contains(part), "{shown}");
         }
         assert!(!shown.contains("Admin"), "{shown}");
@@ -175,6 +176,7 @@ mod tests {
             ("worker+root basic anna hunter2", "begin with"),
             ("worker+ basic anna hunter2", "begin with"),
             ("worker@ basic anna hunter2", "the queue name is empty"),
+            ("worker@* basic anna hunter2", "the queue name is empty"),
             ("worker@a,b}c basic anna hunter2", "the queue name"),
             ("worker@hunter2 basic", "a name and a secret"),
             ("admin anna hunter2", "a name and a secret"),

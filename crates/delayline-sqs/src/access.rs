@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::request::Parts;
-use delayline_web::{Rights, Role, Visitor};
+use delayline_web::waiting::Brake;
+use delayline_web::{ClientAddress, Rights, Role, Visitor};
 
 use crate::error::{Code, Error};
 use crate::signature::Signature;
@@ -17,7 +18,7 @@ pub struct Access(Kind);
 #[derive(Clone)]
 enum Kind {
     Everyone(Rights),
-    Keys(Arc<[AccessKey]>),
+    Keys(Arc<[AccessKey]>, Arc<Brake>),
 }
 
 /// An access key id, its secret, and the rights of its user.
@@ -62,15 +63,16 @@ impl Access {
         Self(Kind::Everyone(rights.into()))
     }
 
-    /// Checks the signature of each request with the secret of its access key.
+    /// Checks the signature of each request with the secret of its access key. Wrong signatures are
+    /// slowed down per access key and [`ClientAddress`], and then refused unchecked.
     #[must_use]
     pub fn keys(keys: impl IntoIterator<Item = AccessKey>) -> Self {
-        Self(Kind::Keys(keys.into_iter().collect()))
+        Self(Kind::Keys(keys.into_iter().collect(), Arc::new(Brake::default())))
     }
 
     /// Returns the caller of a request.
-    pub(crate) fn caller(&self, parts: &Parts, body: &[u8]) -> Result<Caller, Error> {
-        let keys = match &self.0 {
+    pub(crate) async fn caller(&self, parts: &Parts, body: &[u8]) -> Result<Caller, Error> {
+        let (keys, brake) = match &self.0 {
             Kind::Everyone(rights) => {
                 // A signature only says which region the client takes the server for.
                 let signature = Signature::read(parts).ok().flatten();
@@ -78,7 +80,7 @@ impl Access {
                 let visitor = Visitor::new("everyone", *rights);
                 return Ok(Caller { visitor, region, is_named: false });
             }
-            Kind::Keys(keys) => keys,
+            Kind::Keys(keys, brake) => (keys, brake),
         };
         let signature = Signature::read(parts)?.ok_or_else(|| {
             let why = "The request must be signed with an access key.";
@@ -86,13 +88,21 @@ impl Access {
         })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        let key = keys.iter().find(|key| key.visitor.name == signature.access_key_id);
-        let key = key.filter(|key| !key.secret.is_empty()).ok_or_else(|| {
-            let why = "The security token included in the request is invalid.";
-            Error::new(Code::InvalidClientTokenId, why)
+        let check = || {
+            let key = keys.iter().find(|key| key.visitor.name == signature.access_key_id);
+            let key = key.filter(|key| !key.secret.is_empty()).ok_or_else(|| {
+                let why = "The security token included in the request is invalid.";
+                Error::new(Code::InvalidClientTokenId, why)
+            })?;
+            signature.check(&key.secret, parts, body, now_s)?;
+            Ok(key.visitor.clone())
+        };
+        let address = parts.extensions.get::<ClientAddress>();
+        let checked = brake.check((address, &signature.access_key_id), check).await;
+        let visitor = checked.unwrap_or_else(|| {
+            let why = "Too many wrong signatures. Wait for a few seconds.";
+            Err(Error::new(Code::RequestThrottled, why))
         })?;
-        signature.check(&key.secret, parts, body, now_s)?;
-        let visitor = key.visitor.clone();
         Ok(Caller { visitor, region: signature.region, is_named: true })
     }
 }
@@ -101,7 +111,7 @@ impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Everyone(rights) => f.debug_tuple("Everyone").field(rights).finish(),
-            Kind::Keys(keys) => f.debug_tuple("Keys").field(keys).finish(),
+            Kind::Keys(keys, _) => f.debug_tuple("Keys").field(keys).finish(),
         }
     }
 }

@@ -98,9 +98,16 @@ async fn attempt(
         return Err(Error::new(Code::AccessDenied, why));
     }
     let (body, share) = shared.bodies.read(parts, body).await?;
-    let caller = shared.access.caller(parts, &body).inspect_err(|error| {
+    let caller = shared.access.caller(parts, &body).await.inspect_err(|error| {
         let address = parts.extensions.get::<ClientAddress>().map(|it| it.0.to_string());
         let outcome = error.query_code();
+        if error.code() == Code::RequestThrottled {
+            // Their lines would be as many as the tries.
+            tracing::debug!(
+                target: "delayline_sqs::audit", action = "login", address, outcome, "refused"
+            );
+            return;
+        }
         tracing::warn!(
             target: "delayline_sqs::audit", action = "login", address, outcome, "refused"
         );

@@ -11,6 +11,7 @@ use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Found, Queue};
 use delayline_sqs::{Access, AccessKey, Router, Sqs};
 use delayline_web::Role;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -181,4 +182,16 @@ async fn requests_of_other_sites_and_without_a_signature_are_refused() {
     let (status, xml) = form(&router, "/", body).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert_eq!(element(&xml, "Code"), "MissingAuthenticationToken");
+    // Of many wrong signatures at once, some are checked, and some have to wait for that.
+    let wrong = || async {
+        let credential = "Credential=shop/20260101/us-east-1/sqs/aws4_request";
+        let signed = format!("AWS4-HMAC-SHA256 {credential}, SignedHeaders=host, Signature=0");
+        let request = Request::post("/").header("host", "x").header("authorization", signed);
+        let request = request.header("x-amz-date", "20260101T000000Z");
+        text(answered(&router, request, body).await).await
+    };
+    let mut answers: FuturesUnordered<_> = (0..20).map(|_| wrong()).collect();
+    let first = answers.next().await.unwrap();
+    assert_eq!(element(&first, "Code"), "SignatureDoesNotMatch");
+    while element(&answers.next().await.unwrap(), "Code") != "RequestThrottled" {}
 }

@@ -263,7 +263,7 @@ mod tests {
 
     async fn visitor(access: &Access, header: &str) -> Option<Visitor> {
         let request = Request::builder().header(AUTHORIZATION, header).body(()).unwrap();
-        match access.visitor(&request.into_parts().0, &Brake::new()).await {
+        match access.visitor(&request.into_parts().0, &Brake::default()).await {
             Admission::Visitor(visitor) => Some(visitor),
             _ => None,
         }

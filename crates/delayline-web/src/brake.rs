@@ -10,21 +10,23 @@ use tokio::time::{Instant, sleep};
 ///
 /// Keys share [`PLACES`] by their hashes. So guesses under ever new names take no memory and push
 /// no other key out.
-pub(crate) struct Brake {
+pub struct Brake {
     hasher: RandomState,
     /// When the failures of each place are forgotten.
     places: Vec<Mutex<Option<Instant>>>,
 }
 
-impl Brake {
-    pub(crate) fn new() -> Self {
+impl Default for Brake {
+    fn default() -> Self {
         let places = (0..PLACES).map(|_| Mutex::default()).collect();
         Self { hasher: RandomState::new(), places }
     }
+}
 
+impl Brake {
     /// Returns what `check` returns, after a wait if there were many failures; `None` without a
     /// check if the wait would be longer than [`MOST_WAIT`]. `Err` is a failure.
-    pub(crate) async fn check<T, E>(
+    pub async fn check<T, E>(
         &self,
         key: impl Hash,
         check: impl FnOnce() -> Result<T, E>,
@@ -79,7 +81,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failures_are_slowed_and_then_refused_until_some_time_has_passed() {
-        let brake = Brake::new();
+        let brake = Brake::default();
         let begin = Instant::now();
         for _ in 0..BURST {
             assert_eq!(fail(&brake, "anna").await, Some(Err(())));
@@ -104,7 +106,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_successes_do_not_wait_for_each_other() {
-        let brake = Brake::new();
+        let brake = Brake::default();
         let begin = Instant::now();
         let check = || brake.check("anna", || Ok::<_, ()>(7));
         let all = futures_util::future::join_all((0..1_000).map(|_| check())).await;
@@ -114,7 +116,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_goes_away_has_had_its_turn_and_success_costs_nothing() {
-        let brake = Brake::new();
+        let brake = Brake::default();
         for _ in 0..1_000 {
             assert_eq!(brake.check("anna", || Ok::<_, ()>(7)).await, Some(Ok(7)));
         }

@@ -242,7 +242,7 @@ impl Dashboard {
         }
         let directory = Directory::new(named, discover);
         let examiner = server.map(Examiner::new);
-        let (bodies, brake) = (Bodies::new(), Brake::new());
+        let (bodies, brake) = (Bodies::new(), Brake::default());
         let shared = Arc::new(Shared {
             access,
             directory,

@@ -110,9 +110,10 @@ mod when;
 mod worker_report;
 mod workers;
 
-/// Long polls, for the other endpoint of this workspace. No stable interface.
+/// Long polls and wrong secrets, for the other endpoint of this workspace. No stable interface.
 #[doc(hidden)]
 pub mod waiting {
+    pub use crate::brake::Brake;
     pub use crate::pull::hold::{Claims, Hold};
     pub use crate::pull::polls::{Granted, Polls};
 }

@@ -166,5 +166,5 @@ in the queue sqs-settings. Without --sqs-strict, delays may be as long as those 
 
 Passwords and tokens are sent with each request, except to --sqs: on a network, put a proxy with TLS
 in front. Each action of a visitor except sending is logged on stderr, as are refused requests and
-failed logins, which are slowed down, except those to --sqs; sends are logged at DEBUG (-vv).
+failed logins, which are slowed down; sends are logged at DEBUG (-vv).
 For exit codes, see `delayline --help`.";

@@ -24,6 +24,7 @@ use crate::wire::{Answer, queue_name};
 
 pub(crate) use self::dead::transfer;
 pub(crate) use self::receive::claim_ids;
+use self::receive::reclaim;
 
 /// A request: who makes it, and how it names the server.
 #[derive(Clone)]

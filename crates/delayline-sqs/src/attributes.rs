@@ -121,6 +121,9 @@ pub(crate) struct Extras {
     /// id one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "n")]
     pub(crate) source_sequence: Option<u64>,
+    /// How many times a dead letter was received before.
+    #[serde(default, skip_serializing_if = "is_zero", rename = "r")]
+    pub(crate) receives: u64,
 }
 
 impl Extras {
@@ -138,7 +141,9 @@ pub(crate) fn read(map: &Map<String, Value>) -> Result<Attributes, Error> {
             name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-        if name.is_empty() || name.len() > MOST_NAME_BYTES || !name.chars().all(is_name) {
+        let has_dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
+        let is_long = name.len() > MOST_NAME_BYTES;
+        if name.is_empty() || is_long || has_dots || !name.chars().all(is_name) {
             let why = "can contain A-Z, a-z, 0-9, underscores, hyphens and periods, and at most \
                        255 of them";
             return Err(Error::value(format!("Message attribute name {why}.")));
@@ -253,6 +258,11 @@ pub(crate) const fn is_allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn harmless(name: &str) -> &str {
     name.get(..80).unwrap_or(name)
 }
@@ -294,6 +304,7 @@ mod tests {
             ("a", json!({"DataType": "Binary", "BinaryValue": "secret!"})),
             ("a", json!("secret")),
             ("AWS.a", json!({"DataType": "String", "StringValue": "secret"})),
+            ("a..b", json!({"DataType": "String", "StringValue": "secret"})),
             ("a b", json!({"DataType": "String", "StringValue": "secret"})),
             (HEADER, json!({"DataType": "String", "StringValue": "secret"})),
         ] {

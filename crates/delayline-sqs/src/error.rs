@@ -55,6 +55,8 @@ codes! {
         "MissingAuthenticationToken";
     MissingParameter => "com.amazon.coral.service#MissingRequiredParameterException",
         "MissingParameter";
+    PurgeQueueInProgress => "com.amazonaws.sqs#PurgeQueueInProgress",
+        "AWS.SimpleQueueService.PurgeQueueInProgress";
     QueueDoesNotExist => "com.amazonaws.sqs#QueueDoesNotExist",
         "AWS.SimpleQueueService.NonExistentQueue";
     QueueNameExists => "com.amazonaws.sqs#QueueNameExists", "QueueAlreadyExists";
@@ -97,6 +99,14 @@ impl Error {
         Self::new(Code::Internal, "The request failed because of an internal error.")
     }
 
+    /// The text in the Query protocol, which has another one for a missing queue.
+    pub(crate) fn query_message(&self) -> &str {
+        match self.code {
+            Code::QueueDoesNotExist => "The specified queue does not exist for this wsdl version.",
+            _ => &self.message,
+        }
+    }
+
     /// The text.
     pub(crate) fn message(&self) -> &str {
         &self.message
@@ -121,7 +131,9 @@ impl Error {
             Code::AccessDenied
             | Code::InvalidClientTokenId
             | Code::MissingAuthentication
+            | Code::PurgeQueueInProgress
             | Code::SignatureDoesNotMatch => StatusCode::FORBIDDEN,
+            Code::ResourceNotFound => StatusCode::NOT_FOUND,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,

@@ -131,6 +131,7 @@ impl Task {
     async fn move_one(&self, queues: &Queues, delivery: &Delivery) -> Result<(), Error> {
         let mut extras = Extras::of(&delivery.message.headers);
         let origin = extras.source.take();
+        extras.receives = 0;
         extras.source_sequence = Some(delivery.message.info.sequence);
         let target = match (&self.plan.destination, origin) {
             (Some(destination), _) => Arc::clone(destination),

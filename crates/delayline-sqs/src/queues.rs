@@ -235,9 +235,10 @@ pub(crate) async fn clear(queue: &Queue<Bytes, Raw>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Seconds since 1970, by the clock of this machine.
-pub(crate) fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+/// Milliseconds since 1970, by the clock of this machine.
+pub(crate) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// An instant in the year 9900.

@@ -13,6 +13,8 @@ use crate::error::{Code, Error};
 pub(crate) struct Receipt {
     pub(crate) id: MessageId,
     pub(crate) lease: Lease,
+    /// The position of the message in its queue. A FIFO queue keeps it beyond the deletion.
+    pub(crate) sequence: u64,
 }
 
 impl Receipt {
@@ -22,6 +24,7 @@ impl Receipt {
         bytes.extend(xxh3_64(queue.as_bytes()).to_be_bytes());
         bytes.extend(self.lease.claim_id.as_bytes());
         bytes.extend(self.lease.epoch.to_be_bytes());
+        bytes.extend(self.sequence.to_be_bytes());
         bytes.extend(self.id.as_bytes().iter());
         URL_SAFE_NO_PAD.encode(bytes)
     }
@@ -43,13 +46,15 @@ impl Receipt {
         let (version, rest) = bytes.split_first()?;
         let (of_queue, rest) = rest.split_first_chunk()?;
         let (claim_id, rest) = rest.split_first_chunk()?;
-        let (epoch, id) = rest.split_first_chunk()?;
+        let (epoch, rest) = rest.split_first_chunk()?;
+        let (sequence, id) = rest.split_first_chunk()?;
         if *version != VERSION || u64::from_be_bytes(*of_queue) != xxh3_64(queue.as_bytes()) {
             return None;
         }
         let lease =
             Lease { claim_id: ClaimId::from_bytes(*claim_id), epoch: u64::from_be_bytes(*epoch) };
-        Some(Self { id: MessageId::new(id.to_vec()).ok()?, lease })
+        let (id, sequence) = (MessageId::new(id.to_vec()).ok()?, u64::from_be_bytes(*sequence));
+        Some(Self { id, lease, sequence })
     }
 }
 
@@ -62,7 +67,7 @@ mod tests {
     #[test]
     fn handles_return_and_others_are_refused() {
         let lease = Lease { claim_id: ClaimId::from_bytes([7; 16]), epoch: 3 };
-        let receipt = Receipt { id: MessageId::try_from("order-1").unwrap(), lease };
+        let receipt = Receipt { id: MessageId::try_from("order-1").unwrap(), lease, sequence: 7 };
         let handle = receipt.write("orders");
         assert_eq!(Receipt::read("orders", &handle), Ok(receipt));
         let wrong = ["", "x", "AQ", &handle[1..], &handle[..40], &format!("{handle}="), "\u{e4}"];

@@ -17,12 +17,15 @@ pub(crate) struct Settings {
     pub(crate) attributes: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) tags: BTreeMap<String, String>,
-    /// Seconds since 1970.
+    /// Milliseconds since 1970.
     #[serde(default)]
-    pub(crate) created_s: u64,
-    /// Seconds since 1970.
+    pub(crate) created_ms: u64,
+    /// Milliseconds since 1970.
     #[serde(default)]
-    pub(crate) modified_s: u64,
+    pub(crate) modified_ms: u64,
+    /// The latest purge, in milliseconds since 1970; 0 without one.
+    #[serde(default)]
+    pub(crate) purged_ms: u64,
     /// The queue was deleted while it had leased messages, or its storage keeps its counters.
     #[serde(default)]
     pub(crate) is_deleted: bool,
@@ -113,8 +116,8 @@ impl Settings {
         usual("MaximumMessageSize", self.most_message_bytes().to_string());
         usual("MessageRetentionPeriod", self.retention_s().to_string());
         usual("SqsManagedSseEnabled", "true".to_owned());
-        usual("CreatedTimestamp", self.created_s.to_string());
-        usual("LastModifiedTimestamp", self.modified_s.to_string());
+        usual("CreatedTimestamp", (self.created_ms / 1_000).to_string());
+        usual("LastModifiedTimestamp", (self.modified_ms / 1_000).to_string());
         if is_fifo {
             usual("FifoQueue", "true".to_owned());
             usual("ContentBasedDeduplication", "false".to_owned());

@@ -24,7 +24,7 @@ pub(crate) fn error(error: &Error, request_id: &str) -> String {
     let mut text = format!(r#"<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error>"#);
     element(&mut text, "Type", if error.is_of_sender() { "Sender" } else { "Receiver" });
     element(&mut text, "Code", error.query_code());
-    element(&mut text, "Message", error.message());
+    element(&mut text, "Message", error.query_message());
     text.push_str("</Error>");
     element(&mut text, "RequestId", request_id);
     text.push_str("</ErrorResponse>");

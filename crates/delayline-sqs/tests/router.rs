@@ -78,6 +78,8 @@ async fn the_query_protocol_sends_receives_and_deletes() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert_eq!(element(&xml, "Code"), "AWS.SimpleQueueService.NonExistentQueue");
     assert_eq!(element(&xml, "Type"), "Sender");
+    let text = "The specified queue does not exist for this wsdl version.";
+    assert_eq!(element(&xml, "Message"), text);
 }
 
 #[tokio::test]
@@ -149,6 +151,7 @@ async fn errors_have_the_names_of_both_protocols() {
     );
     let value: Value = serde_json::from_str(&text(response).await).unwrap();
     assert_eq!(value["__type"], "com.amazonaws.sqs#QueueDoesNotExist");
+    assert_eq!(value["message"], "The specified queue does not exist.");
     for (target, body) in [
         ("AmazonSQS.Unknown", "{}"),
         ("AmazonSNS.Publish", "{}"),

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use delayline::backend::{Delivery, FinishedIds, NewMessage, Op, Outcome, Settlement};
+use delayline::backend::{Delivery, FinishedIds, MessageInfo, NewMessage};
 use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::{Enqueued, MessageId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Call, Number, manage, read};
+use super::{Call, Number, manage, read, settle};
 use crate::attributes::{self, Extras};
 use crate::error::{Code, Error};
 use crate::moves::{Plan, Task};
 use crate::names::Arn;
 use crate::queues::Open;
+use crate::receipt::Receipt;
 
 /// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in
 /// between, it sends nothing, because the other queue knows the id and the content.
@@ -45,10 +46,9 @@ pub(crate) async fn transfer(
             return Err(Error::internal());
         }
     }
-    let id = message.info.id.clone();
-    let settlement = Settlement::new(id, delivery.lease, Outcome::Ack);
-    from.queue.apply(&Op::Settle(vec![settlement])).await?;
-    Ok(())
+    let MessageInfo { id, sequence, .. } = &message.info;
+    let receipt = Receipt { id: id.clone(), lease: delivery.lease, sequence: *sequence };
+    settle::ack(from, &[receipt]).await.map(drop)
 }
 
 async fn sent(to: &Open, message: NewMessage) -> Result<Enqueued, Error> {
@@ -118,7 +118,7 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
         let why = "Source queue must be configured as a Dead Letter Queue.";
         return Err(Error::value(why));
     }
-    let total = manage::counted(call, &source).await?.ready;
+    let total = manage::counted(&source).await?.ready;
     let (visitor, region) = (call.caller.visitor.clone(), call.caller.region.clone());
     let plan = Plan { source, destination, per_second, visitor, region, total };
     let task = call.shared.moves.start(&call.shared.queues, plan)?;

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use delayline::admin::{SetLimits, Stats};
-use delayline::backend::{Claim, Millis, Op};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Call, Number, claim_ids, read, to_the_end};
+use super::{Call, Number, read, reclaim, to_the_end};
 use crate::error::{Code, Error};
 use crate::names::{self, Arn};
-use crate::queues::{Open, clear, now_s};
+use crate::queues::{Open, clear, now_ms};
 use crate::settings::{self, FIFO, Settings};
 use crate::wire::queue_name;
 
@@ -37,15 +36,19 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
         let why = "The name of a queue that is no FIFO queue must not end with .fifo.";
         return Err(Error::value(why));
     }
+    if wants_fifo && !name.ends_with(FIFO) {
+        return Err(Error::value("The name of a FIFO queue must end with .fifo."));
+    }
     if !call.caller.knows(&name) || shared.queues.permitted(&name).is_err() {
         let why = "The user may not create a queue of this name.";
         return Err(Error::new(Code::AccessDenied, why));
     }
-    let now_s = now_s();
+    let now_ms = now_ms();
     let mut settings =
-        Settings { tags, created_s: now_s, modified_s: now_s, ..Settings::default() };
+        Settings { tags, created_ms: now_ms, modified_ms: now_ms, ..Settings::default() };
     settings.set(&name, &attributes, shared.is_strict)?;
     valid_tags(&settings.tags)?;
+    has_target(call, &settings).await?;
     let url = json!({"QueueUrl": call.url(&name)});
     let (shared, region) = (Arc::clone(shared), call.caller.region.clone());
     let work = async move {
@@ -93,6 +96,19 @@ fn same(
     Err(Error::new(Code::QueueNameExists, why))
 }
 
+/// Returns an error if the queue of a redrive policy does not exist for the caller.
+async fn has_target(call: &Call, settings: &Settings) -> Result<(), Error> {
+    let Some(redrive) = settings.redrive() else { return Ok(()) };
+    match call.named(&redrive.queue).await {
+        Err(error) if error.code() == Code::QueueDoesNotExist => {
+            let why = "The value for parameter RedrivePolicy is invalid. Reason: Dead letter \
+                       target does not exist.";
+            Err(Error::value(why))
+        }
+        found => found.map(drop),
+    }
+}
+
 /// A policy as a value, so that its spaces do not count. Other texts are themselves.
 fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
@@ -107,6 +123,17 @@ pub(super) async fn delete(call: &Call, input: Value) -> Result<Value, Error> {
 
 pub(super) async fn purge(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
+    let at = open.queue.server_time().await?.as_ms();
+    change(call, &input, |settings, name| {
+        if call.shared.is_strict && at < settings.purged_ms.saturating_add(PURGE_MS) {
+            let why =
+                format!("Only one PurgeQueue operation on {name} is allowed every 60 seconds.");
+            return Err(Error::new(Code::PurgeQueueInProgress, why));
+        }
+        settings.purged_ms = at;
+        Ok(())
+    })
+    .await?;
     to_the_end(async move { clear(&open.queue).await }).await?;
     Ok(json!({}))
 }
@@ -192,7 +219,7 @@ pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error
     let mut shown = settings.shown(open.is_fifo());
     shown.insert("QueueArn".to_owned(), Arn::write(&call.caller.region, &open.name));
     if wanted.iter().any(|name| name == "All" || name.starts_with("Approximate")) {
-        let stats = counted(call, &open).await?;
+        let stats = counted(&open).await?;
         let mut count = |name: &str, count: u64| {
             shown.insert(format!("ApproximateNumberOfMessages{name}"), count.to_string());
         };
@@ -206,14 +233,12 @@ pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error
 }
 
 /// The counts of a queue, without expired leases.
-pub(super) async fn counted(call: &Call, open: &Open) -> Result<Stats, Error> {
+pub(super) async fn counted(open: &Open) -> Result<Stats, Error> {
     let stats = open.queue.stats().await?;
     if stats.leased == 0 {
         return Ok(stats);
     }
-    // A claim for no messages takes expired leases back.
-    let (consumer, claim_id) = claim_ids(&call.caller.visitor.name, &open.name, None)?;
-    open.queue.apply(&Op::Claim(Claim::new(consumer, claim_id, 0, Millis::new(1)?))).await?;
+    reclaim(open).await?;
     Ok(open.queue.stats().await?)
 }
 
@@ -243,9 +268,12 @@ pub(super) async fn set_attributes(call: &Call, input: Value) -> Result<Value, E
         return Err(Error::missing("Attribute.Name"));
     }
     let is_strict = call.shared.is_strict;
+    let mut asked = Settings::default();
+    asked.set(&queue_name(&input)?, &attributes, is_strict)?;
+    has_target(call, &asked).await?;
     change(call, &input, |settings, name| {
         settings.set(name, &attributes, is_strict)?;
-        settings.modified_s = now_s();
+        settings.modified_ms = now_ms();
         Ok(())
     })
     .await
@@ -304,5 +332,7 @@ fn valid_tags(tags: &BTreeMap<String, String>) -> Result<(), Error> {
     Err(Error::value("A tag key has 1 to 128 characters, and a value at most 256."))
 }
 
+/// Minimum interval between two purges of a queue, as in SQS.
+const PURGE_MS: u64 = 60_000;
 const MOST_TAGS: usize = 50;
 const MOST_RESULTS: u64 = 1_000;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use delayline::MessageId;
 use delayline::Timestamp;
-use delayline::backend::{Claim, ClaimId, ConsumerName, Delivery, Millis};
+use delayline::backend::{Claim, ClaimId, ConsumerName, Delivery, Millis, Op};
 use delayline::limits::{MAX_CONSUMER_BYTES, MAX_LEASE_MS};
 use delayline_web::waiting::Hold;
 use ring::digest::{SHA256, digest};
@@ -108,6 +108,8 @@ async fn buried(
     let mut extras = Extras::of(&delivery.message.headers);
     extras.source = Some(open.name.clone());
     extras.source_sequence = Some(delivery.message.info.sequence);
+    // Not the epoch: if the move is repeated, the message must have the same content.
+    extras.receives = extras.receives.saturating_add(redrive.max_receive_count);
     transfer(open, delivery, &target, &extras).await?;
     Ok(true)
 }
@@ -135,7 +137,8 @@ impl Wanted {
         let message = &delivery.message;
         let (info, extras) = (&message.info, Extras::of(&message.headers));
         let body = attributes::body(&message.payload);
-        let receipt = Receipt { id: info.id.clone(), lease: delivery.lease };
+        let receipt =
+            Receipt { id: info.id.clone(), lease: delivery.lease, sequence: info.sequence };
         let mut value = json!({
             "MessageId": shown(&info.id),
             "ReceiptHandle": receipt.write(&open.name),
@@ -150,11 +153,12 @@ impl Wanted {
             members.insert("MessageAttributes".to_owned(), attributes::write(&attributes));
         }
         let first = if info.epoch <= 1 { at.unwrap_or(info.due) } else { info.due };
+        let receives = info.epoch.saturating_add(extras.receives);
         let source = extras.source.as_ref();
         let system = [
             ("SenderId", Some(extras.sender.unwrap_or_else(|| SENDER.to_owned()))),
             ("SentTimestamp", Some(info.enqueued_at.as_ms().to_string())),
-            ("ApproximateReceiveCount", Some(info.epoch.to_string())),
+            ("ApproximateReceiveCount", Some(receives.to_string())),
             ("ApproximateFirstReceiveTimestamp", Some(first.as_ms().to_string())),
             ("SequenceNumber", open.is_fifo().then(|| format!("{:020}", info.sequence))),
             ("MessageDeduplicationId", extras.deduplication_id),
@@ -210,6 +214,14 @@ pub(crate) fn claim_ids(
     bytes.iter_mut().skip(8).zip(rest).for_each(|(to, from)| *to = *from);
     let consumer = ConsumerName::try_from(hex(rest.get(..16).unwrap_or(rest)))?;
     Ok((consumer, ClaimId::from_bytes(bytes)))
+}
+
+/// Reclaims expired leases.
+pub(super) async fn reclaim(open: &Open) -> Result<(), Error> {
+    // A claim for no messages does it.
+    let (consumer, claim_id) = claim_ids("sqs", &open.name, None)?;
+    open.queue.apply(&Op::Claim(Claim::new(consumer, claim_id, 0, Millis::new(1)?))).await?;
+    Ok(())
 }
 
 const SYSTEM: [&str; 11] = [

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use delayline::backend::{Found, Op, Reply};
+use delayline::backend::{Completion, Found, Op, Reply};
 use delayline::limits::{MAX_ATTEMPT_LIMIT, MAX_DELAY_MS};
 use delayline::{Bytes, Draft, Enqueued, MessageId};
 use ring::digest::{Context, SHA256};
@@ -45,7 +45,9 @@ struct Prepared {
 
 pub(super) async fn one(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, settings) = call.queue(&input).await?;
-    let prepared = prepare(call, &open, &settings, input)?;
+    let entry: Entry = read(input)?;
+    entry.is_complete(&open, &settings)?;
+    let prepared = prepare(call, &open, &settings, entry)?;
     let call = call.clone();
     let sent = to_the_end(async move {
         Ok(send(&call, &open, &settings, vec![prepared]).await?.into_iter().next())
@@ -56,8 +58,13 @@ pub(super) async fn one(call: &Call, input: Value) -> Result<Value, Error> {
 pub(super) async fn batch(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, settings) = call.queue(&input).await?;
     let (mut ids, mut prepared, mut results) = (Vec::new(), Vec::new(), Vec::new());
-    for (id, entry) in entries(input)? {
-        match prepare(call, &open, &settings, entry) {
+    let entries = entries(input)?.into_iter().map(|(id, entry)| (id, read::<Entry>(entry)));
+    let entries: Vec<_> = entries.collect();
+    for entry in entries.iter().filter_map(|(_, entry)| entry.as_ref().ok()) {
+        entry.is_complete(&open, &settings)?;
+    }
+    for (id, entry) in entries {
+        match entry.and_then(|entry| prepare(call, &open, &settings, entry)) {
             Ok(message) => {
                 ids.push(id);
                 prepared.push(message);
@@ -79,6 +86,25 @@ pub(super) async fn batch(call: &Call, input: Value) -> Result<Value, Error> {
     Ok(batch_answer(results))
 }
 
+impl Entry {
+    /// Returns an error if a message of a FIFO queue has no group or no deduplication id. One such
+    /// entry fails its whole batch.
+    fn is_complete(&self, open: &Open, settings: &Settings) -> Result<(), Error> {
+        if !open.is_fifo() {
+            return Ok(());
+        }
+        if self.message_group_id.is_none() {
+            return Err(Error::missing("MessageGroupId"));
+        }
+        if self.message_deduplication_id.is_none() && !settings.deduplicates_contents() {
+            let why = "The queue should either have ContentBasedDeduplication enabled or \
+                       MessageDeduplicationId provided explicitly";
+            return Err(Error::value(why));
+        }
+        Ok(())
+    }
+}
+
 impl Prepared {
     fn bytes(&self) -> u64 {
         let attributes = self.attributes.iter().map(|(name, it)| name.len() + it.bytes());
@@ -94,6 +120,10 @@ impl Prepared {
             _ => "",
         };
         let mut hash = Context::new(&SHA256);
+        // A purge, and a new queue of this name, forget the ids from before.
+        for instant in [settings.created_ms, settings.purged_ms] {
+            hash.update(&instant.to_be_bytes());
+        }
         for part in [scope, deduplication_id] {
             hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
             hash.update(part.as_bytes());
@@ -133,8 +163,7 @@ impl Prepared {
     }
 }
 
-fn prepare(call: &Call, open: &Open, settings: &Settings, entry: Value) -> Result<Prepared, Error> {
-    let entry: Entry = read(entry)?;
+fn prepare(call: &Call, open: &Open, settings: &Settings, entry: Entry) -> Result<Prepared, Error> {
     let body = entry.message_body.ok_or_else(|| Error::missing("MessageBody"))?;
     attributes::valid_body(&body)?;
     let is_fifo = open.is_fifo();
@@ -190,18 +219,8 @@ fn prepare(call: &Call, open: &Open, settings: &Settings, entry: Value) -> Resul
     let group = token("MessageGroupId", entry.message_group_id)?;
     let mut deduplication_id = token("MessageDeduplicationId", entry.message_deduplication_id)?;
     if is_fifo {
-        if group.is_none() {
-            return Err(Error::missing("MessageGroupId"));
-        }
-        if deduplication_id.is_none() && settings.deduplicates_contents() {
-            deduplication_id =
-                Some(digest::hex(ring::digest::digest(&SHA256, body.as_bytes()).as_ref()));
-        }
-        if deduplication_id.is_none() {
-            let why = "The queue should either have ContentBasedDeduplication enabled or \
-                       MessageDeduplicationId provided explicitly";
-            return Err(Error::value(why));
-        }
+        let of_content = || digest::hex(ring::digest::digest(&SHA256, body.as_bytes()).as_ref());
+        deduplication_id.get_or_insert_with(of_content);
         extras.deduplication_id.clone_from(&deduplication_id);
     } else if deduplication_id.is_some() {
         let why = "The request include parameter MessageDeduplicationId that is not valid for \
@@ -326,7 +345,8 @@ async fn ids(
     Ok(ids)
 }
 
-/// The sequence numbers of the messages of a FIFO queue that are still there.
+/// The sequence numbers of the messages of a FIFO queue that are still there, or were deleted while
+/// their deduplication ids count.
 async fn sequences(open: &Open, ids: &[MessageId]) -> Result<HashMap<MessageId, u64>, Error> {
     if !open.is_fifo() || ids.is_empty() {
         return Ok(HashMap::new());
@@ -334,16 +354,29 @@ async fn sequences(open: &Open, ids: &[MessageId]) -> Result<HashMap<MessageId, 
     let mut asked = ids.to_vec();
     asked.sort();
     asked.dedup();
-    let reply = open.queue.apply(&Op::Get(asked)).await?.reply;
+    let reply = open.queue.apply(&Op::Get(asked.clone())).await?.reply;
     let Reply::Get(found) = reply else { return Err(Error::internal()) };
     let live = found.into_iter().filter_map(|found| match found {
         Found::Live(message) => Some((message.info.id.clone(), message.info.sequence)),
         _ => None,
     });
-    Ok(live.collect())
+    let mut numbers: HashMap<_, _> = live.collect();
+    asked.retain(|id| !numbers.contains_key(id));
+    if !asked.is_empty() {
+        let reply = open.queue.apply(&Op::Progress(asked.clone())).await?.reply;
+        let Reply::Progress(ended) = reply else { return Err(Error::internal()) };
+        let kept = asked.into_iter().zip(ended).filter_map(|(id, ended)| match ended {
+            Completion::Finished { result: Some(result), .. } => {
+                Some((id, u64::from_be_bytes(result.as_ref().try_into().ok()?)))
+            }
+            _ => None,
+        });
+        numbers.extend(kept);
+    }
+    Ok(numbers)
 }
 
 /// How long a deduplication id counts.
-const DEDUPLICATION: Duration = Duration::from_secs(300);
+pub(super) const DEDUPLICATION: Duration = Duration::from_secs(300);
 /// Messages of one deduplication id that a queue can have at a time.
 const MOST_GENERATIONS: u8 = u8::MAX;

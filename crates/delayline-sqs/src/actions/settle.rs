@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use delayline::backend::{Extend, Extended, Millis, Op, Outcome, Reply, Settled, Settlement};
+use delayline::backend::{
+    Extend, Extended, HandOff, Millis, NewResult, Op, Outcome, Reply, Settled, Settlement,
+};
 use delayline::limits::MAX_LEASE_MS;
 use delayline::message::Status;
 use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Call, Number, batch_answer, entries, read, to_the_end};
+use super::send::DEDUPLICATION;
+use super::{Call, Number, batch_answer, entries, read, reclaim, to_the_end};
 use crate::error::{Code, Error};
 use crate::queues::Open;
 use crate::receipt::Receipt;
@@ -67,21 +70,16 @@ async fn delete_all(
         if is_known { &mut again } else { &mut first }.push((id, receipt));
     }
     let mut results = Vec::new();
-    let ack = |receipt: &Receipt| Settlement::new(receipt.id.clone(), receipt.lease, Outcome::Ack);
-    let op = Op::Settle(first.iter().map(|(_, receipt)| ack(receipt)).collect());
     if !first.is_empty() {
-        match open.queue.apply(&op).await.map(|applied| applied.reply) {
-            Ok(Reply::Settle(settled)) => {
-                for ((id, receipt), settled) in first.into_iter().zip(settled) {
+        let (ids, receipts): (Vec<_>, Vec<_>) = first.into_iter().unzip();
+        match ack(open, &receipts).await {
+            Ok(settled) => {
+                for ((id, receipt), settled) in ids.into_iter().zip(receipts).zip(settled) {
                     results.push((id, remains(open, &receipt, settled).await));
                 }
             }
-            Ok(_) => {
-                results.extend(first.into_iter().map(|(id, _)| (id, Err(Error::internal()))));
-            }
             Err(error) => {
-                let error = Error::from(error);
-                results.extend(first.into_iter().map(|(id, _)| (id, Err(error.clone()))));
+                results.extend(ids.into_iter().map(|id| (id, Err(error.clone()))));
             }
         }
     }
@@ -92,16 +90,48 @@ async fn delete_all(
 }
 
 async fn deleted(open: &Open, receipt: Receipt) -> Result<Value, Error> {
-    let settlement = Settlement::new(receipt.id.clone(), receipt.lease, Outcome::Ack);
-    let reply = open.queue.apply(&Op::Settle(vec![settlement])).await?.reply;
-    let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
+    let settled = ack(open, std::slice::from_ref(&receipt)).await?;
     let settled = settled.first().copied().ok_or_else(Error::internal)?;
     remains(open, &receipt, settled).await
 }
 
-/// Deletes a message whose lease has ended, unless it has been received again since.
+/// Acks messages. A FIFO queue keeps their sequence numbers while the deduplication ids count.
+///
+/// # Errors
+///
+/// If the queue cannot be reached.
+pub(super) async fn ack(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error> {
+    let settlements = receipts.iter().map(|Receipt { id, lease, sequence }| {
+        (Settlement::new(id.clone(), *lease, Outcome::Ack), *sequence)
+    });
+    if open.is_fifo() {
+        // An expired lease stays valid until it is reclaimed.
+        reclaim(open).await?;
+    } else {
+        let settlements = settlements.map(|(settlement, _)| settlement).collect();
+        let reply = open.queue.apply(&Op::Settle(settlements)).await?.reply;
+        let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
+        return Ok(settled);
+    }
+    let retention = Millis::try_from(DEDUPLICATION)?;
+    let acks = settlements.map(|(settlement, sequence)| {
+        let number = NewResult::new(sequence.to_be_bytes().to_vec(), retention);
+        HandOff::new(settlement, Vec::new()).with_result(number)
+    });
+    let reply = open.queue.apply(&Op::HandOff(acks.collect())).await?.reply;
+    let Reply::HandOff(handed) = reply else { return Err(Error::internal()) };
+    Ok(handed.into_iter().map(|handed| handed.settled).collect())
+}
+
+/// Deletes a message whose lease has ended, unless it has been received again since. In a FIFO
+/// queue, that is an error.
 async fn remains(open: &Open, receipt: &Receipt, settled: Settled) -> Result<Value, Error> {
     let is_waiting = matches!(settled, Settled::Stale | Settled::AlreadyDone { ended: None });
+    if is_waiting && open.is_fifo() {
+        let why = "The value for parameter ReceiptHandle is invalid. Reason: The receipt handle \
+                   has expired.";
+        return Err(Error::value(why));
+    }
     if is_waiting
         && let Some(info) = open.queue.get(receipt.id.clone()).await?.info()
         && info.epoch == receipt.lease.epoch
@@ -140,7 +170,7 @@ pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Err
 
 /// Extends or shortens a lease; releases the message if the timeout is 0.
 async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Value, Error> {
-    let Receipt { id, lease } = receipt;
+    let Receipt { id, lease, .. } = receipt;
     let op = match visibility_s {
         0 => Op::Settle(vec![Settlement::new(id, lease, Outcome::Release)]),
         _ => Op::Extend(Extend::new(vec![(id, lease)], Millis::new(visibility_s * 1_000)?)),

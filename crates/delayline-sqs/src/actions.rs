@@ -23,6 +23,7 @@ use crate::sqs::Shared;
 use crate::wire::{Answer, queue_name};
 
 pub(crate) use self::dead::transfer;
+pub(crate) use self::manage::counted;
 pub(crate) use self::receive::claim_ids;
 use self::receive::reclaim;
 

@@ -30,6 +30,8 @@
 //! - A redrive policy moves a message when it is received once more than permitted: it is sent to
 //!   the other queue under the same id, and then acked. If the server fails in between, the move is
 //!   repeated, and the id makes sure that there is one message.
+//! - A message move task is a message of one more queue, `sqs-settings-moves`, of which each server
+//!   is a worker. So tasks continue if a server ends.
 //! - Message attributes are headers. Message groups are groups: on a FIFO queue in order, one
 //!   message of each group at a time; on a standard queue in turn.
 //! - A deduplication id becomes the id of the message, throttled for five minutes.

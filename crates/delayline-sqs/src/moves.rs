@@ -1,171 +1,115 @@
-//! Tasks that move messages out of dead-letter queues. They run in this process, and end with it:
-//! the messages that they have not moved stay where they are.
+//! Tasks that move messages out of dead-letter queues.
+//!
+//! A running task is a message of one more queue, and its id is the name of the source. So a source
+//! has one at a time. Each server is a worker of that queue: if a server ends, another one, or the
+//! next one, continues its tasks. The tasks of a source that have ended are one more message.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::backend::{Claim, Delivery, Millis, Op, Outcome, Reply, Settlement};
-use delayline_web::Visitor;
-use serde_json::json;
-use tokio::time::{MissedTickBehavior, interval};
+use delayline::backend::{
+    Claim, Delivery, Millis, Op, Outcome as Ended, Reply, Settlement, UpdateContent,
+};
+use delayline::limits::MAX_ATTEMPT_LIMIT;
+use delayline::message::MessageState;
+use delayline::update::UpdateDue;
+use delayline::worker::CancelReason;
+use delayline::{Cancelled, Connection, Enqueued, Found, Job, Outcome, Queue, Worker};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use crate::actions::{claim_ids, transfer};
+use crate::actions::{claim_ids, counted, transfer};
 use crate::attributes::Extras;
 use crate::error::{Code, Error};
-use crate::queues::{Open, Queues};
+use crate::names::Arn;
+use crate::queues::{Open, Queues, never};
 
-/// What a task does.
-pub(crate) struct Plan {
-    pub(crate) source: Arc<Open>,
+/// A task, running or ended.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) id: String,
+    pub(crate) source: String,
     /// `None`: each message returns to the queue that it comes from.
-    pub(crate) destination: Option<Arc<Open>>,
+    pub(crate) destination: Option<String>,
     /// Maximum number of messages per second.
     pub(crate) per_second: Option<u64>,
-    pub(crate) visitor: Visitor,
     pub(crate) region: String,
     /// The number of messages at the start.
     pub(crate) total: u64,
-}
-
-/// A task, running or ended.
-pub(crate) struct Task {
-    pub(crate) plan: Plan,
-    pub(crate) handle: String,
     /// Milliseconds since 1970.
     pub(crate) started_ms: u64,
-    moved: AtomicU64,
-    end: Mutex<Option<End>>,
-    stop: CancellationToken,
+    /// The number of messages that were moved.
+    pub(crate) moved: u64,
+    pub(crate) status: Status,
+    /// Why the task has failed.
+    pub(crate) failure: Option<String>,
 }
 
-/// How a task has ended.
-#[derive(Clone)]
-enum End {
-    Completed,
+/// The status of a task, as SQS names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Status {
+    Running,
+    Cancelling,
     Cancelled,
-    Failed(String),
+    Completed,
+    Failed,
 }
 
 impl Task {
-    pub(crate) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+    /// The handle by which clients name the task.
+    pub(crate) fn handle(&self) -> String {
+        let arn = Arn::write(&self.region, &self.source);
+        STANDARD.encode(json!({"taskId": self.id, "sourceArn": arn}).to_string())
     }
 
-    fn end(&self) -> MutexGuard<'_, Option<End>> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Reads a handle: the id of the task, and the ARN of its source.
+    pub(crate) fn of_handle(handle: &str) -> Option<(String, String)> {
+        let parts: Value = serde_json::from_slice(&STANDARD.decode(handle).ok()?).ok()?;
+        let part = |name| parts.get(name).and_then(Value::as_str).map(str::to_owned);
+        Some((part("taskId")?, part("sourceArn")?))
     }
 
-    pub(crate) fn is_running(&self) -> bool {
-        self.end().is_none()
-    }
-
-    /// The status as SQS names it, and why the task has failed.
-    pub(crate) fn status(&self) -> (&'static str, Option<String>) {
-        match &*self.end() {
-            None if self.stop.is_cancelled() => ("CANCELLING", None),
-            None => ("RUNNING", None),
-            Some(End::Completed) => ("COMPLETED", None),
-            Some(End::Cancelled) => ("CANCELLED", None),
-            Some(End::Failed(why)) => ("FAILED", Some(why.clone())),
-        }
-    }
-
-    /// Stops the task. Returns `false` if it has ended.
-    pub(crate) fn cancel(&self) -> bool {
-        self.stop.cancel();
-        self.is_running()
-    }
-
-    async fn run(&self, queues: &Queues) {
-        let end = self.move_all(queues).await;
-        let end = end.unwrap_or_else(|error| End::Failed(error.message().to_owned()));
-        *self.end() = Some(end);
-    }
-
-    async fn move_all(&self, queues: &Queues) -> Result<End, Error> {
-        let Plan { source, per_second, visitor, total, .. } = &self.plan;
-        let pause = |count: u64| Duration::from_secs(1) / u32::try_from(count).unwrap_or(1);
-        let mut ticks = per_second.map(pause).map(interval);
-        if let Some(ticks) = &mut ticks {
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        }
-        // With a rate, a message must not be invisible for long before its turn.
-        let max = if ticks.is_some() { 1 } else { 10 };
-        while self.moved() < *total {
-            if let Some(ticks) = &mut ticks {
-                tokio::select! {
-                    _ = ticks.tick() => {}
-                    () = self.stop.cancelled() => {}
-                }
-            }
-            if self.stop.is_cancelled() {
-                return Ok(End::Cancelled);
-            }
-            let (consumer, claim_id) = claim_ids(&visitor.name, &source.name, None)?;
-            let claim = Claim::new(consumer, claim_id, max, Millis::new(LEASE_MS)?);
-            let reply = source.queue.apply(&Op::Claim(claim)).await?.reply;
-            let Reply::Claim(claimed) = reply else { return Err(Error::internal()) };
-            if claimed.deliveries.is_empty() && !claimed.more {
-                break;
-            }
-            for (number, delivery) in claimed.deliveries.iter().enumerate() {
-                let result = self.move_one(queues, delivery).await;
-                if result.is_ok() {
-                    self.moved.fetch_add(1, Ordering::Relaxed);
-                }
-                if result.is_err() || self.stop.is_cancelled() {
-                    let left = number + usize::from(result.is_ok());
-                    release(source, claimed.deliveries.iter().skip(left)).await?;
-                    return result.map(|()| End::Cancelled);
-                }
-            }
-        }
-        Ok(End::Completed)
-    }
-
-    async fn move_one(&self, queues: &Queues, delivery: &Delivery) -> Result<(), Error> {
-        let mut extras = Extras::of(&delivery.message.headers);
-        let origin = extras.source.take();
-        extras.receives = 0;
-        extras.source_sequence = Some(delivery.message.info.sequence);
-        let target = match (&self.plan.destination, origin) {
-            (Some(destination), _) => Arc::clone(destination),
-            (None, Some(origin)) => queues.get(&origin).await?.0,
-            (None, None) => return Err(Error::value("CouldNotDetermineMessageSource")),
-        };
-        transfer(&self.plan.source, delivery, &target, &extras).await
+    pub(crate) const fn is_running(&self) -> bool {
+        matches!(self.status, Status::Running | Status::Cancelling)
     }
 }
 
-/// Returns messages that a task has claimed and does not move.
-async fn release(source: &Open, left: impl Iterator<Item = &Delivery>) -> Result<(), Error> {
-    let release =
-        |it: &Delivery| Settlement::new(it.message.info.id.clone(), it.lease, Outcome::Release);
-    let settlements: Vec<_> = left.map(release).collect();
-    if !settlements.is_empty() {
-        source.queue.apply(&Op::Settle(settlements)).await?;
-    }
-    Ok(())
-}
-
-/// The tasks of this process.
+/// The tasks of all servers.
 pub(crate) struct Moves {
-    tasks: Mutex<Vec<Arc<Task>>>,
-    stop: CancellationToken,
+    tasks: Queue<Vec<Task>>,
+    /// How many messages the tasks have moved that run in this process, by source.
+    running: Mutex<HashMap<String, u64>>,
 }
 
 impl Moves {
-    pub(crate) fn new(stop: CancellationToken) -> Self {
-        Self { tasks: Mutex::default(), stop }
+    /// Opens the queue of tasks, and executes tasks until `stop`.
+    pub(crate) async fn open(
+        connection: &Connection,
+        queues: &Arc<Queues>,
+        stop: CancellationToken,
+    ) -> Result<Arc<Self>, delayline::Error> {
+        let tasks: Queue<Vec<Task>> = connection.queue(queues.tasks_name()).await?;
+        let worker = Worker::builder(tasks.clone()).consumer("sqs-moves");
+        let worker = worker.concurrency(MOST_TASKS).lease(LEASE).stop_grace(Duration::ZERO);
+        let worker = worker.cancel_within(Duration::from_secs(1)).build()?;
+        let moves = Arc::new(Self { tasks, running: Mutex::default() });
+        let (runner, queues) = (Arc::clone(&moves), Arc::clone(queues));
+        let handler = move |job| {
+            let (runner, queues) = (Arc::clone(&runner), Arc::clone(&queues));
+            async move { runner.run(&queues, &job).await }
+        };
+        tokio::spawn(async move { worker.run_until(stop.cancelled_owned(), handler).await });
+        Ok(moves)
     }
 
-    fn tasks(&self) -> MutexGuard<'_, Vec<Arc<Task>>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a task.
@@ -173,50 +117,202 @@ impl Moves {
     /// # Errors
     ///
     /// If one runs for the same source.
-    pub(crate) fn start(&self, queues: &Arc<Queues>, plan: Plan) -> Result<Arc<Task>, Error> {
-        let name = plan.source.name.clone();
-        let handle = json!({"taskId": Uuid::new_v4().to_string(), "queue": name}).to_string();
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let task = Arc::new(Task {
-            plan,
-            handle: STANDARD.encode(handle),
-            started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
-            moved: AtomicU64::new(0),
-            end: Mutex::default(),
-            stop: self.stop.child_token(),
-        });
-        let mut tasks = self.tasks();
-        let mut of_source = tasks.iter().filter(|task| task.plan.source.name == name);
-        if of_source.any(|task| task.is_running()) {
-            let why = "There is already a task running. Only one active task is allowed for a \
-                       source queue arn at a given time.";
-            return Err(Error::new(Code::UnsupportedOperation, why));
+    pub(crate) async fn start(&self, task: Task) -> Result<(), Error> {
+        let draft = self.tasks.message(&vec![task.clone()]).id(task.source).reuse_finished_id();
+        let draft = draft.max_failures(MAX_ATTEMPT_LIMIT).max_crashes(MAX_ATTEMPT_LIMIT);
+        match draft.send().await?.outcome {
+            // A duplicate is this task, sent again after a lost reply.
+            Enqueued::Created { .. } | Enqueued::Duplicate { .. } => Ok(()),
+            _ => Err(Error::value(
+                "There is already a task running. Only one active task is allowed for a source \
+                 queue arn at a given time.",
+            )),
         }
-        if tasks.len() >= MOST_TASKS
-            && let Some(oldest) = tasks.iter().position(|task| !task.is_running())
-        {
-            tasks.remove(oldest);
-        }
-        tasks.push(Arc::clone(&task));
-        let (running, queues) = (Arc::clone(&task), Arc::clone(queues));
-        tokio::spawn(async move { running.run(&queues).await });
-        Ok(task)
-    }
-
-    /// The task of a handle.
-    pub(crate) fn find(&self, handle: &str) -> Option<Arc<Task>> {
-        self.tasks().iter().find(|task| task.handle == handle).cloned()
     }
 
     /// The tasks of a queue, the latest first.
-    pub(crate) fn of(&self, source: &str) -> Vec<Arc<Task>> {
-        let tasks = self.tasks();
-        let of_source = tasks.iter().rev().filter(|task| task.plan.source.name == source);
-        of_source.cloned().collect()
+    pub(crate) async fn of(&self, source: &Open) -> Result<Vec<Task>, Error> {
+        let found = self.tasks.get_many([source.name.clone(), ended(&source.name)]).await?;
+        let mut tasks: Vec<Task> = Vec::new();
+        for found in found {
+            let Found::Live(message) = found else { continue };
+            let is_cancelled =
+                matches!(message.info.state, MessageState::Leased { cancel_requested: true, .. });
+            for mut task in message.payload {
+                if task.is_running() {
+                    let moved = self.running().get(&task.source).copied();
+                    task.moved = match moved {
+                        Some(moved) => moved,
+                        // It runs at another server.
+                        None => moved_before(&task, source).await?,
+                    };
+                    if is_cancelled {
+                        task.status = Status::Cancelling;
+                    }
+                }
+                // One that is just ending is in both messages.
+                if tasks.iter().all(|known| known.id != task.id) {
+                    tasks.push(task);
+                }
+            }
+        }
+        Ok(tasks)
+    }
+
+    /// Cancels a running task.
+    pub(crate) async fn cancel(&self, task: &Task) -> Result<(), Error> {
+        match self.tasks.cancel(&*task.source).await? {
+            Cancelled::Cancelled => {
+                self.remember(Task { status: Status::Cancelled, ..task.clone() }).await
+            }
+            // Its worker learns of it.
+            _ => Ok(()),
+        }
+    }
+
+    /// Cancels the task of a queue that is deleted, and forgets the others.
+    pub(crate) async fn forget(&self, source: &str) -> Result<(), Error> {
+        self.tasks.cancel_many([source.to_owned(), ended(source)]).await?;
+        Ok(())
+    }
+
+    /// Keeps a task that has ended.
+    async fn remember(&self, task: Task) -> Result<(), Error> {
+        let id = ended(&task.source);
+        let mut tasks = match self.tasks.get(&*id).await? {
+            Found::Live(message) => message.payload,
+            _ => Vec::new(),
+        };
+        tasks.retain(|known| known.id != task.id);
+        tasks.insert(0, task);
+        tasks.truncate(MOST_ENDED);
+        let draft = self.tasks.message(&tasks).id(id).due_at(never());
+        Ok(draft.update(UpdateContent::Replace, UpdateDue::Keep).send().await.map(drop)?)
+    }
+
+    /// Handles the message of a task.
+    async fn run(&self, queues: &Queues, job: &Job<Vec<Task>>) -> Result<Outcome, Error> {
+        let Some(mut task) = job.payload().first().cloned() else { return Ok(Outcome::Ack) };
+        let result = self.move_all(queues, job, &mut task).await;
+        self.running().remove(&task.source);
+        task.status = match (result, job.cancel_reason()) {
+            (Ok(true), _) => Status::Completed,
+            (Ok(false), Some(CancelReason::Requested)) => Status::Cancelled,
+            (Ok(false), _) => return Ok(Outcome::Release),
+            (Err(error), _) if !error.is_of_sender() => return Err(error),
+            (Err(error), _) => {
+                task.failure = Some(match error.code() {
+                    Code::InvalidParameterValue => error.message().to_owned(),
+                    _ => error.query_code().to_owned(),
+                });
+                Status::Failed
+            }
+        };
+        self.remember(task).await?;
+        Ok(Outcome::Ack)
+    }
+
+    /// Moves messages. Returns `false` if the worker is to stop, or the task was cancelled.
+    async fn move_all(
+        &self,
+        queues: &Queues,
+        job: &Job<Vec<Task>>,
+        task: &mut Task,
+    ) -> Result<bool, Error> {
+        let source = queues.existing(&task.source).await?.0;
+        let mut patience = Instant::now();
+        if job.epoch() > 1 {
+            task.moved = moved_before(task, &source).await?;
+            // The messages that an earlier server had claimed return when its leases have ended.
+            patience += LEASE;
+        }
+        let pause = |count: u64| Duration::from_secs(1) / u32::try_from(count).unwrap_or(1);
+        let mut ticks = task.per_second.map(pause).map(interval);
+        if let Some(ticks) = &mut ticks {
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
+        // With a rate, a message must not be invisible for long before its turn.
+        let max = if ticks.is_some() { 1 } else { 10 };
+        let stop = job.cancellation();
+        while task.moved < task.total {
+            self.running().insert(task.source.clone(), task.moved);
+            if let Some(ticks) = &mut ticks {
+                tokio::select! {
+                    _ = ticks.tick() => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            if stop.is_cancelled() {
+                return Ok(false);
+            }
+            let (consumer, claim_id) = claim_ids("sqs-moves", &source.name, None)?;
+            let claim = Claim::new(consumer, claim_id, max, Millis::try_from(LEASE)?);
+            let reply = source.queue.apply(&Op::Claim(claim)).await?.reply;
+            let Reply::Claim(claimed) = reply else { return Err(Error::internal()) };
+            if claimed.deliveries.is_empty() && !claimed.more {
+                if Instant::now() >= patience || counted(&source).await?.leased == 0 {
+                    break;
+                }
+                tokio::select! {
+                    () = sleep(PAUSE) => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            for (number, delivery) in claimed.deliveries.iter().enumerate() {
+                let result = move_one(queues, &source, task, delivery).await;
+                task.moved += u64::from(result.is_ok());
+                if result.is_err() || stop.is_cancelled() {
+                    let left = number + usize::from(result.is_ok());
+                    release(&source, claimed.deliveries.iter().skip(left)).await?;
+                    return result.map(|()| false);
+                }
+            }
+        }
+        Ok(true)
     }
 }
 
-/// The duration of a task's leases. They expire if the server ends in between.
-const LEASE_MS: u64 = 60_000;
-/// Ended tasks that are remembered.
+/// The number of messages that other servers have moved for a task, by the remaining messages.
+async fn moved_before(task: &Task, source: &Open) -> Result<u64, Error> {
+    let left = counted(source).await?;
+    Ok(task.total.saturating_sub(left.ready + left.leased))
+}
+
+async fn move_one(
+    queues: &Queues,
+    source: &Open,
+    task: &Task,
+    delivery: &Delivery,
+) -> Result<(), Error> {
+    let mut extras = Extras::of(&delivery.message.headers);
+    let origin = extras.source.take();
+    extras.receives = 0;
+    extras.source_sequence = Some(delivery.message.info.sequence);
+    let target = task.destination.as_ref().or(origin.as_ref());
+    let target = target.ok_or_else(|| Error::value("CouldNotDetermineMessageSource"))?;
+    transfer(source, delivery, &*queues.existing(target).await?.0, &extras).await
+}
+
+/// Returns messages that a task has claimed and does not move.
+async fn release(source: &Open, left: impl Iterator<Item = &Delivery>) -> Result<(), Error> {
+    let release =
+        |it: &Delivery| Settlement::new(it.message.info.id.clone(), it.lease, Ended::Release);
+    let settlements: Vec<_> = left.map(release).collect();
+    if !settlements.is_empty() {
+        source.queue.apply(&Op::Settle(settlements)).await?;
+    }
+    Ok(())
+}
+
+/// The id of the message with the tasks of a queue that have ended. No queue has this name.
+fn ended(source: &str) -> String {
+    format!("{{{source}}}")
+}
+
+/// The duration of the leases of tasks, and of the messages that they move.
+const LEASE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(500);
+/// Tasks that one server executes at a time, as in SQS.
 const MOST_TASKS: usize = 100;
+/// Ended tasks of a queue that are kept.
+const MOST_ENDED: usize = 10;

@@ -37,6 +37,8 @@ pub(crate) struct Queues {
     /// One message for each queue. It is due in the year 9900, so that no consumer gets it.
     settings: Queue<Settings>,
     settings_name: String,
+    /// The name of the queue of move tasks.
+    tasks_name: String,
     /// The only queues that exist here; `None` for all.
     only: Option<BTreeSet<String>>,
     open: Mutex<HashMap<String, Arc<Open>>>,
@@ -50,8 +52,13 @@ impl Queues {
         only: Option<BTreeSet<String>>,
     ) -> Result<Self, delayline::Error> {
         let settings = connection.queue(&settings_name).await?.patience(PATIENCE);
+        let tasks_name = format!("{settings_name}-moves");
         let (open, known) = Default::default();
-        Ok(Self { connection, settings, settings_name, only, open, known })
+        Ok(Self { connection, settings, settings_name, tasks_name, only, open, known })
+    }
+
+    pub(crate) fn tasks_name(&self) -> &str {
+        &self.tasks_name
     }
 
     /// Returns the open queue of this name and its settings.
@@ -62,6 +69,14 @@ impl Queues {
     /// it.
     pub(crate) async fn get(&self, name: &str) -> Result<(Arc<Open>, Arc<Settings>), Error> {
         self.permitted(name)?;
+        self.existing(name).await
+    }
+
+    /// Like [`get`](Self::get), for a move task: a server with other queues may have started it.
+    pub(crate) async fn existing(&self, name: &str) -> Result<(Arc<Open>, Arc<Settings>), Error> {
+        if !self.is_usable(name) {
+            return Err(Error::no_queue());
+        }
         if let Some(settings) = self.settings_of(name).await? {
             return match settings.is_deleted {
                 true => Err(Error::no_queue()),
@@ -79,14 +94,16 @@ impl Queues {
         Err(Error::no_queue())
     }
 
+    /// Returns `false` for names of no queue, and of queues with contents of another kind.
+    fn is_usable(&self, name: &str) -> bool {
+        let others = [&*self.settings_name, &*self.tasks_name, delayline::schedules::DEFAULT_QUEUE];
+        !others.contains(&name) && name.parse::<QueueName>().is_ok()
+    }
+
     /// Returns an error for the names of queues that must not be used here.
     pub(crate) fn permitted(&self, name: &str) -> Result<(), Error> {
-        let is_other = name == self.settings_name || name == delayline::schedules::DEFAULT_QUEUE;
         let is_named = self.only.as_ref().is_none_or(|only| only.contains(name));
-        if is_other || !is_named || name.parse::<QueueName>().is_err() {
-            return Err(Error::no_queue());
-        }
-        Ok(())
+        if is_named && self.is_usable(name) { Ok(()) } else { Err(Error::no_queue()) }
     }
 
     /// Returns the queue, whether or not it exists.
@@ -242,7 +259,7 @@ pub(crate) fn now_ms() -> u64 {
 }
 
 /// An instant in the year 9900.
-fn never() -> SystemTime {
+pub(crate) fn never() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(250_246_540_800)
 }
 

@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use delayline::Connection;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tower_http::csrf::{CsrfLayer, ProtectionError};
 
 use crate::access::Access;
@@ -46,8 +46,8 @@ impl Sqs {
 
     /// Has exactly the limits of SQS: delays of at most 900 seconds, names of at most 80 of its
     /// characters, at most 12 hours of visibility timeout, messages that expire after the retention
-    /// period of their queue, and one purge of a queue per minute. Without it, delays are as long as
-    /// Delayline has them.
+    /// period of their queue, and one purge of a queue per minute. Without it, delays are as long
+    /// as Delayline has them.
     pub fn strict(self, is_strict: bool) -> Self {
         Self { is_strict, ..self }
     }
@@ -58,7 +58,8 @@ impl Sqs {
     }
 
     /// Sets the name of the queue that keeps the attributes of all queues. The default is
-    /// [`SETTINGS_QUEUE`].
+    /// [`SETTINGS_QUEUE`]. The queue of this name with `-moves` at its end keeps message move
+    /// tasks.
     pub fn settings_queue(self, name: impl Into<String>) -> Self {
         Self { settings_queue: name.into(), ..self }
     }
@@ -69,26 +70,33 @@ impl Sqs {
         Self { public_url: Some(url.into().trim_end_matches('/').to_owned()), ..self }
     }
 
-    /// Ends waiting receives, without messages, once this token is cancelled.
+    /// Ends waiting receives, without messages, and stops message move tasks, once this token is
+    /// cancelled. Another server, or the next one, continues the tasks.
     pub fn stop_on(self, stop: CancellationToken) -> Self {
         Self { stop, ..self }
     }
 
-    /// Creates the router. It answers at every path.
+    /// Creates the router. It answers at every path. A worker, in a separate Tokio task, executes
+    /// message move tasks until the router is dropped or the token of [`stop_on`](Self::stop_on) is
+    /// cancelled.
     ///
     /// # Errors
     ///
-    /// If the queue of settings cannot be opened.
+    /// If the queue of settings, or that of move tasks, cannot be opened.
     pub async fn router(self) -> Result<Router, delayline::Error> {
         let Self { connection, access, is_strict, only, settings_queue, public_url, stop } = self;
-        let queues = Queues::open(connection, settings_queue, only).await?;
+        let queues = Queues::open(connection.clone(), settings_queue, only).await?;
+        let queues = Arc::new(queues);
+        let stop_moves = stop.child_token();
+        let moves = Moves::open(&connection, &queues, stop_moves.clone()).await?;
         let shared = Arc::new(Shared {
-            queues: Arc::new(queues),
+            queues,
             access,
             is_strict,
             public_url,
             bodies: Bodies::new(),
-            moves: Moves::new(stop.clone()),
+            moves,
+            _moves_end: stop_moves.drop_guard(),
             stop,
         });
         let handler = move |request: Request| wire::answer(Arc::clone(&shared), request);
@@ -118,7 +126,9 @@ pub(crate) struct Shared {
     pub(crate) is_strict: bool,
     pub(crate) public_url: Option<String>,
     pub(crate) bodies: Bodies,
-    pub(crate) moves: Moves,
+    pub(crate) moves: Arc<Moves>,
+    /// Ends the worker of the move tasks with the router.
+    pub(crate) _moves_end: DropGuard,
     pub(crate) stop: CancellationToken,
 }
 

@@ -162,7 +162,8 @@ With --sqs, programs use the queues through the AWS SDK of their language: set i
 second address that is printed. The access key is the name of a user, and the secret is the user's
 password or token. Sending and changing queues needs the role operator, receiving the role worker.
 If queues are named, only these exist, and they need not be created. Attributes of queues are kept
-in the queue sqs-settings. Without --sqs-strict, delays may be as long as those of the library.
+in the queue sqs-settings, and move tasks in sqs-settings-moves. Without --sqs-strict, delays may be
+as long as those of the library.
 
 Passwords and tokens are sent with each request, except to --sqs: on a network, put a proxy with TLS
 in front. Each action of a visitor except sending is logged on stderr, as are refused requests and

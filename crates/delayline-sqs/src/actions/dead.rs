@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Call, Number, manage, read, settle};
+use super::{Call, Number, manage, read, settle, to_the_end};
 use crate::attributes::{self, Extras};
 use crate::error::{Code, Error};
-use crate::moves::{Plan, Task};
+use crate::moves::{Status, Task};
 use crate::names::Arn;
-use crate::queues::Open;
+use crate::queues::{Open, now_ms};
 use crate::receipt::Receipt;
 
 /// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in
@@ -84,15 +84,15 @@ impl Start {
     /// The queue of the source.
     async fn source(&self, call: &Call) -> Result<Arc<Open>, Error> {
         let arn = self.source_arn.as_deref().ok_or_else(|| Error::missing("SourceArn"))?;
-        queue(call, arn).await
+        queue(call, "SourceArn", arn).await
     }
 }
 
 /// The queue of an ARN.
-async fn queue(call: &Call, arn: &str) -> Result<Arc<Open>, Error> {
+async fn queue(call: &Call, parameter: &str, arn: &str) -> Result<Arc<Open>, Error> {
     let missing = || {
-        let why = "The resource that you specified for the SourceArn or DestinationArn parameter \
-                   doesn't exist.";
+        let why =
+            format!("The resource that you specified for the {parameter} parameter doesn't exist.");
         Error::new(Code::ResourceNotFound, why)
     };
     let name = Arn::queue(arn).ok_or_else(missing)?;
@@ -107,7 +107,7 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
     let asked: Start = read(input)?;
     let source = asked.source(call).await?;
     let destination = match &asked.destination_arn {
-        Some(arn) => Some(queue(call, arn).await?),
+        Some(arn) => Some(queue(call, "DestinationArn", arn).await?.name.clone()),
         None => None,
     };
     let per_second = match asked.max_number_of_messages_per_second {
@@ -118,45 +118,57 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
         let why = "Source queue must be configured as a Dead Letter Queue.";
         return Err(Error::value(why));
     }
-    let total = manage::counted(&source).await?.ready;
-    let (visitor, region) = (call.caller.visitor.clone(), call.caller.region.clone());
-    let plan = Plan { source, destination, per_second, visitor, region, total };
-    let task = call.shared.moves.start(&call.shared.queues, plan)?;
-    Ok(json!({"TaskHandle": task.handle}))
+    let task = Task {
+        id: Uuid::new_v4().to_string(),
+        source: source.name.clone(),
+        destination,
+        per_second,
+        region: call.caller.region.clone(),
+        total: manage::counted(&source).await?.ready,
+        started_ms: now_ms(),
+        moved: 0,
+        status: Status::Running,
+        failure: None,
+    };
+    let handle = task.handle();
+    let shared = Arc::clone(&call.shared);
+    to_the_end(async move { shared.moves.start(task).await }).await?;
+    Ok(json!({"TaskHandle": handle}))
 }
 
 pub(super) async fn cancel(call: &Call, input: Value) -> Result<Value, Error> {
     let handle = input.get("TaskHandle").and_then(Value::as_str);
     let handle = handle.ok_or_else(|| Error::missing("TaskHandle"))?;
-    let task = call.shared.moves.find(handle);
-    let task = task
-        .filter(|task| call.caller.knows(&task.plan.source.name))
-        .ok_or_else(|| Error::new(Code::ResourceNotFound, "Task does not exist."))?;
-    if !task.cancel() {
+    let (id, arn) = Task::of_handle(handle)
+        .ok_or_else(|| Error::value("Value for parameter TaskHandle is invalid."))?;
+    let source = queue(call, "SourceArn", &arn).await?;
+    let task = call.shared.moves.of(&source).await?.into_iter().find(|task| task.id == id);
+    let task = task.ok_or_else(|| Error::new(Code::ResourceNotFound, "Task does not exist."))?;
+    if !task.is_running() {
         let why = "Only active tasks can be cancelled.";
         return Err(Error::new(Code::UnsupportedOperation, why));
     }
-    Ok(json!({"ApproximateNumberOfMessagesMoved": task.moved()}))
+    let (shared, moved) = (Arc::clone(&call.shared), task.moved);
+    to_the_end(async move { shared.moves.cancel(&task).await }).await?;
+    Ok(json!({"ApproximateNumberOfMessagesMoved": moved}))
 }
 
 pub(super) async fn list(call: &Call, input: Value) -> Result<Value, Error> {
     let asked: Start = read(input)?;
     let source = asked.source(call).await?;
     let max = asked.max_results.unwrap_or(Number(1)).within("MaxResults", 1, 10)?;
-    let tasks = call.shared.moves.of(&source.name);
+    let tasks = call.shared.moves.of(&source).await?;
     let most = usize::try_from(max).unwrap_or(1);
-    let results: Vec<_> = tasks.iter().take(most).map(|task| task_shown(task)).collect();
+    let results: Vec<_> = tasks.iter().take(most).map(task_shown).collect();
     Ok(json!({"Results": results}))
 }
 
 fn task_shown(task: &Task) -> Value {
-    let Plan { source, destination, per_second, region, total, .. } = &task.plan;
-    let (status, failure) = task.status();
     let mut value = json!({
-        "Status": status,
-        "SourceArn": Arn::write(region, &source.name),
-        "ApproximateNumberOfMessagesMoved": task.moved(),
-        "ApproximateNumberOfMessagesToMove": total,
+        "Status": task.status,
+        "SourceArn": Arn::write(&task.region, &task.source),
+        "ApproximateNumberOfMessagesMoved": task.moved,
+        "ApproximateNumberOfMessagesToMove": task.total,
         "StartedTimestamp": task.started_ms,
     });
     let mut add = |name: &str, member: Option<Value>| {
@@ -164,10 +176,10 @@ fn task_shown(task: &Task) -> Value {
             members.insert(name.to_owned(), member);
         }
     };
-    add("TaskHandle", task.is_running().then(|| task.handle.clone().into()));
-    let destination = destination.as_ref();
-    add("DestinationArn", destination.map(|it| Arn::write(region, &it.name).into()));
-    add("MaxNumberOfMessagesPerSecond", per_second.map(Into::into));
-    add("FailureReason", failure.map(Into::into));
+    add("TaskHandle", (task.status == Status::Running).then(|| task.handle().into()));
+    let destination = task.destination.as_ref();
+    add("DestinationArn", destination.map(|it| Arn::write(&task.region, it).into()));
+    add("MaxNumberOfMessagesPerSecond", task.per_second.map(Into::into));
+    add("FailureReason", task.failure.clone().map(Into::into));
     value
 }

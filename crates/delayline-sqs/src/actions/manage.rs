@@ -117,7 +117,11 @@ fn json_of(text: &str) -> Value {
 pub(super) async fn delete(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
     let shared = Arc::clone(&call.shared);
-    to_the_end(async move { shared.queues.delete(&open.name).await }).await?;
+    let work = async move {
+        shared.queues.delete(&open.name).await?;
+        shared.moves.forget(&open.name).await
+    };
+    to_the_end(work).await?;
     Ok(json!({}))
 }
 
@@ -233,7 +237,7 @@ pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error
 }
 
 /// The counts of a queue, without expired leases.
-pub(super) async fn counted(open: &Open) -> Result<Stats, Error> {
+pub(crate) async fn counted(open: &Open) -> Result<Stats, Error> {
     let stats = open.queue.stats().await?;
     if stats.leased == 0 {
         return Ok(stats);

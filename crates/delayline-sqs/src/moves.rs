@@ -27,7 +27,7 @@ use crate::actions::{claim_ids, counted, transfer};
 use crate::attributes::Extras;
 use crate::error::{Code, Error};
 use crate::names::Arn;
-use crate::queues::{Open, Queues, never};
+use crate::queues::{Open, PATIENCE, Queues, never};
 
 /// A task, running or ended.
 #[derive(Clone, Serialize, Deserialize)]
@@ -98,6 +98,7 @@ impl Moves {
         let worker = Worker::builder(tasks.clone()).consumer("sqs-moves");
         let worker = worker.concurrency(MOST_TASKS).lease(LEASE).stop_grace(Duration::ZERO);
         let worker = worker.cancel_within(Duration::from_secs(1)).build()?;
+        let tasks = tasks.patience(PATIENCE);
         let moves = Arc::new(Self { tasks, running: Mutex::default() });
         let (runner, queues) = (Arc::clone(&moves), Arc::clone(queues));
         let handler = move |job| {

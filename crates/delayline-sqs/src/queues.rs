@@ -264,7 +264,7 @@ pub(crate) fn never() -> SystemTime {
 }
 
 /// How long a request is repeated while the server is unreachable.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How old settings may be. SQS promises a minute.
 const AGE: Duration = Duration::from_secs(2);
 const MOST_KNOWN: usize = 10_000;

@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::actions::{claim_ids, counted, transfer};
 use crate::attributes::Extras;
 use crate::error::{Code, Error};
+use crate::leases::{claim_ids, counted, transfer};
 use crate::names::Arn;
 use crate::queues::{Open, PATIENCE, Queues, never};
 

@@ -3,10 +3,12 @@
 use percent_encoding::percent_decode_str;
 
 use crate::error::Error;
-use crate::settings::FIFO;
 
 /// The account of all queues.
 pub(crate) const ACCOUNT: &str = "000000000000";
+
+/// How the names of FIFO queues end.
+pub(crate) const FIFO: &str = ".fifo";
 
 /// ARNs of queues.
 pub(crate) struct Arn;

@@ -13,7 +13,8 @@ use delayline_web::waiting::Polls;
 use tokio::time::Instant;
 
 use crate::error::{Code, Error};
-use crate::settings::{FIFO, Settings};
+use crate::names::FIFO;
+use crate::settings::Settings;
 
 /// A queue, and the polls that wait for its messages.
 pub(crate) struct Open {

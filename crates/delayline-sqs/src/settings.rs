@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Code, Error};
-use crate::names::Arn;
+use crate::names::{Arn, FIFO};
 
 /// What SQS knows of a queue. Stored as the payload of a message whose id is the name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,8 +224,6 @@ const KNOWN: [&str; 22] = [
     "VisibilityTimeout",
 ];
 
-/// How the names of FIFO queues end.
-pub(crate) const FIFO: &str = ".fifo";
 /// Longest message, with its attributes.
 pub(crate) const MOST_MESSAGE_BYTES: u64 = 1_048_576;
 /// Longest wait of a receive.

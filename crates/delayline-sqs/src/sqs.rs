@@ -9,13 +9,15 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use delayline::Connection;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use tower_http::csrf::{CsrfLayer, ProtectionError};
 
 use crate::access::Access;
+use crate::bodies::Bodies;
 use crate::moves::Moves;
 use crate::queues::Queues;
-use crate::wire::{self, Bodies};
+use crate::shared::Shared;
+use crate::wire;
 
 /// Builds the router of an SQS endpoint: see [the crate](crate).
 #[derive(Clone)]
@@ -117,19 +119,6 @@ impl fmt::Debug for Sqs {
             .field("is_strict", &self.is_strict)
             .finish_non_exhaustive()
     }
-}
-
-/// What all requests share.
-pub(crate) struct Shared {
-    pub(crate) queues: Arc<Queues>,
-    pub(crate) access: Access,
-    pub(crate) is_strict: bool,
-    pub(crate) public_url: Option<String>,
-    pub(crate) bodies: Bodies,
-    pub(crate) moves: Arc<Moves>,
-    /// Ends the worker of the move tasks with the router.
-    pub(crate) _moves_end: DropGuard,
-    pub(crate) stop: CancellationToken,
 }
 
 /// The default name of the queue that keeps the attributes of all queues.

@@ -1,7 +1,6 @@
 //! Requests and answers: the JSON protocol and the Query protocol.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -11,29 +10,15 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use delayline_web::ClientAddress;
 use delayline_web::waiting::Hold;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::actions::{self, Call};
+use crate::actions;
+use crate::call::{Answer, Call};
 use crate::error::{Code, Error};
-use crate::sqs::Shared;
-use crate::{names, query, xml};
-
-/// The answer to an action.
-pub(crate) struct Answer {
-    pub(crate) value: Value,
-    /// The leases that the answer has. They are released if no connection takes it.
-    pub(crate) hold: Option<Hold>,
-}
-
-impl From<Value> for Answer {
-    fn from(value: Value) -> Self {
-        Self { value, hold: None }
-    }
-}
+use crate::shared::Shared;
+use crate::{query, xml};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Protocol {
@@ -165,46 +150,8 @@ fn written(media_type: &'static str, text: String, hold: Option<Hold>) -> Respon
     (StatusCode::OK, headers, Body::new(body)).into_response()
 }
 
-/// Reads bodies, which share an amount of memory.
-pub(crate) struct Bodies(Semaphore);
-
-impl Bodies {
-    pub(crate) fn new() -> Self {
-        Self(Semaphore::new(MOST_BODIES))
-    }
-
-    async fn read(&self, parts: &Parts, body: Body) -> Result<(Bytes, SemaphorePermit<'_>), Error> {
-        let declared = parts.headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok());
-        let declared = declared.and_then(|it| it.parse::<usize>().ok());
-        let expected = declared.unwrap_or(MOST_BODY_BYTES).min(MOST_BODY_BYTES);
-        let units = u32::try_from(expected.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
-        let read = async {
-            let share = self.0.acquire_many(units).await.map_err(|_| Error::internal())?;
-            let body = Limited::new(body, MOST_BODY_BYTES).collect().await.map_err(|_| {
-                let why = "The body ended early, or is longer than all entries of a batch may be.";
-                Error::new(Code::BatchRequestTooLong, why)
-            })?;
-            Ok((body.to_bytes(), share))
-        };
-        let late = |_| Error::value("The body did not arrive in time.");
-        timeout(READ, read).await.map_err(late)?
-    }
-}
-
-/// The name of the queue that a request names by its URL.
-pub(crate) fn queue_name(input: &Value) -> Result<String, Error> {
-    let url = input.get("QueueUrl").and_then(Value::as_str).filter(|url| !url.is_empty());
-    names::of_url(url.ok_or_else(|| Error::missing("QueueUrl"))?)
-}
-
 const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
 const QUERY_ERROR: HeaderName = HeaderName::from_static("x-amzn-query-error");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
 const JSON: &str = "application/x-amz-json-1.0";
 const XML: &str = "text/xml";
-/// A batch has 1 MiB; each byte may take six in JSON.
-const MOST_BODY_BYTES: usize = 7 * 1024 * 1024;
-const UNIT_BYTES: usize = 64 * 1024;
-/// 64 MiB.
-const MOST_BODIES: usize = 1_024;
-const READ: Duration = Duration::from_secs(30);

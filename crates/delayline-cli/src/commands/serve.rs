@@ -90,6 +90,10 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     }
     let sqs = sqs::router(&args, &connection, sqs_access, &names, &stop);
     let sqs = sqs.await.map_err(|error| target.not_opened(&error))?;
+    let sqs = sqs.map(|(address, router)| match args.users {
+        Some(_) => (address, router),
+        None => (address, only_local_names(router, address.ip())),
+    });
     let mut deliverers = Vec::new();
     for name in names {
         let queue: Result<Queue<Bytes>, Error> = connection.queue(&name).await;

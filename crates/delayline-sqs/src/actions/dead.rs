@@ -2,59 +2,17 @@
 
 use std::sync::Arc;
 
-use delayline::backend::{Delivery, FinishedIds, MessageInfo, NewMessage};
-use delayline::limits::MAX_ATTEMPT_LIMIT;
-use delayline::{Enqueued, MessageId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Call, Number, manage, read, settle, to_the_end};
-use crate::attributes::{self, Extras};
+use super::manage;
+use crate::call::{Call, Number, read, to_the_end};
 use crate::error::{Code, Error};
+use crate::leases::counted;
 use crate::moves::{Status, Task};
 use crate::names::Arn;
 use crate::queues::{Open, now_ms};
-use crate::receipt::Receipt;
-
-/// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in
-/// between, it sends nothing, because the other queue knows the id and the content.
-pub(crate) async fn transfer(
-    from: &Open,
-    delivery: &Delivery,
-    to: &Open,
-    extras: &Extras,
-) -> Result<(), Error> {
-    let message = &delivery.message;
-    let mut headers = message.headers.clone();
-    attributes::set(&mut headers, extras).map_err(|()| Error::internal())?;
-    let mut moved = NewMessage::new(message.info.id.clone(), message.payload.clone())
-        .headers(headers)
-        .group(message.info.group.clone())
-        .max_failures(MAX_ATTEMPT_LIMIT)
-        .max_crashes(MAX_ATTEMPT_LIMIT)
-        // It may have been there before.
-        .finished_ids(FinishedIds::Reuse);
-    if message.info.group.is_none() {
-        moved = moved.priority(message.info.priority);
-    }
-    let sent = sent(to, moved.clone()).await?;
-    if matches!(sent, Enqueued::Conflict { .. }) {
-        // Another message has this id: a FIFO queue uses it again after five minutes.
-        moved.id = MessageId::try_from(Uuid::now_v7().to_string())?;
-        if !matches!(self::sent(to, moved).await?, Enqueued::Created { .. }) {
-            return Err(Error::internal());
-        }
-    }
-    let MessageInfo { id, sequence, .. } = &message.info;
-    let receipt = Receipt { id: id.clone(), lease: delivery.lease, sequence: *sequence };
-    settle::ack(from, &[receipt]).await.map(drop)
-}
-
-async fn sent(to: &Open, message: NewMessage) -> Result<Enqueued, Error> {
-    let sent = to.queue.send_many(vec![message]).await.into_iter().next();
-    Ok(sent.ok_or_else(Error::internal)??.outcome)
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -124,7 +82,7 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
         destination,
         per_second,
         region: call.caller.region.clone(),
-        total: manage::counted(&source).await?.ready,
+        total: counted(&source).await?.ready,
         started_ms: now_ms(),
         moved: 0,
         status: Status::Running,

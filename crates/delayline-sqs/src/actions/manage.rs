@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use delayline::admin::{SetLimits, Stats};
+use delayline::admin::SetLimits;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Call, Number, read, reclaim, to_the_end};
+use crate::call::{Call, Number, queue_name, read, to_the_end};
 use crate::error::{Code, Error};
-use crate::names::{self, Arn};
-use crate::queues::{Open, clear, now_ms};
-use crate::settings::{self, FIFO, Settings};
-use crate::wire::queue_name;
+use crate::leases::counted;
+use crate::names::{self, Arn, FIFO};
+use crate::queues::{clear, now_ms};
+use crate::settings::{self, Settings};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -234,16 +234,6 @@ pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error
     let is_wanted = |name: &String| wanted.iter().any(|it| it == "All" || it == name);
     let shown: BTreeMap<_, _> = shown.into_iter().filter(|(name, _)| is_wanted(name)).collect();
     Ok(if shown.is_empty() { json!({}) } else { json!({"Attributes": shown}) })
-}
-
-/// The counts of a queue, without expired leases.
-pub(crate) async fn counted(open: &Open) -> Result<Stats, Error> {
-    let stats = open.queue.stats().await?;
-    if stats.leased == 0 {
-        return Ok(stats);
-    }
-    reclaim(open).await?;
-    Ok(open.queue.stats().await?)
 }
 
 /// Changes the settings of the queue that a request names.

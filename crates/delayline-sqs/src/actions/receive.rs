@@ -4,24 +4,22 @@ use std::time::Duration;
 
 use delayline::MessageId;
 use delayline::Timestamp;
-use delayline::backend::{Claim, ClaimId, ConsumerName, Delivery, Millis, Op};
-use delayline::limits::{MAX_CONSUMER_BYTES, MAX_LEASE_MS};
+use delayline::backend::{Claim, Delivery, Millis};
+use delayline::limits::MAX_LEASE_MS;
 use delayline_web::waiting::Hold;
-use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use uuid::Uuid;
 
-use super::{Call, Number, read, transfer};
 use crate::attributes::{self, Extras};
+use crate::call::{Answer, Call, Number, read};
 use crate::digest::{hex, of_attributes, of_body};
 use crate::error::{Code, Error};
+use crate::leases::{claim_ids, transfer};
 use crate::names::Arn;
 use crate::queues::Open;
 use crate::receipt::Receipt;
 use crate::settings::{MOST_WAIT_S, Settings};
-use crate::wire::Answer;
 
 /// What a receiver asks for.
 #[derive(Deserialize)]
@@ -189,39 +187,6 @@ fn shown(id: &MessageId) -> String {
         Some(text) if text.chars().all(attributes::is_allowed) => text.to_owned(),
         _ => hex(id.as_bytes()),
     }
-}
-
-/// A consumer, and a new claim id. With the id of an attempt, both depend on it alone, so that
-/// repeating the attempt returns the same messages.
-pub(crate) fn claim_ids(
-    visitor: &str,
-    queue: &str,
-    attempt: Option<&str>,
-) -> Result<(ConsumerName, ClaimId), Error> {
-    let hashed = |parts: &[&str]| digest(&SHA256, parts.join("\0").as_bytes());
-    let mut bytes = *Uuid::new_v4().as_bytes();
-    // The first half depends on the visitor alone, so that leases are grouped by visitor.
-    let of_visitor = hashed(&["sqs", visitor]);
-    bytes.iter_mut().take(8).zip(of_visitor.as_ref()).for_each(|(to, from)| *to = *from);
-    let Some(attempt) = attempt else {
-        let name: String =
-            visitor.chars().filter(char::is_ascii_graphic).take(MAX_CONSUMER_BYTES).collect();
-        let consumer = ConsumerName::try_from(name).or_else(|_| ConsumerName::try_from("sqs"))?;
-        return Ok((consumer, ClaimId::from_bytes(bytes)));
-    };
-    let of_attempt = hashed(&[visitor, queue, attempt]);
-    let rest = of_attempt.as_ref();
-    bytes.iter_mut().skip(8).zip(rest).for_each(|(to, from)| *to = *from);
-    let consumer = ConsumerName::try_from(hex(rest.get(..16).unwrap_or(rest)))?;
-    Ok((consumer, ClaimId::from_bytes(bytes)))
-}
-
-/// Reclaims expired leases.
-pub(super) async fn reclaim(open: &Open) -> Result<(), Error> {
-    // A claim for no messages does it.
-    let (consumer, claim_id) = claim_ids("sqs", &open.name, None)?;
-    open.queue.apply(&Op::Claim(Claim::new(consumer, claim_id, 0, Millis::new(1)?))).await?;
-    Ok(())
 }
 
 const SYSTEM: [&str; 11] = [

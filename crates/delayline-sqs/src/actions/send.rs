@@ -11,10 +11,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::{Call, Number, batch_answer, entries, read, to_the_end};
 use crate::attributes::{self, Attributes, Content, Extras};
+use crate::call::{Call, Number, batch_answer, entries, read, to_the_end};
 use crate::digest;
 use crate::error::{Code, Error};
+use crate::leases::DEDUPLICATION;
 use crate::queues::Open;
 use crate::settings::{MOST_MESSAGE_BYTES, Settings};
 
@@ -376,7 +377,5 @@ async fn sequences(open: &Open, ids: &[MessageId]) -> Result<HashMap<MessageId, 
     Ok(numbers)
 }
 
-/// How long a deduplication id counts.
-pub(super) const DEDUPLICATION: Duration = Duration::from_secs(300);
 /// Messages of one deduplication id that a queue can have at a time.
 const MOST_GENERATIONS: u8 = u8::MAX;

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use delayline::backend::{
-    Extend, Extended, HandOff, Millis, NewResult, Op, Outcome, Reply, Settled, Settlement,
-};
+use delayline::backend::{Extend, Extended, Millis, Op, Outcome, Reply, Settled, Settlement};
 use delayline::limits::MAX_LEASE_MS;
 use delayline::message::Status;
 use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::send::DEDUPLICATION;
-use super::{Call, Number, batch_answer, entries, read, reclaim, to_the_end};
+use crate::call::{Call, Number, batch_answer, entries, read, to_the_end};
 use crate::error::{Code, Error};
+use crate::leases::ack;
 use crate::queues::Open;
 use crate::receipt::Receipt;
 
@@ -93,34 +91,6 @@ async fn deleted(open: &Open, receipt: Receipt) -> Result<Value, Error> {
     let settled = ack(open, std::slice::from_ref(&receipt)).await?;
     let settled = settled.first().copied().ok_or_else(Error::internal)?;
     remains(open, &receipt, settled).await
-}
-
-/// Acks messages. A FIFO queue keeps their sequence numbers while the deduplication ids count.
-///
-/// # Errors
-///
-/// If the queue cannot be reached.
-pub(super) async fn ack(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error> {
-    let settlements = receipts.iter().map(|Receipt { id, lease, sequence }| {
-        (Settlement::new(id.clone(), *lease, Outcome::Ack), *sequence)
-    });
-    if open.is_fifo() {
-        // An expired lease stays valid until it is reclaimed.
-        reclaim(open).await?;
-    } else {
-        let settlements = settlements.map(|(settlement, _)| settlement).collect();
-        let reply = open.queue.apply(&Op::Settle(settlements)).await?.reply;
-        let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
-        return Ok(settled);
-    }
-    let retention = Millis::try_from(DEDUPLICATION)?;
-    let acks = settlements.map(|(settlement, sequence)| {
-        let number = NewResult::new(sequence.to_be_bytes().to_vec(), retention);
-        HandOff::new(settlement, Vec::new()).with_result(number)
-    });
-    let reply = open.queue.apply(&Op::HandOff(acks.collect())).await?.reply;
-    let Reply::HandOff(handed) = reply else { return Err(Error::internal()) };
-    Ok(handed.into_iter().map(|handed| handed.settled).collect())
 }
 
 /// Deletes a message whose lease has ended, unless it has been received again since. In a FIFO

@@ -7,7 +7,6 @@ use delayline::{Connection, Error};
 use delayline_sqs::{Access, Sqs};
 use tokio_util::sync::CancellationToken;
 
-use super::only_local_names;
 use crate::args::Serve;
 
 /// Creates the router of the SQS endpoint, if one is asked for, and the address to serve it at.
@@ -27,9 +26,5 @@ pub(super) async fn router(
     if let Some(url) = &args.sqs_url {
         sqs = sqs.public_url(url);
     }
-    let mut router = sqs.router().await?;
-    if args.users.is_none() {
-        router = only_local_names(router, address.ip());
-    }
-    Ok(Some((address, router)))
+    Ok(Some((address, sqs.router().await?)))
 }

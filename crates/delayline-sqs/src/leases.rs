@@ -1,0 +1,132 @@
+//! Claims, and how their leases end.
+
+use std::time::Duration;
+
+use delayline::admin::Stats;
+use delayline::backend::{
+    Claim, ClaimId, ConsumerName, Delivery, FinishedIds, HandOff, MessageInfo, Millis, NewMessage,
+    NewResult, Op, Outcome, Reply, Settled, Settlement,
+};
+use delayline::limits::{MAX_ATTEMPT_LIMIT, MAX_CONSUMER_BYTES};
+use delayline::{Enqueued, MessageId};
+use ring::digest::{SHA256, digest};
+use uuid::Uuid;
+
+use crate::attributes::{self, Extras};
+use crate::digest::hex;
+use crate::error::Error;
+use crate::queues::Open;
+use crate::receipt::Receipt;
+
+/// A consumer, and a new claim id. With the id of an attempt, both depend on it alone, so that
+/// repeating the attempt returns the same messages.
+pub(crate) fn claim_ids(
+    visitor: &str,
+    queue: &str,
+    attempt: Option<&str>,
+) -> Result<(ConsumerName, ClaimId), Error> {
+    let hashed = |parts: &[&str]| digest(&SHA256, parts.join("\0").as_bytes());
+    let mut bytes = *Uuid::new_v4().as_bytes();
+    // The first half depends on the visitor alone, so that leases are grouped by visitor.
+    let of_visitor = hashed(&["sqs", visitor]);
+    bytes.iter_mut().take(8).zip(of_visitor.as_ref()).for_each(|(to, from)| *to = *from);
+    let Some(attempt) = attempt else {
+        let name: String =
+            visitor.chars().filter(char::is_ascii_graphic).take(MAX_CONSUMER_BYTES).collect();
+        let consumer = ConsumerName::try_from(name).or_else(|_| ConsumerName::try_from("sqs"))?;
+        return Ok((consumer, ClaimId::from_bytes(bytes)));
+    };
+    let of_attempt = hashed(&[visitor, queue, attempt]);
+    let rest = of_attempt.as_ref();
+    bytes.iter_mut().skip(8).zip(rest).for_each(|(to, from)| *to = *from);
+    let consumer = ConsumerName::try_from(hex(rest.get(..16).unwrap_or(rest)))?;
+    Ok((consumer, ClaimId::from_bytes(bytes)))
+}
+
+/// Reclaims expired leases.
+pub(crate) async fn reclaim(open: &Open) -> Result<(), Error> {
+    // A claim for no messages does it.
+    let (consumer, claim_id) = claim_ids("sqs", &open.name, None)?;
+    open.queue.apply(&Op::Claim(Claim::new(consumer, claim_id, 0, Millis::new(1)?))).await?;
+    Ok(())
+}
+
+/// The counts of a queue, without expired leases.
+pub(crate) async fn counted(open: &Open) -> Result<Stats, Error> {
+    let stats = open.queue.stats().await?;
+    if stats.leased == 0 {
+        return Ok(stats);
+    }
+    reclaim(open).await?;
+    Ok(open.queue.stats().await?)
+}
+
+/// Acks messages. A FIFO queue keeps their sequence numbers while the deduplication ids count.
+///
+/// # Errors
+///
+/// If the queue cannot be reached.
+pub(crate) async fn ack(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error> {
+    let settlements = receipts.iter().map(|Receipt { id, lease, sequence }| {
+        (Settlement::new(id.clone(), *lease, Outcome::Ack), *sequence)
+    });
+    if open.is_fifo() {
+        // An expired lease stays valid until it is reclaimed.
+        reclaim(open).await?;
+    } else {
+        let settlements = settlements.map(|(settlement, _)| settlement).collect();
+        let reply = open.queue.apply(&Op::Settle(settlements)).await?.reply;
+        let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
+        return Ok(settled);
+    }
+    let retention = Millis::try_from(DEDUPLICATION)?;
+    let acks = settlements.map(|(settlement, sequence)| {
+        let number = NewResult::new(sequence.to_be_bytes().to_vec(), retention);
+        HandOff::new(settlement, Vec::new()).with_result(number)
+    });
+    let reply = open.queue.apply(&Op::HandOff(acks.collect())).await?.reply;
+    let Reply::HandOff(handed) = reply else { return Err(Error::internal()) };
+    Ok(handed.into_iter().map(|handed| handed.settled).collect())
+}
+
+/// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in
+/// between, it sends nothing, because the other queue knows the id and the content.
+pub(crate) async fn transfer(
+    from: &Open,
+    delivery: &Delivery,
+    to: &Open,
+    extras: &Extras,
+) -> Result<(), Error> {
+    let message = &delivery.message;
+    let mut headers = message.headers.clone();
+    attributes::set(&mut headers, extras).map_err(|()| Error::internal())?;
+    let mut moved = NewMessage::new(message.info.id.clone(), message.payload.clone())
+        .headers(headers)
+        .group(message.info.group.clone())
+        .max_failures(MAX_ATTEMPT_LIMIT)
+        .max_crashes(MAX_ATTEMPT_LIMIT)
+        // It may have been there before.
+        .finished_ids(FinishedIds::Reuse);
+    if message.info.group.is_none() {
+        moved = moved.priority(message.info.priority);
+    }
+    let sent = sent(to, moved.clone()).await?;
+    if matches!(sent, Enqueued::Conflict { .. }) {
+        // Another message has this id: a FIFO queue uses it again after five minutes.
+        moved.id = MessageId::try_from(Uuid::now_v7().to_string())?;
+        if !matches!(self::sent(to, moved).await?, Enqueued::Created { .. }) {
+            return Err(Error::internal());
+        }
+    }
+    let MessageInfo { id, sequence, .. } = &message.info;
+    let receipt = Receipt { id: id.clone(), lease: delivery.lease, sequence: *sequence };
+    ack(from, &[receipt]).await.map(drop)
+}
+
+async fn sent(to: &Open, message: NewMessage) -> Result<Enqueued, Error> {
+    let sent = to.queue.send_many(vec![message]).await.into_iter().next();
+    Ok(sent.ok_or_else(Error::internal)??.outcome)
+}
+
+/// How long a deduplication id counts.
+pub(crate) const DEDUPLICATION: Duration = Duration::from_secs(300);

@@ -1,0 +1,23 @@
+//! What all requests share.
+
+use std::sync::Arc;
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::access::Access;
+use crate::bodies::Bodies;
+use crate::moves::Moves;
+use crate::queues::Queues;
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) access: Access,
+    pub(crate) is_strict: bool,
+    pub(crate) public_url: Option<String>,
+    pub(crate) bodies: Bodies,
+    pub(crate) moves: Arc<Moves>,
+    /// Ends the worker of the move tasks with the router.
+    pub(crate) _moves_end: DropGuard,
+    pub(crate) stop: CancellationToken,
+}

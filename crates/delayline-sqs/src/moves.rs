@@ -291,7 +291,7 @@ async fn move_one(
     extras.source_sequence = Some(delivery.message.info.sequence);
     let target = task.destination.as_ref().or(origin.as_ref());
     let target = target.ok_or_else(|| Error::value("CouldNotDetermineMessageSource"))?;
-    transfer(source, delivery, &*queues.existing(target).await?.0, &extras).await
+    transfer(source, delivery, &queues.existing(target).await?.0, &extras).await
 }
 
 /// Returns messages that a task has claimed and does not move.

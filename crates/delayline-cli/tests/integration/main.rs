@@ -29,6 +29,7 @@ mod relay;
 mod schedule;
 mod send;
 mod serve;
+mod sqs;
 mod support;
 mod top;
 mod topology;

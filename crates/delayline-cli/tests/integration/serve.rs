@@ -30,7 +30,7 @@ fn listening(mut child: Running) -> (Running, String) {
 }
 
 /// Sends a request with these lines; answers its status and all of the answer.
-fn ask(address: &str, head: &str, body: &str) -> (u16, String) {
+pub fn ask(address: &str, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let length = body.len();

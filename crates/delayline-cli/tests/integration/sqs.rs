@@ -1,0 +1,105 @@
+//! `delayline serve --sqs`.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt;
+
+use crate::serve::ask;
+use crate::support::{Running, count, on, run, send, start};
+use delayline_test_server::Server;
+use serde_json::{Value, json};
+
+/// Starts it on free ports, and returns the addresses that it prints.
+fn serving<const N: usize>(server: &Server, sqs: &str, args: &[&str]) -> (Running, [String; N]) {
+    let all = [&["serve", "--listen", "127.0.0.1:0", "--sqs", sqs], args].concat();
+    let mut child = start(&mut on(server, &all));
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    let addresses = std::array::from_fn(|_| {
+        let line = lines.next().unwrap().unwrap();
+        let address = line.strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
+        address.unwrap_or_else(|| panic!("{line:?}")).to_owned()
+    });
+    drop(lines);
+    (child, addresses)
+}
+
+/// Requests an action as an SDK does, without a signature.
+fn act(address: &str, action: &str, input: &Value) -> (u16, Value) {
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: {address}\r\nx-amz-target: AmazonSQS.{action}\r\ncontent-type: \
+         application/x-amz-json-1.0"
+    );
+    let (status, answer) = ask(address, &head, &input.to_string());
+    (status, serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap())
+}
+
+fn page(address: &str) -> u16 {
+    ask(address, &format!("GET /queues HTTP/1.1\r\nhost: {address}"), "").0
+}
+
+#[test]
+fn the_command_and_an_sdk_use_one_queue() {
+    let server = Server::start();
+    let (_child, [dashboard, sqs]) = serving(&server, "127.0.0.1:0", &[]);
+    assert_eq!((page(&dashboard), page(&sqs)), (200, 400));
+    let url = format!("http://{sqs}/000000000000/orders");
+    assert_eq!(act(&sqs, "ListQueues", &json!({})), (200, json!({"QueueUrls": [url]})));
+
+    send(&server, &["--id", "order-1", "--payload", "7"]);
+    let (status, answer) = act(&sqs, "ReceiveMessage", &json!({"QueueUrl": url}));
+    let message = &answer["Messages"][0];
+    assert_eq!(
+        (status, &message["MessageId"], &message["Body"]),
+        (200, &json!("order-1"), &json!("7"))
+    );
+    let receipt = json!({"QueueUrl": url, "ReceiptHandle": message["ReceiptHandle"]});
+    assert_eq!(act(&sqs, "DeleteMessage", &receipt).0, 200);
+
+    let message = json!({"QueueUrl": url, "MessageBody": "eight"});
+    assert_eq!(act(&sqs, "SendMessage", &message).0, 200);
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("payload");
+    let command = format!("cat > {}", file.display());
+    run(on(&server, &["work", "--until-empty", "--exec", "sh", "-c", &command])).code(0);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "eight");
+    assert_eq!(count(&server, "acked_total"), 2);
+}
+
+#[test]
+fn there_may_be_no_pages_and_the_limits_and_urls_of_sqs() {
+    let server = Server::start();
+    let args = ["--sqs-only", "--sqs-strict", "--sqs-url", "https://sqs.example/"];
+    let (_child, [sqs]) = serving(&server, "127.0.0.1:0", &args);
+    assert_eq!(page(&sqs), 400);
+    let url = "https://sqs.example/000000000000/orders";
+    assert_eq!(act(&sqs, "ListQueues", &json!({})), (200, json!({"QueueUrls": [url]})));
+    for (seconds, expected) in [(900, 200), (901, 400)] {
+        let message = json!({"QueueUrl": url, "MessageBody": "x", "DelaySeconds": seconds});
+        let (status, answer) = act(&sqs, "SendMessage", &message);
+        assert_eq!(status, expected, "{answer}");
+    }
+    assert_eq!(count(&server, "scheduled"), 1);
+    for flag in ["--sqs-only", "--sqs-strict", "--sqs-url=https://sqs.example"] {
+        let refused = run(on(&server, &["serve", "--listen", "127.0.0.1:0", flag])).code(2);
+        assert!(refused.stderr.contains("--sqs"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn other_machines_need_a_signature() {
+    let server = Server::start();
+    let open = ["serve", "--listen", "127.0.0.1:0", "--sqs", "0.0.0.0:0"];
+    for args in [&open[..], &[&open[..], &["--sqs-only"]].concat()] {
+        let refused = run(on(&server, args)).code(2);
+        assert!(refused.stderr.contains("--users FILE"), "{}", refused.stderr);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let users = directory.path().join("users");
+    std::fs::write(&users, "operator basic shop secret\n").unwrap();
+    std::fs::set_permissions(&users, PermissionsExt::from_mode(0o600)).unwrap();
+    let args = ["--sqs-only", "--users", users.to_str().unwrap()];
+    let (_child, [sqs]) = serving(&server, "0.0.0.0:0", &args);
+    let sqs = sqs.replace("0.0.0.0", "127.0.0.1");
+    let (status, answer) = act(&sqs, "ListQueues", &json!({}));
+    assert_eq!(status, 403, "{answer}");
+    assert_eq!(answer["QueueUrls"], Value::Null);
+}

@@ -3,9 +3,7 @@
 import json
 import os
 import pathlib
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,43 +12,10 @@ import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "src"))
+sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent.parent)]
 
 from delayline import Ack, ApiError, Client, Reject, Retry, Snooze, Worker  # noqa: E402
-
-BIN = os.environ["DELAYLINE_BIN"]
-PLACE = tempfile.TemporaryDirectory()
-LASTING = [f"file:{PLACE.name}/queues"] + os.environ.get("DELAYLINE_TEST_URLS", "").split()
-URLS = ["memory:"] + LASTING
-
-
-class Serve:
-    """A server of its own queue. Started again, it has the same address and secret."""
-
-    def __init__(self, url, queue):
-        self.url, self.queue, self.listen = url, queue, "127.0.0.1:0"
-        self.start()
-
-    def start(self):
-        env = os.environ | {"DELAYLINE_URL": self.url, "DELAYLINE_CLAIM_SECRET": "secret"}
-        args = [BIN, "serve", "--listen", self.listen, self.queue]
-        self.process = subprocess.Popen(
-            args, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.at = self.process.stdout.readline().strip().rstrip("/")
-        self.listen = self.at.removeprefix("http://")
-
-    def stop(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        self.process.wait(30)
-        self.process.stdout.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.stop()
+from harness import LASTING, URLS, Cuts, Serve, wait_until  # noqa: E402
 
 
 def filled(value, saved):
@@ -307,58 +272,8 @@ class Tests(unittest.TestCase):
             self.assertEqual([counts(direct)[it] for it in ("leased", "ready", "dead")], [0, 0, 0])
 
 
-class Cuts:
-    """A proxy that cuts each connection after a random number of bytes."""
-
-    def __init__(self, upstream):
-        host, port = upstream.rsplit(":", 1)
-        self.upstream, self.count, self.random = (host, int(port)), 0, random.Random(7)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.at = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            pair = (client, socket.create_connection(self.upstream))
-            left = [self.random.randrange(200, 20_000)]
-            for one, other in (pair, pair[::-1]):
-                threading.Thread(target=self.copy, args=(one, other, pair, left), daemon=True).start()
-
-    def copy(self, one, other, pair, left):
-        try:
-            while data := one.recv(65_536):
-                other.sendall(data[: max(0, left[0])])
-                left[0] -= len(data)
-                if left[0] <= 0:
-                    self.count += 1
-                    break
-        except OSError:
-            pass
-        for end in pair:
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            end.close()
-
-    def end(self):
-        self.listener.close()
-
-
 def counts(client):
     return client.call("GET", "")
-
-
-def wait_until(condition, seconds=30):
-    give_up = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > give_up:
-            raise AssertionError("it does not come true")
-        time.sleep(0.02)
 
 
 def start_worker(serve, pause, ledger=os.devnull):

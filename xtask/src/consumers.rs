@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use delayline_test_server::{Reply, Server};
 use xshell::{Shell, cmd};
 
-use crate::{redis_server, workspace};
+use crate::{packages, redis_server, workspace};
 
 /// What a consumer prints of the messages that are sent.
 const EXPECTED: [&str; 3] = ["order-1 first", "order-2 second", "order-3 third"];
@@ -35,13 +35,9 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
 }
 
 fn python(shell: &Shell, place: &Path, guide: &str) -> Result<Command> {
-    let venv = place.join("venv");
-    cmd!(shell, "python3 -m venv {venv}").run().context("Python and its venv are needed")?;
-    let pip = venv.join("bin/pip");
-    cmd!(shell, "{pip} install --quiet redis").run()?;
     let file = place.join("consumer.py");
     shell.write_file(&file, block(guide, "python")?)?;
-    let mut command = Command::new(venv.join("bin/python"));
+    let mut command = Command::new(packages::python(shell, place, &["redis"])?);
     command.arg("-u").arg(file);
     Ok(command)
 }
@@ -49,9 +45,7 @@ fn python(shell: &Shell, place: &Path, guide: &str) -> Result<Command> {
 fn node(shell: &Shell, place: &Path, guide: &str) -> Result<Command> {
     let file = place.join("consumer.mjs");
     shell.write_file(&file, block(guide, "javascript")?)?;
-    cmd!(shell, "npm install --silent --prefix {place} redis")
-        .run()
-        .context("Node and npm are needed")?;
+    packages::node(shell, place, &["redis"])?;
     let mut command = Command::new("node");
     command.arg(file);
     Ok(command)

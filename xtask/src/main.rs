@@ -25,6 +25,7 @@ mod mutants;
 mod notes;
 mod outbox;
 mod package;
+mod packages;
 mod peers;
 mod programs;
 mod prose;
@@ -190,7 +191,8 @@ cargo xtask prove released [REVISION ...]
 cargo xtask prove clients
     Run the tests of clients/python against `delayline serve`, in memory and on a private Redis: the
     scenarios of clients/scenarios.json, kills and cut connections. Run those of clients/sqs against
-    its SQS endpoint. Needs python3 with boto3.
+    its SQS endpoint, and the programs of crates/delayline/docs/guides/aws-sdk.md as they are printed
+    there. Needs Python and Node, and gets the SDKs from PyPI and npm.
 
 cargo xtask prove consumers
     Run the consumers in Python and Node of crates/delayline/docs/guides/relay.md as they are printed there. Needs both,

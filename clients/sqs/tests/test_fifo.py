@@ -2,7 +2,7 @@
 
 import threading
 
-from harness import Case
+from endpoint import Case
 
 
 class Fifo(Case):

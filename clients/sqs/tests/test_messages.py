@@ -4,7 +4,7 @@ import threading
 import time
 import uuid
 
-from harness import Case
+from endpoint import Case
 
 
 class Standard(Case):

@@ -2,17 +2,11 @@
 
 import base64
 import json
-import os
 import pathlib
-import re
-import subprocess
-import sys
 import time
 import uuid
 
-from harness import PLACE, URLS, Case, Serve
-
-GUIDES = pathlib.Path(__file__).resolve().parents[3] / "crates/delayline/docs/guides"
+from endpoint import PLACE, URLS, Case, Serve
 
 
 class Queues(Case):
@@ -201,20 +195,6 @@ class Restart(MoveTasks):
                 pass
             task = self.task(arns)
             self.assertEqual((task["Status"], task["ApproximateNumberOfMessagesMoved"]), ("COMPLETED", 4))
-
-
-class Guide(Case):
-    def test_the_program_as_printed(self):
-        text = (GUIDES / "aws-sdk.md").read_text()
-        (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-        env = os.environ | {
-            "AWS_ENDPOINT_URL_SQS": self.serve.at,
-            "AWS_DEFAULT_REGION": "eu-central-1",
-            "AWS_ACCESS_KEY_ID": "any",
-            "AWS_SECRET_ACCESS_KEY": "any",
-        }
-        run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
-        self.assertEqual((run.stdout, run.stderr), ("order 1\n", ""))
 
 
 class Strict(Case):

@@ -114,13 +114,13 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         dashboard = dashboard.schedules(schedules);
     }
     let router = dashboard.router();
-    let mut router = router.map_err(|error| Failure::usage(error.to_string()))?;
-    if args.users.is_none() {
-        router = only_local_names(router, args.listen.ip());
-    }
+    let router = router.map_err(|error| Failure::usage(error.to_string()))?;
     let router = Some((args.listen, router)).filter(|_| !args.sqs_only);
     let mut servers = Vec::new();
-    for (address, router) in router.into_iter().chain(sqs) {
+    for (address, mut router) in router.into_iter().chain(sqs) {
+        if args.users.is_none() {
+            router = only_local_names(router, address.ip());
+        }
         let cannot = |error| Failure::usage(format!("{address} cannot be used: {error}"));
         let listener = listen::on(address).map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;

@@ -41,6 +41,10 @@ fn the_command_and_an_sdk_use_one_queue() {
     let server = Server::start();
     let (_child, [dashboard, sqs]) = serving(&server, "127.0.0.1:0", &[]);
     assert_eq!((page(&dashboard), page(&sqs)), (200, 400));
+    // A page of another site whose name leads here is not served.
+    for address in [&dashboard, &sqs] {
+        assert_eq!(ask(address, "POST / HTTP/1.1\r\nhost: evil.example", "").0, 403, "{address}");
+    }
     let url = format!("http://{sqs}/000000000000/orders");
     assert_eq!(act(&sqs, "ListQueues", &json!({})), (200, json!({"QueueUrls": [url]})));
 

@@ -1,6 +1,8 @@
 """What the tests of all clients share: servers that are killed, and connections that are cut."""
 
+import json
 import os
+import pathlib
 import random
 import signal
 import socket
@@ -14,6 +16,7 @@ PLACE = tempfile.TemporaryDirectory()
 SERVERS = os.environ.get("DELAYLINE_TEST_URLS", "").split()
 LASTING = [f"file:{PLACE.name}/queues"] + SERVERS
 URLS = ["memory:"] + LASTING
+SCENARIOS = json.loads((pathlib.Path(__file__).resolve().parent / "scenarios.json").read_text())
 
 
 class Serve:
@@ -142,3 +145,38 @@ def wait_until(condition, seconds=30):
         if time.monotonic() > give_up:
             raise AssertionError("it does not come true")
         time.sleep(0.02)
+
+
+def filled(value, saved):
+    if isinstance(value, str) and value.startswith("$"):
+        return saved[value[1:]]
+    if isinstance(value, list):
+        return [filled(item, saved) for item in value]
+    if isinstance(value, dict):
+        return {name: filled(item, saved) for name, item in value.items()}
+    return value
+
+
+def matches(expected, answer):
+    if expected == "*":
+        return answer is not None
+    if isinstance(expected, dict) and isinstance(answer, dict):
+        return all(name in answer and matches(it, answer[name]) for name, it in expected.items())
+    if isinstance(expected, list) and isinstance(answer, list):
+        return len(expected) == len(answer) and all(map(matches, expected, answer))
+    return expected == answer
+
+
+def play(test, scenario, call):
+    """Plays a scenario. A call returns its status, if that is an error, and the answer."""
+    saved = {}
+    for step in scenario["steps"]:
+        status, answer = call(step["path"], filled(step["body"], saved))
+        test.assertEqual(status, step["status"] if step["status"] >= 400 else None, step)
+        expected = filled(step.get("answer"), saved)
+        test.assertTrue(expected is None or matches(expected, answer), (step, answer))
+        for name, place in step.get("save", {}).items():
+            found = answer
+            for part in place:
+                found = found[part]
+            saved[name] = found

@@ -1,6 +1,5 @@
 """Against a real `delayline serve`: in memory, in a directory, and on the servers of DELAYLINE_TEST_URLS."""
 
-import json
 import os
 import pathlib
 import signal
@@ -15,27 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent.parent)]
 
 from delayline import Ack, ApiError, Client, Reject, Retry, Snooze, Worker  # noqa: E402
-from harness import LASTING, URLS, Cuts, Serve, wait_until  # noqa: E402
-
-
-def filled(value, saved):
-    if isinstance(value, str) and value.startswith("$"):
-        return saved[value[1:]]
-    if isinstance(value, list):
-        return [filled(item, saved) for item in value]
-    if isinstance(value, dict):
-        return {name: filled(item, saved) for name, item in value.items()}
-    return value
-
-
-def matches(expected, answer):
-    if expected == "*":
-        return answer is not None
-    if isinstance(expected, dict) and isinstance(answer, dict):
-        return all(name in answer and matches(it, answer[name]) for name, it in expected.items())
-    if isinstance(expected, list) and isinstance(answer, list):
-        return len(expected) == len(answer) and all(map(matches, expected, answer))
-    return expected == answer
+from harness import LASTING, SCENARIOS, URLS, Cuts, Serve, play, wait_until  # noqa: E402
 
 
 class Tests(unittest.TestCase):
@@ -47,25 +26,17 @@ class Tests(unittest.TestCase):
                 client.close()
 
     def test_scenarios(self):
-        scenarios = json.loads((HERE.parent.parent / "scenarios.json").read_text())
-        for scenario in scenarios:
+        for scenario in SCENARIOS:
             for _, client in self.each():
-                saved = {}
-                for step in scenario["steps"]:
-                    status = None
+
+                def call(path, body):
                     try:
                         # A send of one message answers 201, which the client does not tell apart.
-                        answer = client.call("POST", step["path"], filled(step["body"], saved), 60)
+                        return None, client.call("POST", path, body, 60)
                     except ApiError as error:
-                        status, answer = error.status, error.problem
-                    self.assertEqual(status, step["status"] if step["status"] >= 400 else None)
-                    expected = filled(step.get("answer"), saved)
-                    self.assertTrue(expected is None or matches(expected, answer), (step, answer))
-                    for name, place in step.get("save", {}).items():
-                        found = answer
-                        for part in place:
-                            found = found[part]
-                        saved[name] = found
+                        return error.status, error.problem
+
+                play(self, scenario, call)
 
     def test_a_worker_handles_each_outcome(self):
         for serve, client in self.each():

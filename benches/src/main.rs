@@ -7,6 +7,7 @@ mod drivers;
 mod durable;
 mod floor;
 mod groups;
+mod http;
 mod idle;
 mod instructions;
 mod lateness;
@@ -16,6 +17,7 @@ mod many_queues;
 mod memory;
 mod pull;
 mod schedules;
+mod sqs;
 mod table;
 mod throughput;
 mod transport;
@@ -98,6 +100,9 @@ enum Subject {
     /// Claims and acks over HTTP beside the library's; lateness over a long poll, and the memory of
     /// polls that wait
     Pull,
+    /// Sends, and receives with deletions, over the wire of SQS and over the pull API; not part of
+    /// everything
+    Sqs,
     /// Instructions of the server for each operation; needs valgrind, and is not part of everything
     Instructions,
     /// Client costs of a queue behind sentinels and in a cluster, and the time of a failover; not
@@ -154,6 +159,7 @@ fn run(args: &Args) -> Result<()> {
         Subject::Instructions,
         Subject::Schedules,
         Subject::Groups,
+        Subject::Sqs,
     ];
     let all = Subject::value_variants().iter().filter(|subject| !apart.contains(subject));
     let all: Vec<_> = all.copied().collect();
@@ -195,6 +201,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
             tables.extend(pull::idle((args.messages / 500).max(10), progress).await?);
             return Ok(tables);
         }
+        Subject::Sqs => sqs::rates(args.messages / 10, progress).await,
         Subject::Cost => return cost::measure(args.messages, progress).await,
         Subject::Memory => memory::measure(args.messages, progress).await,
         Subject::Throughput => throughput::measure(args.messages, progress).await,

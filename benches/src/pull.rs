@@ -11,26 +11,22 @@ use delayline_benches::{PAYLOAD_BYTES, ack, claim, payload, send_in_bulk};
 use delayline_core::Reply;
 use delayline_web::{Access, Dashboard, Role};
 use hdrhistogram::Histogram;
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use indicatif::ProgressBar;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::http;
 use crate::table::{Columns, Table, number};
-use crate::transport::{DRIVERS, QUEUE};
+use crate::transport::DRIVERS;
 
 const BATCH: usize = 100;
-const CONSUMERS: [usize; 3] = [1, 4, 16];
+pub(crate) const CONSUMERS: [usize; 3] = [1, 4, 16];
 /// Rounds in turn, of which the median counts.
-const ROUNDS: usize = 5;
+pub(crate) const ROUNDS: usize = 5;
 const POLLS: u32 = 2_000;
 
 /// Messages that are claimed and acked in batches of 100.
@@ -127,63 +123,26 @@ pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Vec<
 
 type Late = Histogram<u64>;
 
-/// Serves the queue on a free port, as `delayline serve` does.
+/// Serves the pull API of the queue.
 async fn serve(queue: &Queue<Bytes, Raw>) -> Result<SocketAddr> {
     let dashboard = Dashboard::new(Access::everyone(Role::Worker)).queue(queue.clone());
-    let service = TowerToHyperService::new(dashboard.router()?);
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let _ = stream.set_nodelay(true);
-            let connection =
-                http1::Builder::new().serve_connection(TokioIo::new(stream), service.clone());
-            tokio::spawn(async move { drop(connection.await) });
-        }
-    });
-    Ok(address)
+    http::serve(dashboard.router()?).await
 }
 
-/// A connection of one client.
-struct Client {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-}
+/// A connection of one consumer.
+struct Client(http::Client);
 
 impl Client {
     async fn connect(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: Vec::new() })
+        Ok(Self(http::Client::connect(address).await?))
     }
 
     async fn send(&mut self, verb: &str, body: &impl Serialize) -> Result<()> {
-        let body = serde_json::to_string(body)?;
-        let request = format!(
-            "POST /api/v1/queues/{QUEUE}/{verb} HTTP/1.1\r\nhost: localhost\r\ncontent-type: \
-             application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        Ok(self.stream.write_all(request.as_bytes()).await?)
+        self.0.send(&http::pull(verb), body).await
     }
 
     async fn call<T: DeserializeOwned>(&mut self, verb: &str, body: &impl Serialize) -> Result<T> {
-        self.send(verb, body).await?;
-        self.buffer.clear();
-        let head = loop {
-            if let Some(end) = self.buffer.windows(4).position(|it| it == b"\r\n\r\n") {
-                break end + 4;
-            }
-            ensure!(self.stream.read_buf(&mut self.buffer).await? > 0, "the server has closed");
-        };
-        let text = std::str::from_utf8(self.buffer.get(..head).unwrap_or_default())?;
-        ensure!(text.starts_with("HTTP/1.1 200"), "{text}");
-        let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let end = head + length.context("an answer without a length")?.parse::<usize>()?;
-        while self.buffer.len() < end {
-            ensure!(self.stream.read_buf(&mut self.buffer).await? > 0, "the server has closed");
-        }
-        Ok(serde_json::from_slice(self.buffer.get(head..end).unwrap_or_default())?)
+        self.0.call(&http::pull(verb), body).await
     }
 
     async fn claim(&mut self, body: &Value) -> Result<Vec<Taken>> {
@@ -377,7 +336,7 @@ fn resident() -> Result<f64> {
     Ok(kibibytes.parse::<f64>()? * 1_024.0)
 }
 
-fn median(mut rates: Vec<f64>) -> f64 {
+pub(crate) fn median(mut rates: Vec<f64>) -> f64 {
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied().unwrap_or_default()
 }

@@ -216,7 +216,8 @@ Measurements:
 
 cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
     Measure whole systems on private servers: cost, memory, throughput, lateness, bursts, backlog,
-    idling; see --help. Saves tables, plots and figures.
+    idling; see --help. Saves tables, plots and figures. `sqs` compares with moto's server, from
+    PyPI, if it can be had.
 
 cargo xtask bench peers [QUEUE ...] [--messages N] [--rounds N] [--minutes M] [--save DIRECTORY]
     Compare Delayline with other queues on Redis, for ten minutes at most after the build; see

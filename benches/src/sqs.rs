@@ -1,0 +1,266 @@
+//! The wire of SQS compared with the pull API.
+
+use std::env;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use delayline::Bytes;
+use delayline::codec::Raw;
+use delayline_benches::PAYLOAD_BYTES;
+use delayline_sqs::Sqs;
+use delayline_web::{Access, Dashboard, Role};
+use indicatif::ProgressBar;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::http::{self, Client};
+use crate::pull::{CONSUMERS, ROUNDS, median};
+use crate::table::{Columns, Table, number};
+use crate::transport::{DRIVERS, QUEUE};
+
+/// The most that a request of SQS takes.
+const BATCH: usize = 10;
+
+/// Messages that are sent, and received and deleted, in batches of 10.
+pub(crate) async fn rates(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let [transport, ..] = DRIVERS;
+    let server = transport.start()?;
+    let connection = delayline::connect(&server.url()).await?;
+    let queue = connection.queue::<Bytes>(QUEUE).await?.codec(Raw);
+    let rights = Role::Worker | Role::Operator;
+    let dashboard = Dashboard::new(Access::everyone(rights)).queue(queue);
+    let pull = Endpoint { address: http::serve(dashboard.router()?).await?, wire: Wire::Pull };
+    let sqs = Sqs::new(connection, delayline_sqs::Access::everyone(rights));
+    let sqs = sqs.only_queues([QUEUE]).router().await?;
+    let sqs = Endpoint { address: http::serve(sqs).await?, wire: Wire::Sqs };
+    let moto = Moto::start()?;
+    let mut endpoints = vec![("pull", pull), ("SQS", sqs)];
+    if let Some(moto) = &moto {
+        let endpoint = Endpoint { address: moto.address, wire: Wire::Sqs };
+        let mut client = Client::connect(endpoint.address).await?;
+        let _: Value = client.call(&head("CreateQueue"), &json!({"QueueName": QUEUE})).await?;
+        endpoints.push(("moto", endpoint));
+    }
+    let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
+    for consumers in CONSUMERS {
+        progress.set_message(format!("{consumers} clients of SQS"));
+        let each = messages.div_ceil(BATCH * consumers);
+        let mut rates = vec![Rates::default(); endpoints.len()];
+        // The first round warms all sides up.
+        for round in 0..=ROUNDS {
+            for ((name, endpoint), rates) in endpoints.iter().zip(&mut rates) {
+                // moto would take minutes for as many as the others.
+                let each = if *name == "moto" { each.div_ceil(10) } else { each };
+                let [sent, received] = endpoint.round(each, consumers).await?;
+                if round > 0 {
+                    rates.sent.push(sent);
+                    rates.received.push(received);
+                }
+            }
+        }
+        let sent: Vec<f64> = rates.iter().map(|it| median(it.sent.clone())).collect();
+        let received: Vec<f64> = rates.iter().map(|it| median(it.received.clone())).collect();
+        for (what, figures) in [("send", sent), ("receive and delete", received)] {
+            for ((name, _), figure) in endpoints.iter().zip(&figures) {
+                put(&mut rows, format!("{what}, {name}"), *figure);
+            }
+            if let [pull, sqs, ..] = figures.as_slice() {
+                put(&mut rows, format!("{what}, ratio of SQS to pull"), sqs / pull);
+            }
+        }
+    }
+    Ok(Table {
+        name: "sqs",
+        title: "Messages per second over the wire of SQS",
+        unit: "messages/s",
+        columns: CONSUMERS.map(|consumers| format!("clients, {consumers}")).to_vec(),
+        rows,
+        columns_are: Columns::Cases,
+        wide: true,
+        note: "Sent, then received and deleted, in batches of 10 from 1, 4 and 16 tasks at once, on \
+               one connection each, whose answers are parsed: medians of five rounds in turn. pull \
+               is the pull API. moto is its server, in Python, which keeps messages in memory, \
+               closes each connection after one answer, and gets a tenth of the messages. Clients, HTTP servers and Redis share the \
+               machine.",
+    })
+}
+
+#[derive(Clone, Default)]
+struct Rates {
+    sent: Vec<f64>,
+    received: Vec<f64>,
+}
+
+/// Appends a figure to the row of this name.
+fn put(rows: &mut Vec<(String, Vec<f64>)>, name: String, figure: f64) {
+    match rows.iter_mut().find(|(it, _)| *it == name) {
+        Some((_, figures)) => figures.push(figure),
+        None => rows.push((name, vec![figure])),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Wire {
+    Pull,
+    Sqs,
+}
+
+#[derive(Clone, Copy)]
+struct Endpoint {
+    address: SocketAddr,
+    wire: Wire,
+}
+
+impl Endpoint {
+    /// Messages per second of some clients, each with this many batches: sent, and received.
+    async fn round(self, each: usize, clients: usize) -> Result<[f64; 2]> {
+        let mut rates = [0.0; 2];
+        for (sends, rate) in [true, false].into_iter().zip(&mut rates) {
+            let mut connections = Vec::new();
+            for _ in 0..clients {
+                connections.push(Client::connect(self.address).await?);
+            }
+            let (start, mut tasks) = (Instant::now(), JoinSet::new());
+            for mut client in connections {
+                tasks.spawn(async move {
+                    for _ in 0..each {
+                        match (self.wire, sends) {
+                            (Wire::Pull, true) => pull_send(&mut client).await?,
+                            (Wire::Pull, false) => pull_receive(&mut client).await?,
+                            (Wire::Sqs, true) => sqs_send(&mut client).await?,
+                            (Wire::Sqs, false) => sqs_receive(&mut client).await?,
+                        }
+                    }
+                    anyhow::Ok(())
+                });
+            }
+            while let Some(ended) = tasks.join_next().await {
+                ended??;
+            }
+            *rate = number(each * clients * BATCH) / start.elapsed().as_secs_f64();
+        }
+        Ok(rates)
+    }
+}
+
+fn body() -> String {
+    "p".repeat(PAYLOAD_BYTES)
+}
+
+async fn pull_send(client: &mut Client) -> Result<()> {
+    let messages = vec![json!({"payload": body()}); BATCH];
+    let sent: Value = client.call(&http::pull("messages"), &messages).await?;
+    ensure!(sent["results"].as_array().map(Vec::len) == Some(BATCH), "{sent}");
+    Ok(())
+}
+
+async fn pull_receive(client: &mut Client) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Claimed {
+        deliveries: Vec<Taken>,
+    }
+    #[derive(Deserialize)]
+    struct Taken {
+        id: String,
+        token: String,
+        payload: String,
+    }
+    let claim = json!({"max": BATCH, "wait": "0s", "lease": "5m"});
+    let Claimed { deliveries } = client.call(&http::pull("claim"), &claim).await?;
+    let all = deliveries.iter().all(|it| it.payload.len() == PAYLOAD_BYTES);
+    ensure!(all && deliveries.len() == BATCH, "a claim found too few messages");
+    let ack = |it: &Taken| json!({"id": it.id, "token": it.token, "outcome": "ack"});
+    let settlements: Vec<_> = deliveries.iter().map(ack).collect();
+    let body = json!({"settlements": settlements});
+    let settled: Value = client.call(&http::pull("settle"), &body).await?;
+    let results = settled["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let settled = results.iter().filter(|it| it["outcome"] == "settled").count();
+    ensure!(settled == BATCH, "not all were settled");
+    Ok(())
+}
+
+/// The head of a request of SQS.
+fn head(action: &str) -> String {
+    format!(
+        "POST / HTTP/1.1\r\ncontent-type: application/x-amz-json-1.0\r\nx-amz-target: \
+         AmazonSQS.{action}\r\nauthorization: AWS4-HMAC-SHA256 \
+         Credential=any/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=00"
+    )
+}
+
+fn queue_url() -> String {
+    format!("http://localhost/000000000000/{QUEUE}")
+}
+
+async fn sqs_send(client: &mut Client) -> Result<()> {
+    let entry = |n: usize| json!({"Id": n.to_string(), "MessageBody": body()});
+    let entries: Vec<_> = (0..BATCH).map(entry).collect();
+    let batch = json!({"QueueUrl": queue_url(), "Entries": entries});
+    let sent: Value = client.call(&head("SendMessageBatch"), &batch).await?;
+    ensure!(sent["Successful"].as_array().map(Vec::len) == Some(BATCH), "{sent}");
+    Ok(())
+}
+
+async fn sqs_receive(client: &mut Client) -> Result<()> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Received {
+        messages: Vec<Taken>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Taken {
+        body: String,
+        receipt_handle: String,
+    }
+    let receive = json!({
+        "QueueUrl": queue_url(), "MaxNumberOfMessages": BATCH, "WaitTimeSeconds": 0,
+        "VisibilityTimeout": 300,
+    });
+    let Received { messages } = client.call(&head("ReceiveMessage"), &receive).await?;
+    let all = messages.iter().all(|it| it.body.len() == PAYLOAD_BYTES);
+    ensure!(all && messages.len() == BATCH, "a receive found too few messages");
+    let entry =
+        |(n, it): (usize, &Taken)| json!({"Id": n.to_string(), "ReceiptHandle": it.receipt_handle});
+    let entries: Vec<_> = messages.iter().enumerate().map(entry).collect();
+    let batch = json!({"QueueUrl": queue_url(), "Entries": entries});
+    let deleted: Value = client.call(&head("DeleteMessageBatch"), &batch).await?;
+    ensure!(deleted["Successful"].as_array().map(Vec::len) == Some(BATCH), "{deleted}");
+    Ok(())
+}
+
+/// moto's server, which ends with this value.
+struct Moto {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Moto {
+    /// Starts the program that MOTO_SERVER names, if it does.
+    fn start() -> Result<Option<Self>> {
+        let Some(program) = env::var_os("MOTO_SERVER") else { return Ok(None) };
+        let mut command = Command::new(program);
+        command.args(["-p", "0"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("moto's server")?;
+        let mut lines = child.stderr.take().map(BufReader::new).context("no stderr")?.lines();
+        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            line.split_once("Running on http://").and_then(|(_, it)| it.trim().parse().ok())
+        });
+        // It writes a line for each request.
+        thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        let address = address.context("moto's server does not say where it listens")?;
+        Ok(Some(Self { child, address }))
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -100,7 +100,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "mutants") => mutants::run(shell, args),
         ("prove", "lua-mutants") => lua_mutants::run(shell, args),
         ("prove", "servers") => servers::run(shell, args),
-        ("prove", "clients") => clients::run(shell),
+        ("prove", "clients") => clients::run(shell, args),
         ("prove", "consumers") => consumers::run(shell),
         ("prove", "cost") => cost::run(shell, args),
         ("prove", "released") => released::run(shell, args),
@@ -188,11 +188,12 @@ cargo xtask prove released [REVISION ...]
     Build the command of the last release, or of the tags and commits that are named, and run it and
     this version on one queue at the same time.
 
-cargo xtask prove clients
+cargo xtask prove clients [--rust]
     Run the tests of clients/python against `delayline serve`, in memory and on a private Redis: the
     scenarios of clients/scenarios.json, kills and cut connections. Run those of clients/sqs against
     its SQS endpoint, and the programs of crates/delayline/docs/guides/aws-sdk.md as they are printed
-    there. Needs Python and Node, and gets the SDKs from PyPI and npm.
+    there. Needs Python and Node, and gets the SDKs from PyPI and npm. With --rust, also run the
+    program with the SDK for Rust, which has 200 crates.
 
 cargo xtask prove consumers
     Run the consumers in Python and Node of crates/delayline/docs/guides/relay.md as they are printed there. Needs both,

@@ -1,6 +1,7 @@
 """The programs of crates/delayline/docs/guides/aws-sdk.md, run as they are printed there.
 
-DELAYLINE_PROGRAMS is a directory with the packages of Node that they need.
+DELAYLINE_PROGRAMS is a directory with the packages of Node that they need. DELAYLINE_RUST_PROGRAM is
+the program in Rust, built; without it, that one is left out.
 """
 
 import json
@@ -26,6 +27,7 @@ from harness import SERVERS, Serve, wait_until  # noqa: E402
 
 GUIDE = (ROOT / "crates/delayline/docs/guides/aws-sdk.md").read_text()
 PROGRAMS = re.findall(r"^```[\w,]+\n((?:#|//) (\S+\.\w+)\n.*?)^```$", GUIDE, re.M | re.S)
+RUST = [os.environ[it] for it in ["DELAYLINE_RUST_PROGRAM"] if it in os.environ]
 RUNS = {".py": [sys.executable, "-u"], ".mjs": ["node"]}
 
 
@@ -60,7 +62,8 @@ class Guide(unittest.TestCase):
         return process
 
     def run_program(self, name, **env):
-        process = self.start(*RUNS[pathlib.Path(name).suffix], name, **env)
+        command = RUST if name == "main.rs" else [*RUNS[pathlib.Path(name).suffix], name]
+        process = self.start(*command, **env)
         output, _ = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 0, output)
         return output
@@ -72,7 +75,7 @@ class Guide(unittest.TestCase):
         )
 
     def test_sdks(self):
-        for name in ("orders.py", "orders.mjs"):
+        for name in ["orders.py", "orders.mjs"] + ["main.rs"] * len(RUST):
             self.assertEqual(self.run_program(name), "order 1\n", name)
 
     def test_sqs_consumer(self):

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// Counts failed logins. Each key has [`BURST`] of them at once, and then one each [`PERIOD`].
+/// Counts failed logins. Each key has ten of them at once, and then one each second.
 ///
-/// Keys share [`PLACES`] by their hashes. So guesses under ever new names take no memory and push
+/// Keys share 4,096 places by their hashes. So guesses under ever new names take no memory and push
 /// no other key out.
 pub struct Brake {
     hasher: RandomState,

@@ -1,18 +1,15 @@
 //! Figures as a plot: a dot for each, on a background that the page chooses.
 
-use std::fmt::Write as _;
+use std::fmt::Display;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use delayline_chart::{Scale, Svg, short};
 use serde_json::Value;
 
-use self::axis::Axis;
 use self::figures::{Figures, Mark};
-use self::number::short;
 
-mod axis;
 mod figures;
-mod number;
 
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 16.0;
@@ -26,6 +23,7 @@ const LETTER: f64 = 7.0;
 /// Room to the right of the largest figure, for its value.
 const BESIDE: f64 = 46.0;
 
+const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif";
 /// Readable on white and on the black of dark pages.
 const INK: &str = "#727b85";
 const COLORS: [&str; 8] =
@@ -53,7 +51,7 @@ pub fn svg(table: &Value) -> Result<String> {
     let left = MARGIN + LETTER * labels.max().map_or(0.0, letters) + 14.0;
     let lane = if figures.in_line { 24.0 } else { STEP * letters(figures.series.len()) + 11.0 };
     let foot = TOP + lane * letters(figures.categories.len());
-    let axis = Axis::of(&figures, left, WIDTH - MARGIN - BESIDE);
+    let axis = figures.scale().between(left, WIDTH - MARGIN - BESIDE);
     let mut out = Drawing::default();
     out.head(&figures, foot + BOTTOM);
     out.scale(&axis, foot, &figures.unit);
@@ -66,30 +64,31 @@ pub fn svg(table: &Value) -> Result<String> {
         out.text((left - 14.0, middle + 4.0), "end", 12, name);
         out.marks(&figures, marks, middle, &axis);
     }
-    out.0 += "</svg>\n";
-    Ok(out.0)
+    Ok(out.0.finish())
 }
 
 #[derive(Default)]
-struct Drawing(String);
+struct Drawing(Svg);
 
 impl Drawing {
-    fn push(&mut self, element: &str) {
-        self.0 += element;
-        self.0.push('\n');
-    }
-
     fn head(&mut self, figures: &Figures, height: f64) {
-        let title = escaped(&figures.title);
-        self.push(&format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" \
-             width=\"{WIDTH:.0}\" height=\"{height:.0}\" role=\"img\" aria-label=\"{title}\" \
-             font-family=\"system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\" \
-             fill=\"{INK}\">"
-        ));
-        self.push(&format!(
-            "<text x=\"{MARGIN}\" y=\"26\" font-size=\"16\" font-weight=\"600\">{title}</text>"
-        ));
+        let size = [format!("0 0 {WIDTH:.0} {height:.0}"), format!("{height:.0}")];
+        self.0.open(
+            "svg",
+            &[
+                ("xmlns", &"http://www.w3.org/2000/svg"),
+                ("viewBox", &size[0]),
+                ("width", &WIDTH),
+                ("height", &size[1]),
+                ("role", &"img"),
+                ("aria-label", &figures.title),
+                ("font-family", &FONTS),
+                ("fill", &INK),
+            ],
+        );
+        let at: [(&str, &dyn Display); 2] = [("x", &MARGIN), ("y", &26)];
+        let bold: [(&str, &dyn Display); 2] = [("font-size", &16), ("font-weight", &600)];
+        self.0.words("text", &[at, bold].concat(), &figures.title);
         let mut x = MARGIN + 5.0;
         for (n, name) in figures.series.iter().enumerate() {
             self.dot((x, 46.0), n);
@@ -101,17 +100,17 @@ impl Drawing {
         }
     }
 
-    fn scale(&mut self, axis: &Axis, foot: f64, unit: &str) {
-        for tick in &axis.ticks {
+    fn scale(&mut self, axis: &Scale, foot: f64, unit: &str) {
+        for tick in axis.ticks() {
             let x = axis.place(*tick);
             self.line((x, TOP), (x, foot), 0.3, 1.0);
             self.text((x, foot + 16.0), "middle", 12, &short(*tick));
         }
-        let kind = if axis.logarithmic { ", logarithmic" } else { "" };
+        let kind = if axis.is_logarithmic() { ", logarithmic" } else { "" };
         self.text((WIDTH - MARGIN, foot + 33.0), "end", 12, &format!("{unit}{kind}"));
     }
 
-    fn marks(&mut self, figures: &Figures, marks: &[Mark], middle: f64, axis: &Axis) {
+    fn marks(&mut self, figures: &Figures, marks: &[Mark], middle: f64, axis: &Scale) {
         if figures.in_line {
             let values = || marks.iter().map(|mark| axis.place(mark.value));
             let ends = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
@@ -134,39 +133,39 @@ impl Drawing {
 
     /// Each series has a colour and a shape.
     fn dot(&mut self, (x, y): (f64, f64), series: usize) {
-        let color = COLORS[series % COLORS.len()];
-        let shape = match series % 4 {
-            0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\""),
-            1 => format!("<path d=\"M{x:.1} {:.1}l5.5 5.5l-5.5 5.5l-5.5-5.5z\"", y - 5.5),
-            2 => {
-                let (left, top) = (x - 4.0, y - 4.0);
-                format!("<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"8\" height=\"8\"")
-            }
-            _ => format!("<path d=\"M{x:.1} {:.1}l5.2 9h-10.4z\"", y - 5.5),
+        let fill = COLORS[series % COLORS.len()];
+        let at = |names: [&'static str; 2], x: f64, y: f64| {
+            names.into_iter().zip([x, y]).map(|(name, at)| (name, format!("{at:.1}")))
         };
-        self.push(&format!("{shape} fill=\"{color}\"/>"));
+        let (name, place): (_, Vec<(&str, String)>) = match series % 4 {
+            0 => ("circle", at(["cx", "cy"], x, y).chain([("r", "4.5".to_owned())]).collect()),
+            1 => {
+                ("path", vec![("d", format!("M{x:.1} {:.1}l5.5 5.5l-5.5 5.5l-5.5-5.5z", y - 5.5))])
+            }
+            2 => {
+                let size = ["width", "height"].map(|name| (name, "8".to_owned()));
+                ("rect", at(["x", "y"], x - 4.0, y - 4.0).chain(size).collect())
+            }
+            _ => ("path", vec![("d", format!("M{x:.1} {:.1}l5.2 9h-10.4z", y - 5.5))]),
+        };
+        let place = place.iter().map(|(name, value)| (*name, value as &dyn Display));
+        self.0.leaf(name, &place.chain([("fill", &fill as &dyn Display)]).collect::<Vec<_>>());
     }
 
     fn line(&mut self, from: (f64, f64), to: (f64, f64), opacity: f64, width: f64) {
-        self.push(&format!(
-            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{INK}\" stroke-opacity=\"{opacity}\" \
-             stroke-width=\"{width}\"/>",
-            from.0, from.1, to.0, to.1
-        ));
+        let d = format!("M{:.1} {:.1}L{:.1} {:.1}", from.0, from.1, to.0, to.1);
+        self.0.leaf(
+            "path",
+            &[("d", &d), ("stroke", &INK), ("stroke-opacity", &opacity), ("stroke-width", &width)],
+        );
     }
 
     fn text(&mut self, (x, y): (f64, f64), anchor: &str, size: u32, text: &str) {
-        let text = escaped(text);
-        // Writing to a text cannot fail.
-        let _ = writeln!(
-            self.0,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\">{text}</text>"
-        );
+        let at = [format!("{x:.1}"), format!("{y:.1}")];
+        let place: [(&str, &dyn Display); 4] =
+            [("x", &at[0]), ("y", &at[1]), ("text-anchor", &anchor), ("font-size", &size)];
+        self.0.words("text", &place, text);
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn letters(count: usize) -> f64 {

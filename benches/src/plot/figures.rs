@@ -1,9 +1,8 @@
 //! What a plot shows: categories, one below the other, with a mark for each series.
 
 use anyhow::{Context, Result, bail, ensure};
+use delayline_chart::{Scale, short};
 use serde_json::Value;
-
-use super::number::short;
 
 pub(super) struct Figures {
     pub(super) title: String,
@@ -50,6 +49,19 @@ impl Figures {
             other => bail!("there is no kind of columns {other:?}"),
         }
         Ok(figures)
+    }
+
+    /// The scale that has room for all figures.
+    pub(super) fn scale(&self) -> Scale {
+        let marks = || self.categories.iter().flat_map(|(_, marks)| marks);
+        let ends = |mark: &Mark| mark.spread.unwrap_or((mark.value, mark.value));
+        let least = marks().map(|mark| ends(mark).0).fold(f64::MAX, f64::min);
+        let most = marks().map(|mark| ends(mark).1).fold(f64::MIN_POSITIVE, f64::max);
+        match self.logarithmic {
+            true => Scale::threes(least.max(1e-3), most),
+            // Dots need no zero to stand on, but only ratios are read without it.
+            false => Scale::even(if self.has_spread { least } else { 0.0 }, most, 6),
+        }
     }
 
     /// The longer side of the table goes downwards.

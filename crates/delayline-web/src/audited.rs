@@ -1,9 +1,11 @@
 //! Actions of visitors, the same for pages and the API: with the required role, and a line in the
 //! audit log.
 
+use delayline::admin::Limits;
 use delayline::backend::{NewMessage, Op, Reply, SetLimits};
 use delayline::codec::Raw;
-use delayline::{Bytes, Error, MessageId, Queue};
+use delayline::{Bytes, Error, MessageId, Queue, Timestamp};
+use serde_json::json;
 use tracing::Instrument as _;
 
 use crate::Role;
@@ -11,6 +13,7 @@ use crate::action::{Action, Outcome, apply, summary};
 use crate::bulk::Order;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::served::counted;
 
 /// Performs an action on at most 1,000 messages, in one atomic step. Returns one result per
 /// message, in order.
@@ -62,7 +65,8 @@ pub(crate) async fn set_limits(
     set: SetLimits,
 ) -> Result<bool, Failure> {
     context.require(Role::Operator)?;
-    let audit = Audit::new(context, "set limits", name);
+    let (before, at) = counted(queue).await?;
+    let audit = Audit::new(context, "set limits", name).undone_by(body(&before.limits, at));
     let queue = queue.clone();
     let result = to_the_end(async move {
         let result = queue.apply(&Op::SetLimits(set)).await;
@@ -72,12 +76,28 @@ pub(crate) async fn set_limits(
     Ok(matches!(result.await??.reply, Reply::SetLimits { changed: true }))
 }
 
+/// The body of a request of the API that sets these limits.
+fn body(limits: &Limits, at: Timestamp) -> String {
+    let rate = limits.rate.map(
+        |rate| json!({ "count": rate.count, "per_ms": rate.per().as_millis(), "burst": rate.burst }),
+    );
+    json!({
+        "leased": limits.leased,
+        "each_group": limits.each_group,
+        "in_order": limits.in_order,
+        "rate": rate,
+        "hold": limits.held_until.map(|until| format!("{} ms", until.since(at).as_millis())),
+    })
+    .to_string()
+}
+
 /// Pauses or resumes a queue. Returns whether that changed anything.
 pub(crate) async fn switch(context: &Context, queue: &str, pause: bool) -> Result<bool, Failure> {
     context.require(Role::Operator)?;
     let (name, queue) = context.named(queue)?;
     let (op, action) = if pause { (Op::Pause, "pause") } else { (Op::Resume, "resume") };
-    let audit = Audit::new(context, action, name);
+    let undo = if pause { "resume" } else { "pause" };
+    let audit = Audit::new(context, action, name).undone_by(undo.to_owned());
     let queue = queue.clone();
     let result = to_the_end(async move {
         let result = queue.apply(&op).await;
@@ -107,6 +127,7 @@ pub(crate) struct Audit {
     filter: Option<String>,
     rate: Option<u32>,
     limit: Option<u64>,
+    undo: Option<String>,
 }
 
 impl Audit {
@@ -123,12 +144,19 @@ impl Audit {
             filter: None,
             rate: None,
             limit: None,
+            undo: None,
         }
     }
 
     /// About one message or schedule.
     pub(crate) fn of_one(self, id: &MessageId) -> Self {
         Self { id: Some(id.to_string()), ..self }
+    }
+
+    /// What takes the action back: another action, or the body of a request that sets the limits
+    /// there were.
+    fn undone_by(self, undo: String) -> Self {
+        Self { undo: Some(undo), ..self }
     }
 
     /// Sets the number of messages.
@@ -149,7 +177,7 @@ impl Audit {
 
     /// Writes the line, once the outcome is known.
     pub(crate) fn log(self, outcome: &str) {
-        let Self { visitor, action, queue, messages, id, job, filter, rate, limit } = self;
+        let Self { visitor, action, queue, messages, id, job, filter, rate, limit, undo } = self;
         tracing::info!(
             target: "delayline_web::audit",
             %visitor,
@@ -162,6 +190,7 @@ impl Audit {
             rate,
             limit,
             outcome,
+            undo,
             "action"
         );
     }

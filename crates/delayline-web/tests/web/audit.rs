@@ -78,7 +78,7 @@ async fn every_action_leaves_a_line() {
     }
     assert!(audit[1].contains("order-1") && audit[1].contains("cancelled 1"), "{}", audit[1]);
     for (line, fields) in [
-        (0, r#"messages=0 outcome="#),
+        (0, r#"messages=0 outcome="done" undo="resume""#),
         (1, r#"messages=1 id="order-1" outcome="#),
         (3, r#"messages=1 id="a" outcome="created""#),
         (4, r#"messages=2 outcome="#),
@@ -86,6 +86,18 @@ async fn every_action_leaves_a_line() {
         assert!(audit[line].contains(fields), "{}", audit[line]);
     }
     assert!(audit[2].contains(r#"outcome="repaired 0""#), "{}", audit[2]);
+    for limits in [r#"{"leased": 3}"#, r#"{"leased": null, "hold": "30m"}"#] {
+        call(&site, "POST", "/queues/orders/limits", limits).await.status(200);
+    }
+    // The body of a request that takes the second change back.
+    let audit = lines.of(r"anna\n");
+    let (_, undo) = audit[6].split_once("undo=").unwrap();
+    let undo: String = serde_json::from_str(undo).unwrap();
+    assert!(undo.contains(r#""hold":null"#) && undo.contains(r#""leased":3"#), "{undo}");
+    call(&site, "POST", "/queues/orders/limits", &undo)
+        .await
+        .status(200)
+        .has("\"held_until\":null");
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn take_all(page: &Page, site: &Site, folder: &Path) -> Result<()> {
         }
         for (kind, dark) in [("light", false), ("dark", true)] {
             page.prefer(dark).await?;
-            for (size, width, most) in [("wide", 1_000, 640), ("narrow", 360, 800)] {
+            for (size, width, most) in [("wide", 1_440, 900), ("narrow", 360, 800)] {
                 page.resize(width).await?;
                 let picture = smaller(&page.screenshot(width, most).await?)?;
                 let file = format!("{name}-{kind}-{size}.png");
@@ -43,7 +43,7 @@ async fn take_all(page: &Page, site: &Site, folder: &Path) -> Result<()> {
             }
         }
         page.prefer(false).await?;
-        page.resize(1_000).await?;
+        page.resize(1_440).await?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ const PAGES: [(&str, &str); 11] = [
     ("message", "message?queue=orders&id=order-9123"),
     ("dead", "dead?queue=orders"),
     ("filter", "dead?queue=orders&error=the"),
-    ("confirm", "dead?queue=orders"),
+    ("confirm", "dead?queue=orders&order=newest"),
     ("job", "dead?queue=orders"),
     ("check", "check?queue=orders"),
     ("paused", "queue?queue=texts"),

@@ -11,8 +11,8 @@ use delayline::{Bytes, MessageId, Queue, Timestamp};
 use delayline_core::{At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Schedule, Settlement};
 use delayline_memory::MemoryBackend;
 
-/// Orders that wait, are late, are with workers, and have died; and a paused queue of texts. The
-/// clocks of both stand still.
+/// A day of orders: some wait, are late, are with workers, or have died. A paused queue of texts, and
+/// queues that keep up. The clocks of all stand still.
 ///
 /// # Errors
 ///
@@ -20,18 +20,31 @@ use delayline_memory::MemoryBackend;
 pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
     let orders = Sample::new("orders")?;
     let texts = Sample::new("texts")?;
-    // Six hours of business.
-    for minute in 0..360 {
-        let busy = 2 + minute % 7 + if minute / 60 == 3 { 9 } else { 0 };
+    // A day of business. Some orders are asked about again hours later, so tomorrow is full, too.
+    for minute in 0..1_440_u64 {
+        let busy = BUSY[usize::try_from(minute / 60).unwrap_or(0) % BUSY.len()] + minute % 3;
         for number in 0..busy {
-            let id = format!("order-{}", 1_000 + minute * 20 + number);
-            orders.send(&id, 20 + number * 7).await?;
+            let id = if minute < 1_080 { 10_000 } else { 1_000 - 1_080 * 20 };
+            let id = id + i64::try_from(minute * 20 + number)?;
+            let later = if number % 3 == 2 { 3_600 * (3 + number * 5 % 21) } else { 0 };
+            orders.send(&format!("order-{id}"), 20 + number * 7 + later).await?;
         }
-        orders.work(minute).await?;
-        orders.pass(60);
+        for _ in 0..6 {
+            // Nothing worked for a while in the morning.
+            if !(1_160..1_178).contains(&minute) {
+                orders.work(minute).await?;
+            }
+            orders.pass(10);
+        }
     }
     for number in 0..120 {
-        orders.send(&format!("order-{}", 9_000 + number), 40 + number * number * 12).await?;
+        orders.send(&format!("order-{}", 9_000 + number), 40 + number * number * 2).await?;
+    }
+    for number in 0..3_600_u64 {
+        let hour = usize::try_from(number / 150).unwrap_or(0);
+        if number % 12 < BUSY[hour % BUSY.len()] {
+            orders.send(&format!("reminder-{number}"), 60 + number * 24).await?;
+        }
     }
     orders.pass(45);
     orders.claim(3).await?;
@@ -43,13 +56,28 @@ pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
     let message = message.header("traceparent", TRACE).header("content-type", "application/json");
     ensure!(message.priority(Priority::High).send().await?.is_accepted(), "not sent");
 
-    texts.pass(21_600);
+    texts.pass(86_400);
     for number in 0..8 {
         texts.send(&format!("text-{}", 40 + number), 300 + number * 900).await?;
     }
     texts.queue.pause().await?;
     texts.pass(145);
-    Ok(vec![orders.queue, texts.queue])
+    let mut queues = vec![orders.queue, texts.queue];
+    for (name, every, delay) in
+        [("invoices", 3, 7_200), ("mails", 1, 90), ("shops/uploads", 7, 1_800)]
+    {
+        let sample = Sample::new(name)?;
+        for minute in 0..1_441_u64 {
+            for number in 0..BUSY[usize::try_from(minute / 60).unwrap_or(0) % BUSY.len()] / every {
+                let id = format!("{name}-{}", minute * 20 + number);
+                sample.send(&id, delay + number * 60).await?;
+            }
+            sample.pass(if minute == 1_440 { 25 } else { 60 });
+            sample.work(minute).await?;
+        }
+        queues.push(sample.queue);
+    }
+    Ok(queues)
 }
 
 struct Sample {
@@ -79,7 +107,7 @@ impl Sample {
         Ok(())
     }
 
-    async fn claim(&self, max: usize) -> Result<Vec<(MessageId, delayline::backend::Lease, u64)>> {
+    async fn claim(&self, max: usize) -> Result<Vec<(MessageId, delayline::backend::Lease)>> {
         let mut token = [0; ClaimId::BYTES];
         token[..8].copy_from_slice(&self.backend.now().as_ms().to_be_bytes());
         let claim = Claim::new(
@@ -92,7 +120,7 @@ impl Sample {
             Reply::Claim(claimed) => Ok(claimed
                 .deliveries
                 .into_iter()
-                .map(|it| (it.message.info.id.clone(), it.lease, it.message.info.sequence))
+                .map(|it| (it.message.info.id.clone(), it.lease))
                 .collect()),
             _ => bail!("not the reply to a claim"),
         }
@@ -101,12 +129,16 @@ impl Sample {
     /// Handles due messages. A few fail, and some of these die.
     async fn work(&self, minute: u64) -> Result<()> {
         let claimed = self.claim(100).await?;
-        let settlements = claimed.into_iter().map(|(id, lease, sequence)| {
-            let error =
-                ERRORS[usize::try_from(sequence / 97).unwrap_or(0) % ERRORS.len()].to_owned();
-            let outcome = match sequence % 97 {
-                0 => Outcome::Reject { error },
-                11 if minute < 350 => Outcome::Retry { schedule: Schedule::In(RETRY), error },
+        let settlements = claimed.into_iter().map(|(id, lease)| {
+            let name = id.to_string();
+            let number: u64 =
+                name.rsplit('-').next().and_then(|it| it.parse().ok()).unwrap_or_default();
+            let error = ERRORS[usize::try_from(number / 97).unwrap_or(0) % ERRORS.len()].to_owned();
+            let outcome = match number % 97 {
+                28 => Outcome::Reject { error },
+                39 if minute < 1_430 && minute % 2 == 0 => {
+                    Outcome::Retry { schedule: Schedule::In(RETRY), error }
+                }
                 _ => Outcome::Ack,
             };
             Settlement::new(id, lease, outcome)
@@ -119,8 +151,11 @@ impl Sample {
     }
 }
 
-/// 2026-03-02 at 03:00 in UTC.
-const START_MS: u64 = 1_772_420_400_000;
+/// 2026-03-01 at 18:00 in UTC.
+const START_MS: u64 = 1_772_388_000_000;
+/// Orders a minute for each hour from then on.
+const BUSY: [u64; 24] =
+    [11, 9, 7, 5, 3, 2, 1, 1, 1, 1, 2, 3, 5, 7, 9, 10, 11, 12, 11, 9, 8, 9, 10, 12];
 const RETRY: Millis = Millis::saturating(30_000);
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const ERRORS: [&str; 3] = [

@@ -10,6 +10,7 @@ async fn journey(settings: Settings) {
     visit(&orders, settings, async |page, _| {
         let limits = async || anyhow::Ok(orders.stats().await?.limits);
         page.click("orders").await?;
+        page.click("Settings").await?;
         let gap = "const [a, b] = document.querySelectorAll('#limits form');
                    return b.getBoundingClientRect().top - a.getBoundingClientRect().bottom";
         assert!(page.run(gap).await?.as_f64().unwrap() >= 8.0, "the forms touch each other");

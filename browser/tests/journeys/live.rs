@@ -43,6 +43,7 @@ async fn what_one_browser_pauses_another_sees() {
         listens(&site, 1).await;
         with_browser(Settings { scripts: false, ..Settings::default() }, async |operator| {
             operator.open(&site.at("queue?queue=orders")).await?;
+            operator.click("Settings").await?;
             operator.click("Pause deliveries").await?;
             watcher.says("paused").await?;
             operator.click("Resume deliveries").await?;

@@ -53,9 +53,11 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 30] = [
+const PAGES: [&str; 32] = [
     "queues",
+    "queues?name=or",
     "queue?queue=orders",
+    "queue?queue=orders&span=1h",
     "queue?queue=texts&note=paused",
     "messages?queue=orders&state=scheduled",
     "messages?queue=orders&state=ready",
@@ -86,17 +88,21 @@ const PAGES: [&str; 30] = [
     "server?queue=orders",
 ];
 
-/// Fails if the page scrolls sideways on any screen, or breaks a name within a word on a wide one.
+/// Fails if the page scrolls sideways on any screen, or, from the width of a phone on, breaks a name
+/// within a word or lets one thing lie on another.
 pub(crate) async fn assert_fits(page: &Page) -> anyhow::Result<()> {
     // Half of the width of a phone is what a magnification of 200 % leaves of it.
-    for width in [180, 360, 768, 1_000, 1_440, 3_840] {
+    for width in [180, 360, 390, 768, 1_000, 1_440, 3_840] {
         page.resize(width).await?;
+        page.prefer(width % 20 == 0).await?;
         // Anything that is cut off would make the page wider.
         let widest = page.run("return document.documentElement.scrollWidth").await?;
         let address = page.address().await?;
         assert!(widest.as_u64().unwrap() <= u64::from(width), "{address}: {widest}/{width}");
-        let broken = page.run(BROKEN_WORDS).await?;
-        assert!(width < 1_000 || broken == json!([]), "{address}: {width}: {broken}");
+        for (what, script) in [("broken", BROKEN_WORDS), ("overlapping", OVERLAPS)] {
+            let found = page.run(script).await?;
+            assert!(width < 360 || found == json!([]), "{address}: {width}: {what}: {found}");
+        }
     }
     Ok(())
 }
@@ -109,6 +115,16 @@ const BROKEN_WORDS: &str = "
     };
     const words = [...document.querySelectorAll('.name')].flatMap((it) => [...it.childNodes]);
     return words.filter((it) => lines(it) > 1).map((it) => it.textContent);";
+
+const OVERLAPS: &str = "
+    const all = '.plot text, .queues td, .queues th, .tiles li, .legend li, .badge, button, .late, h1, .well';
+    const seen = [...document.querySelectorAll(all)].map((it) => [it, it.getBoundingClientRect()]);
+    const drawn = seen.filter(([, box]) => box.width > 0 && box.height > 0);
+    const lies = ([a, one], [b, two]) => !a.contains(b) && !b.contains(a)
+        && Math.min(one.right, two.right) - Math.max(one.left, two.left) > 1
+        && Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top) > 1;
+    return drawn.flatMap((one, n) => drawn.slice(n + 1).filter((two) => lies(one, two))
+        .map((two) => one[0].textContent + ' / ' + two[0].textContent));";
 
 /// Returns what axe finds on the page, light and dark, wide and narrow.
 pub(crate) async fn violations(page: &Page) -> anyhow::Result<Vec<String>> {
@@ -171,7 +187,7 @@ async fn every_page_is_accessible_in_light_and_dark() {
 #[tokio::test]
 async fn a_dark_page_is_dark() {
     let site = Site::serve(&samples().await.unwrap(), Role::Viewer).await.unwrap();
-    for (dark, back) in [(false, "rgb(251, 251, 250)"), (true, "rgb(18, 22, 27)")] {
+    for (dark, back) in [(false, "rgb(246, 247, 249)"), (true, "rgb(15, 19, 24)")] {
         with_browser(Settings { dark, ..Settings::default() }, async |page| {
             page.open(&site.at("queues")).await?;
             let script = "return getComputedStyle(document.documentElement).backgroundColor";

@@ -43,6 +43,7 @@ async fn journey(settings: Settings) {
         assert_eq!(status(&orders, "order-1234").await, Some(Status::Cancelled));
 
         page.click("Queue").await?;
+        page.click("Settings").await?;
         page.click("Pause deliveries").await?;
         page.says("Paused: nothing is delivered").await?;
         assert!(orders.stats().await?.paused);
@@ -67,6 +68,7 @@ async fn a_window_of_time_shows_what_falls_due_in_the_zone_of_the_visitor() {
             page.click("Use").await?;
             page.says("in Asia/Tokyo").await?;
             page.click("orders").await?;
+            page.click("Scheduled").await?;
             page.type_into("Due from", "0s").await?;
             page.type_into("Until", "24h").await?;
             page.click("Go to time").await?;
@@ -103,7 +105,7 @@ async fn a_dead_letter_is_found_from_anywhere_mended_and_redriven() {
             page.type_into("Find an id", "order-7").await?;
             page.click("Find").await?;
             page.says("the total is missing").await?;
-            page.says("Attempts").await?;
+            page.says("Dead since").await?;
             page.click("Edit and redrive...").await?;
             page.says("Its failures, errors and expiry are gone.").await?;
             page.type_into("Due in, or at (empty: now)", "tomorrow 09:00").await?;

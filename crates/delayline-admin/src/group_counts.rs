@@ -33,10 +33,25 @@ impl GroupCount {
     ///
     /// Those of [`Queue::list`].
     pub async fn all(queue: &Queue<Bytes, Raw>) -> Result<Vec<Self>, Error> {
+        Ok(Self::within(queue, usize::MAX).await?.0)
+    }
+
+    /// Like [`all`](Self::all), of the first `most` leased and the first `most` ready messages, to
+    /// the end of a page. Returns whether these were all.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Queue::list`].
+    pub async fn within(
+        queue: &Queue<Bytes, Raw>,
+        most: usize,
+    ) -> Result<(Vec<Self>, bool), Error> {
         let mut counts: HashMap<Group, Self> = HashMap::new();
+        let mut are_all = true;
         for state in [Listed::Leased, Listed::Ready] {
-            let mut listing = queue.list(state);
+            let (mut listing, mut read) = (queue.list(state), 0);
             while let Some(page) = listing.next_page().await? {
+                read += page.len();
                 for message in page {
                     let Some(group) = message.group else { continue };
                     let count = counts.entry(group.clone());
@@ -50,9 +65,13 @@ impl GroupCount {
                         count.oldest_due = Some(oldest);
                     }
                 }
+                if read >= most {
+                    are_all &= listing.position().is_none();
+                    break;
+                }
             }
         }
-        Ok(counts.into_values().collect())
+        Ok((counts.into_values().collect(), are_all))
     }
 
     /// The count as JSON: `group`, `ready`, `leased` and `oldest_due`.
@@ -102,5 +121,11 @@ mod tests {
             counts.iter().map(|it| (it.group.as_str(), it.ready, it.leased, it.oldest_due));
         let due = Some(at(1_005));
         assert_eq!(counts.collect::<Vec<_>>(), [("a", 2, 1, due), ("b", 1, 0, due)]);
+        for n in 0..100 {
+            send(&n.to_string(), Some("c")).await;
+        }
+        let (counts, are_all) = GroupCount::within(&queue, 1).await.unwrap();
+        let ready: u64 = counts.iter().map(|it| it.ready).sum();
+        assert!(!are_all && ready < 103, "{counts:?}");
     }
 }

@@ -51,6 +51,8 @@ pub struct Series {
 /// How far a plot goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
+    /// One hour, in parts of one minute.
+    Hour,
     /// Six hours, in parts of six minutes.
     SixHours,
     /// 24 hours, in parts of one hour.
@@ -61,12 +63,13 @@ pub enum Span {
 
 impl Span {
     /// All spans, the shortest first.
-    pub const ALL: [Self; 3] = [Self::SixHours, Self::Day, Self::Month];
+    pub const ALL: [Self; 4] = [Self::Hour, Self::SixHours, Self::Day, Self::Month];
 
-    /// `6h`, `24h` or `31d`.
+    /// `1h`, `6h`, `24h` or `31d`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Hour => "1h",
             Self::SixHours => "6h",
             Self::Day => "24h",
             Self::Month => "31d",
@@ -77,7 +80,7 @@ impl Span {
     #[must_use]
     pub const fn resolution(self) -> Resolution {
         match self {
-            Self::SixHours => Resolution::Minutes,
+            Self::Hour | Self::SixHours => Resolution::Minutes,
             Self::Day | Self::Month => Resolution::Hours,
         }
     }
@@ -85,13 +88,14 @@ impl Span {
     const fn units_in_part(self) -> u64 {
         match self {
             Self::SixHours => 6,
-            Self::Day => 1,
+            Self::Hour | Self::Day => 1,
             Self::Month => 12,
         }
     }
 
-    const fn parts(self) -> u64 {
+    pub(crate) const fn parts(self) -> u64 {
         match self {
+            Self::Hour => 60,
             Self::Day => 24,
             _ => self.resolution().points() / self.units_in_part(),
         }
@@ -116,16 +120,16 @@ pub fn part_of(span: impl Into<Span>) -> Millis {
 }
 
 /// The parts that the time of a history is divided into.
-struct Parts {
-    count: usize,
+pub(crate) struct Parts {
+    pub(crate) count: usize,
     span: Span,
     /// The number of the part that is now, which is the last one.
-    now: u64,
+    pub(crate) now: u64,
 }
 
 impl Parts {
     /// `None` if the history has no point.
-    fn of(span: Span, history: &History) -> Option<Self> {
+    pub(crate) fn of(span: Span, history: &History) -> Option<Self> {
         let mut parts = Self { count: usize::try_from(span.parts()).ok()?, span, now: 0 };
         parts.now = parts.number(history.points.last()?);
         Some(parts)
@@ -142,7 +146,7 @@ impl Parts {
     }
 
     /// How often something happened in each part.
-    fn flow(&self, history: &History, counter: impl Fn(&Totals) -> u64) -> Vec<u64> {
+    pub(crate) fn flow(&self, history: &History, counter: impl Fn(&Totals) -> u64) -> Vec<u64> {
         let mut parts = vec![0_u64; self.count];
         for pair in history.points.windows(2) {
             // Nothing changed from the end of the first point's unit to the second point.
@@ -153,30 +157,55 @@ impl Parts {
         }
         parts
     }
+
+    /// What each part ended with.
+    pub(crate) fn level(
+        &self,
+        history: &History,
+        level: impl Fn(&HistoryPoint) -> u64,
+    ) -> Vec<u64> {
+        // Nothing changes between the end of a point's unit and the next point, which says how the
+        // parts between them ended.
+        let mut parts = vec![history.points.last().map_or(0, &level); self.count];
+        for point in history.points.iter().rev() {
+            if let Some(before) = self.index(point).and_then(|index| parts.get_mut(..index)) {
+                before.fill(level(point));
+            }
+        }
+        parts
+    }
+
+    /// For each part, a level at the last point before its end, and at the first one after it.
+    pub(crate) fn around(
+        &self,
+        history: &History,
+        level: impl Fn(&HistoryPoint) -> u64,
+    ) -> (Vec<u64>, Vec<u64>) {
+        let mut before = vec![0; self.count];
+        for point in &history.points {
+            let from = self.index(point).unwrap_or_default();
+            if let Some(rest) = before.get_mut(from..) {
+                rest.fill(level(point));
+            }
+        }
+        (before, self.level(history, level))
+    }
 }
 
 /// What a history says, as numbers to plot. Empty if the history has no point. Relayed, replaced,
 /// cancelled and purged messages are listed only if there are any.
 #[must_use]
 pub fn series(span: impl Into<Span>, history: &History) -> Vec<Series> {
-    let (Some(all), Some(last)) = (Parts::of(span.into(), history), history.points.last()) else {
-        return Vec::new();
-    };
+    let Some(all) = Parts::of(span.into(), history) else { return Vec::new() };
     let flow = |name, counter: fn(&Totals) -> u64| Series {
         name,
         is_level: false,
         parts: all.flow(history, counter),
     };
-    let level = |name, level: fn(&HistoryPoint) -> u64| {
-        // Nothing changes between the end of a point's unit and the next point, which says how the
-        // parts between them ended.
-        let mut parts = vec![level(last); all.count];
-        for point in history.points.iter().rev() {
-            if let Some(before) = all.index(point).and_then(|index| parts.get_mut(..index)) {
-                before.fill(level(point));
-            }
-        }
-        Series { name, is_level: true, parts }
+    let level = |name, level: fn(&HistoryPoint) -> u64| Series {
+        name,
+        is_level: true,
+        parts: all.level(history, level),
     };
     let usual = [
         flow("sent", |totals| totals.enqueued),
@@ -231,18 +260,11 @@ pub fn lateness_in_words(history: &History) -> Option<String> {
 /// Like [`lateness_in_words`], for the counts of the buckets of [`Totals::lateness`].
 #[must_use]
 pub fn lateness_shares(counts: &[u64]) -> Option<String> {
-    let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();
+    let total = sum_by(counts);
     if total == 0 {
         return None;
     }
-    let below = |percent: u128| {
-        let mut sum = 0;
-        let bucket = counts.iter().position(|count| {
-            sum += u128::from(*count);
-            sum * 100 >= total * percent
-        });
-        bucket.and_then(Totals::lateness_bound)
-    };
+    let below = |percent| lateness_bucket(counts, percent).and_then(Totals::lateness_bound);
     // A share without a bound reaches into the last bucket, which the end of the sentence is about.
     let shares = [50, 99].into_iter().filter_map(|percent| {
         below(percent).map(|bound| format!("{percent} % below {}", shown(bound)))
@@ -261,6 +283,32 @@ pub fn lateness_shares(counts: &[u64]) -> Option<String> {
 pub fn lateness_from(bucket: usize) -> String {
     let before = bucket.checked_sub(1);
     shown(before.map_or(Duration::ZERO, |it| Totals::lateness_bound(it).unwrap_or(LAST_BOUND)))
+}
+
+/// Returns the first bucket of [`Totals::lateness`] that `percent` of the deliveries did not exceed,
+/// or `None` if there were none.
+#[must_use]
+pub fn lateness_bucket(counts: &[u64], percent: u128) -> Option<usize> {
+    let total = sum_by(counts);
+    let mut sum = 0;
+    let reached = |count: &u64| {
+        sum += u128::from(*count);
+        sum * 100 >= total * percent
+    };
+    (total > 0).then(|| counts.iter().position(reached)).flatten()
+}
+
+/// How late a delivery of a bucket of [`Totals::lateness`] was: `below 4 ms`, `32.8 s or more`.
+#[must_use]
+pub fn lateness_within(bucket: usize) -> String {
+    match Totals::lateness_bound(bucket) {
+        Some(bound) => format!("below {}", shown(bound)),
+        None => format!("{} or more", shown(LAST_BOUND)),
+    }
+}
+
+fn sum_by(counts: &[u64]) -> u128 {
+    counts.iter().map(|count| u128::from(*count)).sum()
 }
 
 /// The bound that the last bucket begins at.
@@ -388,7 +436,7 @@ mod tests {
         assert_eq!((of("sent").len(), of("sent").iter().sum::<u64>()), (24, 230));
         assert_eq!((of("sent")[0], of("sent")[22], of("sent")[23]), (10, 10, 0));
         assert_eq!((of("waiting")[0], of("waiting")[23]), (77, 99));
-        assert_eq!(Span::ALL.map(|span| part_of(span).as_ms() / 60_000), [6, 60, 720]);
+        assert_eq!(Span::ALL.map(|span| part_of(span).as_ms() / 60_000), [1, 6, 60, 720]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod moment;
 mod object;
 mod schedule;
 mod stats;
+mod steps;
 mod text;
 mod time;
 
@@ -34,8 +35,8 @@ pub use self::fields::{Fields, text_or_compact};
 pub use self::finding::finding;
 pub use self::hint::hint;
 pub use self::history::{
-    Series, Span, history, lateness_from, lateness_in_words, lateness_series, lateness_shares,
-    part_of, series,
+    Series, Span, history, lateness_bucket, lateness_from, lateness_in_words, lateness_series,
+    lateness_shares, lateness_within, part_of, series,
 };
 pub use self::message::{
     Content, explanation, headers, id, info, line, message, named, progress, progress_name, sent,
@@ -47,5 +48,6 @@ pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,
 };
+pub use self::steps::{Past, Step, failures, step_delays, steps};
 pub use self::text::{harmless, harmless_json, harmless_line};
 pub use self::time::{duration, instant};

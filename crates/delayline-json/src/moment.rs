@@ -62,6 +62,30 @@ impl Zone {
         zoned.map_or_else(|| instant.to_string(), |it| it.strftime("%F %T %Z").to_string())
     }
 
+    /// An instant as its clocks show it, to the minute: `14:00`.
+    #[must_use]
+    pub fn clock(&self, instant: Timestamp) -> String {
+        self.written(instant, "%H:%M")
+    }
+
+    /// The day of an instant in this zone: `3 Mar`.
+    #[must_use]
+    pub fn day(&self, instant: Timestamp) -> String {
+        self.written(instant, "%-d %b")
+    }
+
+    fn written(&self, instant: Timestamp, format: &str) -> String {
+        let zoned = self.at(SystemTime::from(instant));
+        zoned.map_or_else(String::new, |it| it.strftime(format).to_string())
+    }
+
+    /// How far its clocks are ahead of UTC at an instant, in ms; negative if they are behind.
+    #[must_use]
+    pub fn offset_ms(&self, instant: Timestamp) -> i64 {
+        let zoned = self.at(SystemTime::from(instant));
+        zoned.map_or(0, |it| i64::from(it.offset().seconds()) * 1_000)
+    }
+
     fn at(&self, instant: SystemTime) -> Option<Zoned> {
         Some(jiff::Timestamp::try_from(instant).ok()?.to_zoned(self.0.clone()))
     }
@@ -318,6 +342,9 @@ mod tests {
     fn instants_are_shown_in_the_zone() {
         let instant = Timestamp::try_from(at("2026-12-01T09:00:00Z")).unwrap();
         assert_eq!(berlin().shown(instant), "2026-12-01 10:00:00 CET");
+        let in_short =
+            (berlin().clock(instant), berlin().day(instant), berlin().offset_ms(instant));
+        assert_eq!(in_short, ("10:00".to_owned(), "1 Dec".to_owned(), 3_600_000));
         assert_eq!((berlin().name(), berlin().is_utc()), ("Europe/Berlin", false));
         assert!(Zone::default().is_utc() && Zone::named("Etc/UTC").unwrap().is_utc());
         assert!(Zone(TimeZone::unknown()).is_utc());

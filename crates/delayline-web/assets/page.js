@@ -26,8 +26,8 @@ for (const all of document.querySelectorAll("input[data-all]")) {
   });
 }
 
-// Replaces parts of the page by their current versions, except where the user is typing or has
-// ticked something.
+// Replaces parts of the page by their current versions, except where the user is typing, points at a
+// picture, or has ticked something. Rows stay in their places as long as they are the same rows.
 async function refresh() {
   const address = new URL(location.href);
   address.searchParams.delete("note");
@@ -35,9 +35,16 @@ async function refresh() {
   const response = await fetch(address, { headers: { accept: "text/html" } });
   if (!response.ok) throw new Error(response.statusText);
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  for (const part of document.querySelectorAll("[data-part]")) {
-    const now = page.querySelector(`[data-part="${part.dataset.part}"]`);
-    if (!now || part.contains(document.activeElement) || part.querySelector(":checked")) continue;
+  document.title = page.title;
+  document.querySelector("link[rel=icon]").href = page.querySelector("link[rel=icon]").href;
+  const parts = (root) => [...root.querySelectorAll("[data-part]")];
+  const name = (part) => part.dataset.part;
+  const current = new Map(parts(page).map((part) => [name(part), part]));
+  for (const part of parts(document)) {
+    const now = current.get(name(part));
+    if (!now || !part.isConnected) continue;
+    if ("rows" in part.dataset && String(parts(part).map(name).sort()) === String(parts(now).map(name).sort())) continue;
+    if (part.contains(document.activeElement) || part.querySelector(":checked, details[open], .plot:hover")) continue;
     part.replaceWith(now);
     showOwnTimes(now);
   }

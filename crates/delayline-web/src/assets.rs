@@ -26,6 +26,12 @@ pub(crate) static ICON: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("icon", "svg", "image/svg+xml", include_str!("../assets/icon.svg"))
 });
 
+/// The icon of a page that shows trouble.
+pub(crate) static TROUBLE: LazyLock<Asset> = LazyLock::new(|| {
+    let text = include_str!("../assets/trouble.svg");
+    Asset::new("trouble", "svg", "image/svg+xml", text)
+});
+
 impl Asset {
     fn new(stem: &str, end: &str, media_type: &'static str, text: &'static str) -> Self {
         Self { name: format!("{stem}-{:016x}.{end}", xxh3_64(text.as_bytes())), media_type, text }

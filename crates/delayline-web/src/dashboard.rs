@@ -17,6 +17,7 @@ use crate::body::Bodies;
 use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
+use crate::latest::Latest;
 use crate::pull::token::ClaimIds;
 use crate::searches::Searches;
 use crate::served::{PATIENCE, Served};
@@ -252,6 +253,7 @@ impl Dashboard {
             searches: Searches::default(),
             schedules,
             overdue: Mutex::default(),
+            entries: Latest::default(),
             bodies,
             brake,
             contents_for,
@@ -259,12 +261,12 @@ impl Dashboard {
             claim_ids,
             stop,
         });
-        let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON];
+        let assets = [&assets::STYLE, &assets::SCRIPT, &assets::ICON, &assets::TROUBLE];
         let assets = assets.into_iter().fold(Router::new(), |router, asset| {
             let methods = get(|| async { asset.response() });
             router.route(&format!("/{}", asset.name), only(methods, |_| Takes::default()))
         });
-        let names: &[&str] = &["queue", "job", "since"];
+        let names: &[&str] = &["queue", "job", "since", "rows", "name", "page"];
         let live = only(get(live::events), move |_| Takes { names, ..Takes::default() });
         let router = pages::routes()
             .merge(assets)

@@ -37,6 +37,16 @@ impl<T: Clone> Latest<T> {
         value
     }
 
+    /// Returns the latest value, however old it is.
+    pub(crate) async fn last(&self) -> Option<T> {
+        self.0.lock().await.as_ref().and_then(|(_, value)| value.clone())
+    }
+
+    /// Returns `true` if the latest value is older than this, or there is none.
+    pub(crate) async fn is_older(&self, age: Duration) -> bool {
+        self.0.lock().await.as_ref().is_none_or(|(taken, _)| taken.elapsed() >= age)
+    }
+
     /// Returns a new value from `read`, and keeps it: no later caller gets an older one.
     pub(crate) async fn anew<E>(&self, read: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let value = read.await?;

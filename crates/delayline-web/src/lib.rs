@@ -105,6 +105,7 @@ mod schedules;
 mod searches;
 mod served;
 mod shared;
+mod survey;
 mod takes;
 mod when;
 mod worker_report;

@@ -12,13 +12,17 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::served::ROW_AGE;
+use crate::survey::Survey;
 
-/// Server-sent events for the queue of the query, or for all. An event `changed` is sent whenever
+/// Server-sent events for the queue of the query, or for all, or for the `rows` of the first page. An
+/// event `changed` is sent whenever
 /// the counts differ from the stamp `since` or from the event before. With `job` it is also sent
 /// when the progress of the queue's last job changes. Another one follows some time after the last
 /// change, because pages show relative times. The page then asks for itself again.
 ///
-/// All open pages share the counts, which are taken once a second, and only while a page is open.
+/// All open pages share the counts, which are taken once a second, or every five seconds for rows, and
+/// only while a page is open.
 pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
     let only = match context.params.text("queue") {
         Some(name) => Some(context.named(name)?.0.to_owned()),
@@ -26,28 +30,31 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
     };
     let of_job = context.params.text("job").is_some();
     let since = context.params.text("since").unwrap_or_default().to_owned();
-    let mut ticks = interval(PERIOD);
+    let of_rows = context.params.text("rows").is_some();
+    let mut ticks = interval(if of_rows { ROW_AGE } else { PERIOD });
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let start = Instant::now();
-    let state = (context, only, since, ticks, 0_u32);
+    let state = (context, only, since, ticks, start);
     let events =
-        stream::unfold(state, move |(context, only, mut since, mut ticks, mut quiet)| async move {
+        stream::unfold(state, move |(context, only, mut since, mut ticks, mut last)| async move {
             loop {
                 ticks.tick().await;
                 // Then the browser reconnects, and is authenticated again.
                 if start.elapsed() > MOST_TIME {
                     return None;
                 }
-                let now = context.stamp(only.as_deref(), of_job).await;
-                if now == since && quiet < MOST_QUIET {
-                    quiet += 1;
+                let now = match of_rows {
+                    true => stamp(&Survey::of(&context).await.counts()),
+                    false => context.stamp(only.as_deref(), of_job).await,
+                };
+                if now == since && last.elapsed() < MOST_QUIET {
                     continue;
                 }
                 let event = format!("event: changed\ndata: {now}\n\n");
-                (since, quiet) = (now, 0);
+                (since, last) = (now, Instant::now());
                 return Some((
                     Ok::<_, std::convert::Infallible>(Bytes::from(event)),
-                    (context, only, since, ticks, quiet),
+                    (context, only, since, ticks, last),
                 ));
             }
         });
@@ -79,9 +86,9 @@ pub(crate) fn stamp(counts: &[Option<Stats>]) -> String {
 /// Pausing shows in another browser within two seconds.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// How many periods may pass without a word: so pages do not grow old, and nothing between here and
+/// How long there may be no word: so pages do not grow old, and nothing between here and
 /// the browser takes the connection for dead.
-const MOST_QUIET: u32 = 15;
+const MOST_QUIET: Duration = Duration::from_secs(15);
 
 /// How long one stream of events lasts; then the page opens another.
 const MOST_TIME: Duration = Duration::from_secs(5 * 60);

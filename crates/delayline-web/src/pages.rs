@@ -3,7 +3,6 @@
 
 mod bulk;
 mod buttons;
-mod charts;
 mod check;
 mod compose;
 mod dead;
@@ -13,17 +12,19 @@ pub(crate) mod failed;
 mod find;
 mod findings;
 mod groups;
-mod lateness;
 mod layout;
 mod limits;
+mod line;
 mod message;
 mod messages;
 mod overview;
 mod parts;
+mod picture;
 mod queue;
 mod schedules;
 mod search;
 mod server;
+mod spark;
 mod window;
 mod workers;
 mod zone;
@@ -56,7 +57,7 @@ type Names = &'static [&'static str];
 
 fn shown() -> [Row; 16] {
     [
-        ("/queues", get(overview::page), NONE),
+        ("/queues", get(overview::page), &["name", "page"]),
         ("/queue", get(queue::page), &["queue", "span"]),
         ("/messages", get(messages::page), &["queue", "state", "after", "from*", "until*"]),
         ("/message", get(message::page), &["queue", "id", "as"]),

@@ -9,7 +9,8 @@ use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Error, Queue, Timestamp};
-use delayline_json::{FORECAST_DELAYS, Span, forecast_delays};
+use delayline_admin::GroupCount;
+use delayline_json::{Span, Step, part_of, step_delays, steps};
 
 use crate::bulk::Slot;
 use crate::failure::Failure;
@@ -19,12 +20,16 @@ use crate::pull::polls::Polls;
 /// A queue, and its latest readings.
 pub(crate) struct Served {
     pub(crate) queue: Queue<Bytes, Raw>,
-    pub(crate) counts: Latest<(Stats, Timestamp)>,
+    counts: Latest<(Stats, Timestamp)>,
     pub(crate) counted: Counted,
-    pub(crate) forecast: Latest<Forecast>,
-    pub(crate) leases: Latest<Arc<Result<Leases, Error>>>,
-    pub(crate) minutes: Latest<History>,
-    pub(crate) hours: Latest<History>,
+    /// What falls due, for each span.
+    ahead: [Latest<Ahead>; Span::ALL.len()],
+    /// Taken by the one reading besides the counts that a row may take.
+    turn: Latest<()>,
+    groups: Latest<Arc<(Vec<GroupCount>, bool)>>,
+    leases: Latest<Arc<Result<Leases, Error>>>,
+    minutes: Latest<History>,
+    hours: Latest<History>,
     pub(crate) job: Slot,
     pub(crate) polls: Arc<Polls>,
 }
@@ -32,9 +37,10 @@ pub(crate) struct Served {
 impl Served {
     /// Nothing was read of it yet.
     pub(crate) fn new(queue: Queue<Bytes, Raw>) -> Self {
-        let (counts, counted, forecast, leases, minutes, hours, job, polls) = Default::default();
+        let (counts, counted, ahead, turn, groups) = Default::default();
+        let (leases, minutes, hours, job, polls) = Default::default();
         let queue = queue.patience(PATIENCE);
-        Self { queue, counts, counted, forecast, leases, minutes, hours, job, polls }
+        Self { queue, counts, counted, ahead, turn, groups, leases, minutes, hours, job, polls }
     }
 
     /// Counts the queue, and keeps the counts.
@@ -47,7 +53,44 @@ impl Served {
     /// The counts, at most a second old, and their instant by the server's clock. `None` if the
     /// queue cannot be counted.
     pub(crate) async fn counts(&self) -> Option<(Stats, Timestamp)> {
-        self.counts.within(COUNTS_AGE, self.count()).await
+        self.counts_within(COUNTS_AGE).await
+    }
+
+    /// The counts, at most this old.
+    pub(crate) async fn counts_within(&self, age: Duration) -> Option<(Stats, Timestamp)> {
+        self.counts.within(age, self.count()).await
+    }
+
+    /// The last counts, which tell the place of a queue among many.
+    pub(crate) async fn surveyed(&self) -> Option<(Stats, Timestamp)> {
+        match self.counted.last() {
+            (Some(last), age) if age < SURVEY_AGE => Some(last),
+            _ => self.counts_within(ROW_AGE).await,
+        }
+    }
+
+    /// What a row of the first page shows. Costs at most two commands in [`ROW_AGE`], except for
+    /// the first time: the counts, and either the history or what falls due.
+    pub(crate) async fn recent(&self) -> Result<Recent, Failure> {
+        let (stats, now) = match self.counts_within(ROW_AGE).await {
+            Some(counts) => counts,
+            None => self.counts.anew(self.count()).await?,
+        };
+        let span = Span::SixHours;
+        let more = async {
+            let is_first = self.minutes.last().await.is_none();
+            let is_old = self.minutes.is_older(HISTORY_AGE).await;
+            if is_old {
+                self.recent_history(span, HISTORY_AGE).await;
+            }
+            if is_first || !is_old {
+                self.ahead(span, now, Some(ROW_FORECAST_AGE)).await?;
+            }
+            Ok::<_, Failure>(())
+        };
+        self.turn.within(ROW_AGE, more).await;
+        let (history, ahead) = (self.minutes.last().await, self.ahead[span as usize].last().await);
+        Ok(Recent { stats, now, history, ahead })
     }
 
     /// The counts for a page, read now; those of [`counts`](Self::counts) for an open page that
@@ -69,20 +112,38 @@ impl Served {
         Ok(leases.as_ref().clone()?)
     }
 
-    /// What falls due; at most ten seconds old for an open page that asks again, and `None` if it
-    /// could not be read.
-    pub(crate) async fn forecast_for(&self, is_live: bool) -> Result<Option<Forecast>, Failure> {
+    /// What falls due in the steps of a span from now on: read now, or at most this old, and `None`
+    /// if it could not be read.
+    pub(crate) async fn ahead(
+        &self,
+        span: Span,
+        now: Timestamp,
+        age: Option<Duration>,
+    ) -> Result<Option<Ahead>, Failure> {
         let read = async {
-            let delays = forecast_delays(FORECAST_DELAYS).map_err(Failure::Wrong)?;
-            Ok(self.queue.forecast(delays).await?)
+            let (step, delays) = step_delays(span, now);
+            let Forecast { due, later, .. } =
+                self.queue.forecast(delays.into_iter().map(Duration::from)).await?;
+            Ok(Ahead { step, due, later })
         };
-        if is_live {
-            return Ok(self.forecast.within(FORECAST_AGE, read).await);
+        let latest = &self.ahead[span as usize];
+        match age {
+            Some(age) => Ok(latest.within(age, read).await),
+            None => latest.anew(read).await.map(Some),
         }
-        self.forecast.anew(read).await.map(Some)
     }
 
-    /// What happened in a span; at most a minute old for an open page that asks again, and `None`
+    /// The groups with waiting or leased messages, at most ten seconds old, and whether all messages
+    /// were counted.
+    pub(crate) async fn groups(&self) -> Option<Arc<(Vec<GroupCount>, bool)>> {
+        let read = async {
+            let groups = GroupCount::within(&self.queue, MOST_GROUPED).await?;
+            Ok::<_, Error>(Arc::new(groups))
+        };
+        self.groups.within(FORECAST_AGE, read).await
+    }
+
+    /// What happened in a span; at most ten seconds old for an open page that asks again, and `None`
     /// if it could not be read.
     pub(crate) async fn history_for(
         &self,
@@ -90,18 +151,18 @@ impl Served {
         is_live: bool,
     ) -> Result<Option<History>, Failure> {
         if is_live {
-            return Ok(self.recent_history(span).await);
+            return Ok(self.recent_history(span, FORECAST_AGE).await);
         }
         let resolution = span.resolution();
         let read = async { Ok(self.queue.history(resolution).await?) };
         self.latest(resolution).anew(read).await.map(Some)
     }
 
-    /// What happened in a span, at most a minute old, and `None` if it could not be read.
-    pub(crate) async fn recent_history(&self, span: Span) -> Option<History> {
+    /// What happened in a span, at most this old, and `None` if it could not be read.
+    async fn recent_history(&self, span: Span, age: Duration) -> Option<History> {
         let resolution = span.resolution();
         let read = self.queue.history(resolution);
-        self.latest(resolution).within(HISTORY_AGE, read).await
+        self.latest(resolution).within(age, read).await
     }
 
     const fn latest(&self, resolution: Resolution) -> &Latest<History> {
@@ -110,6 +171,37 @@ impl Served {
             _ => &self.hours,
         }
     }
+}
+
+/// What falls due in steps.
+#[derive(Clone)]
+pub(crate) struct Ahead {
+    /// The number of the first step.
+    step: u64,
+    due: Vec<u64>,
+    /// Messages that fall due after the last step.
+    pub(crate) later: u64,
+}
+
+/// What a row of the first page shows.
+pub(crate) struct Recent {
+    pub(crate) stats: Stats,
+    pub(crate) now: Timestamp,
+    pub(crate) history: Option<History>,
+    pub(crate) ahead: Option<Ahead>,
+}
+
+/// Past and future on one axis, whenever each of both was read.
+pub(crate) fn timeline(span: Span, history: &History, ahead: Option<&Ahead>) -> Vec<Step> {
+    let (Some(last), Some(ahead)) = (history.points.last(), ahead) else {
+        return steps(span, history, &[]);
+    };
+    let now = last.at.as_ms() / part_of(span).as_ms();
+    let before = usize::try_from(ahead.step.saturating_sub(now)).unwrap_or(usize::MAX);
+    let over = usize::try_from(now.saturating_sub(ahead.step)).unwrap_or(usize::MAX);
+    let none = std::iter::repeat_n(0, before.min(ahead.due.len()));
+    let due: Vec<u64> = none.chain(ahead.due.iter().skip(over).copied()).collect();
+    steps(span, history, &due)
 }
 
 /// Leased messages, and whether there are more.
@@ -130,6 +222,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Leases that are read of each queue.
 pub(crate) const MOST_LEASES: usize = 100;
 
+/// Ready, and leased messages whose groups are counted.
+const MOST_GROUPED: usize = 1_000;
+
 const COUNTS_AGE: Duration = Duration::from_secs(1);
-const FORECAST_AGE: Duration = Duration::from_secs(10);
+/// How old what an open page shows of past and future may be.
+pub(crate) const FORECAST_AGE: Duration = Duration::from_secs(10);
+/// The same for rows of the first page.
+pub(crate) const ROW_AGE: Duration = Duration::from_secs(5);
+const ROW_FORECAST_AGE: Duration = Duration::from_secs(15);
 const HISTORY_AGE: Duration = Duration::from_secs(60);
+const SURVEY_AGE: Duration = Duration::from_secs(60);

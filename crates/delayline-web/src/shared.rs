@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::message::{Message, MessageInfo};
-use delayline::schedules::Schedules;
+use delayline::schedules::{Entry, Schedules};
 use delayline::{Bytes, Connection};
 use tokio_util::sync::CancellationToken;
 
@@ -12,6 +12,7 @@ use crate::body::Bodies;
 use crate::brake::Brake;
 use crate::directory::Directory;
 use crate::examiner::Examiner;
+use crate::latest::Latest;
 use crate::pull::token::ClaimIds;
 use crate::searches::Searches;
 use crate::workers::Workers;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) schedules: Option<Schedules>,
     /// How long the schedules were overdue when they were last read.
     pub(crate) overdue: Mutex<Option<Duration>>,
+    /// The schedules whose instants pictures show.
+    pub(crate) entries: Latest<Arc<Vec<Entry>>>,
     pub(crate) bodies: Bodies,
     pub(crate) brake: Brake,
     pub(crate) contents_for: Role,

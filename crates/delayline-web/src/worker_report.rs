@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::served::{Leases, Served};
+use crate::workers::MOST_AGE;
 
 /// The processes, as a visitor may see them.
 pub(crate) struct WorkerReport {
@@ -36,7 +37,7 @@ impl WorkerReport {
         let workers = context.shared.workers.as_ref();
         let listed = async {
             match workers {
-                Some(workers) => workers.list().await,
+                Some(workers) => workers.list(MOST_AGE).await,
                 None => None,
             }
         };

@@ -20,12 +20,12 @@ impl Workers {
         Self { connection, latest: Latest::default() }
     }
 
-    /// The list, at most a second old.
-    pub(crate) async fn list(&self) -> Option<Arc<Result<FoundWorkers, Error>>> {
+    /// The list, at most this old.
+    pub(crate) async fn list(&self, age: Duration) -> Option<Arc<Result<FoundWorkers, Error>>> {
         let read = async { Ok::<_, Infallible>(Arc::new(self.connection.workers().await)) };
-        self.latest.within(MOST_AGE, read).await
+        self.latest.within(age, read).await
     }
 }
 
-/// How old the list may be.
-const MOST_AGE: Duration = Duration::from_secs(1);
+/// How old the list of an open page may be.
+pub(crate) const MOST_AGE: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
 use crate::Role;
-use crate::assets::{ICON, SCRIPT, STYLE};
+use crate::assets::{ICON, SCRIPT, STYLE, TROUBLE};
 use crate::context::Context;
 use crate::ids::encoded;
 use crate::when::zone;
@@ -22,6 +22,11 @@ pub(crate) struct Frame<'a> {
 
 impl Frame<'_> {
     pub(crate) fn page(&self, content: &Markup) -> Response {
+        self.page_of(false, content)
+    }
+
+    /// A page whose icon may show trouble.
+    pub(crate) fn page_of(&self, trouble: bool, content: &Markup) -> Response {
         let Self { context, title, queue, here, live } = self;
         let link = |href: &str, name: &str, text: &str| {
             html! { a href=(href) aria-current=[(name == *here).then_some("page")] { (text) } }
@@ -81,17 +86,18 @@ impl Frame<'_> {
             }
             (content)
         };
-        Html(document(title, &header, &main, "").into_string()).into_response()
+        let icon = if trouble { &TROUBLE.name } else { &ICON.name };
+        Html(document(title, icon, &header, &main, "").into_string()).into_response()
     }
 }
 
 /// A page for visitors who may not be logged in, at any address: `root` leads to the other pages.
 pub(crate) fn bare(title: &str, content: &Markup, root: &str) -> Html<String> {
     let header = html! { header.top { span.brand { "Delayline" } } };
-    Html(document(title, &header, content, root).into_string())
+    Html(document(title, &ICON.name, &header, content, root).into_string())
 }
 
-fn document(title: &str, header: &Markup, main: &Markup, root: &str) -> Markup {
+fn document(title: &str, icon: &str, header: &Markup, main: &Markup, root: &str) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -100,7 +106,7 @@ fn document(title: &str, header: &Markup, main: &Markup, root: &str) -> Markup {
                 title { (title) " - Delayline" }
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                link rel="icon" type="image/svg+xml" href={ (root) (ICON.name) };
+                link rel="icon" type="image/svg+xml" href={ (root) (icon) };
                 link rel="stylesheet" href={ (root) (STYLE.name) };
                 script src={ (root) (SCRIPT.name) } defer {}
             }

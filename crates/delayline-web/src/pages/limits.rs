@@ -1,8 +1,8 @@
-//! The forms that change the limits of a queue, each limit on its own.
+//! The settings of a queue: deliveries on or off, and its limits, each on its own.
 
 use axum::extract::Request;
 use axum::response::Response;
-use delayline::admin::Limits;
+use delayline::admin::Stats;
 use delayline::backend::{Op, Rate, Schedule, SetLimits};
 use delayline_json::duration;
 use maud::{Markup, html};
@@ -14,23 +14,33 @@ use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::params::Params;
+use crate::when::{span, zone};
 
-/// The forms with the current limits. They are outside the parts of the page that update
-/// themselves, so that no typed text is lost.
-pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
-    let to = format!("limits?queue={}", encoded(queue.as_bytes()));
-    let one = |limit: &str, verb: &str, is_set: bool, fields: Markup| {
+/// The settings of a queue with their current values, behind a disclosure. It is outside the
+/// parts of the page that update themselves, so that no typed text is lost.
+pub(super) fn settings(context: &Context, queue: &str, stats: &Stats) -> Markup {
+    let of = encoded(queue.as_bytes());
+    let to = format!("limits?queue={of}");
+    let limits = &stats.limits;
+    let one = |limit: &str, name: &str, now: String, verb: &str, is_set: bool, fields: Markup| {
         html! {
-            form.line method="post" action=(to) {
-                input type="hidden" name="limit" value=(limit);
-                (fields)
-                // The first button is what the Enter key presses. Order can only be set or cleared.
-                @if !(is_set && limit == "in_order") {
-                    button name="change" value="set" { (verb) }
-                }
-                @if is_set {
-                    @let label = format!("Clear the limit: {}", limit.replace('_', " "));
-                    button name="change" value="clear" formnovalidate aria-label=(label) { "Clear" }
+            tr {
+                th scope="row" { (name) }
+                td data-label="Now" { @if is_set { (now) } @else { span.none { (now) } } }
+                td {
+                    form.line method="post" action=(to) {
+                        input type="hidden" name="limit" value=(limit);
+                        (fields)
+                        // The first button is what the Enter key presses. Order can only be set or
+                        // cleared.
+                        @if !(is_set && limit == "in_order") {
+                            button name="change" value="set" { (verb) }
+                        }
+                        @if is_set {
+                            @let label = format!("Clear the limit: {}", limit.replace('_', " "));
+                            button name="change" value="clear" formnovalidate aria-label=(label) { "Clear" }
+                        }
+                    }
                 }
             }
         }
@@ -43,34 +53,57 @@ pub(super) fn forms(queue: &str, limits: &Limits) -> Markup {
             }
         }
     };
+    let count =
+        |value: Option<u32>| value.map_or_else(|| "no limit".to_owned(), |it| it.to_string());
     let rate = limits.rate;
+    let rated = rate.map_or_else(
+        || "no limit".to_owned(),
+        |it| format!("{} in {}, {} at once", it.count, span(it.per()), it.burst),
+    );
+    let held = limits.held_until.map_or_else(
+        || "no hold".to_owned(),
+        |it| format!("until {} {}", zone().day(it), zone().clock(it)),
+    );
+    let was_changed = matches!(context.params.text("note"), Some("limited" | "paused" | "resumed"));
+    let switch = if stats.paused { "resume" } else { "pause" };
     html! {
-        section id="limits" {
-            h2 { "Limits over all workers" }
-            (one("leased", "Limit leases", limits.leased.is_some(), html! {
-                (number("leased", limits.leased, "Maximum leased at once "))
-            }))
-            (one("each_group", "Limit each group", limits.each_group.is_some(), html! {
-                (number("each_group", limits.each_group, "Maximum leased of one group "))
-            }))
-            (one("in_order", "Handle in order", limits.in_order, html! {
-                span {
-                    "Messages of a group: "
-                    @if limits.in_order { "in order" } @else { "in any order" }
+        details.settings open[was_changed] {
+            summary { "Settings" }
+            table.stack id="limits" {
+                thead { tr { @for head in ["Over all workers", "Now", "Change"] { th scope="col" { (head) } } } }
+                tbody {
+                    tr {
+                        th scope="row" { "Deliveries" }
+                        td data-label="Now" { (if stats.paused { "paused" } else { "on" }) }
+                        td {
+                            form.line method="post" action=(format!("{switch}?queue={of}")) {
+                                button { (if stats.paused { "Resume deliveries" } else { "Pause deliveries" }) }
+                            }
+                        }
+                    }
+                    (one("hold", "Hold", held, "Hold", limits.held_until.is_some(), {
+                        when_fields("Deliver nothing for, or until")
+                    }))
+                    (one("leased", "Leased at once", count(limits.leased), "Limit leases", limits.leased.is_some(), {
+                        number("leased", limits.leased, "Maximum leased at once ")
+                    }))
+                    (one("each_group", "Leased of one group", count(limits.each_group), "Limit each group", limits.each_group.is_some(), {
+                        number("each_group", limits.each_group, "Maximum leased of one group ")
+                    }))
+                    (one("in_order", "Messages of a group", {
+                        (if limits.in_order { "in order" } else { "in any order" }).to_owned()
+                    }, "Handle in order", limits.in_order, html! {}))
+                    (one("rate", "Rate", rated, "Limit rate", rate.is_some(), html! {
+                        (number("count", rate.map(|rate| rate.count), "Maximum deliveries "))
+                        label {
+                            "in "
+                            input.short name="per" value=[rate.map(|rate| format!("{} ms", rate.per().as_millis()))] required
+                                placeholder="1s" maxlength="64" autocomplete="off";
+                        }
+                        (number("burst", rate.map(|rate| rate.burst), "at once "))
+                    }))
                 }
-            }))
-            (one("rate", "Limit rate", rate.is_some(), html! {
-                (number("count", rate.map(|rate| rate.count), "Maximum deliveries "))
-                label {
-                    "in "
-                    input.short name="per" value=[rate.map(|rate| format!("{} ms", rate.per().as_millis()))] required
-                        placeholder="1s" maxlength="64" autocomplete="off";
-                }
-                (number("burst", rate.map(|rate| rate.burst), "at once "))
-            }))
-            (one("hold", "Hold", limits.held_until.is_some(), {
-                when_fields("Deliver nothing for, or until")
-            }))
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use delayline::admin::Explanation;
 use delayline::limits::MAX_ATTEMPTS;
-use delayline::message::{Attempt, Message, MessageState};
+use delayline::message::{Message, MessageState};
 use delayline::{Bytes, Found, MessageId, Timestamp};
 use maud::{Markup, html};
 
@@ -78,36 +78,21 @@ fn live(
             " " (delayline_json::harmless_line(&explanation.to_string()))
         }
         (actions(context, queue, &info.id, info.state))
-        section {
-            h2 { "Facts" }
-            dl.facts {
-                div { dt { "Due" } dd { (time(now, info.due)) } }
-                @match info.state {
-                    MessageState::Leased { deadline, .. } => {
-                        div { dt { "Lease until" } dd { (time(now, deadline)) } }
-                    }
-                    MessageState::Dead { since, .. } => {
-                        div { dt { "Dead since" } dd { (time(now, since)) } }
-                    }
-                    _ => {}
-                }
-                div { dt { "Sent" } dd { (time(now, info.enqueued_at)) } }
-                @if let Some(expires) = info.expires_at {
-                    div { dt { "Expires" } dd { (time(now, expires)) } }
-                }
-                @if let Some(group) = &info.group {
-                    div { dt { "Group" } dd { (group) } }
-                }
-                div { dt { "Priority" } dd { (info.priority.name()) } }
-                div { dt { "Failures" } dd { (tries(info)) } }
-                div { dt { "Expired leases" } dd { (info.crashes) "/" (info.max_crashes) } }
-                div { dt { "Claims" } dd { (number(info.epoch)) } }
-                div { dt { "Sequence number" } dd { (number(info.sequence)) } }
-                div { dt { "Bytes" } dd { (number(bytes(info.payload_bytes))) } }
-                // It is a header.
-                @if let Some(kind) = message.headers.kind().filter(|_| context.sees_contents()) {
-                    div { dt { "Kind" } dd { (kind) } }
-                }
+        (life(now, message))
+        dl.facts.inline {
+            @if let Some(expires) = info.expires_at {
+                div { dt { "Expires" } dd { (time(now, expires)) } }
+            }
+            @if let Some(group) = &info.group { div { dt { "Group" } dd { (group) } } }
+            div { dt { "Priority" } dd { (info.priority.name()) } }
+            div { dt { "Failures" } dd { (tries(info)) } }
+            div { dt { "Expired leases" } dd { (info.crashes) "/" (info.max_crashes) } }
+            div { dt { "Claims" } dd { (number(info.epoch)) } }
+            div { dt { "Sequence number" } dd { (number(info.sequence)) } }
+            div { dt { "Bytes" } dd { (number(bytes(info.payload_bytes))) } }
+            // It is a header.
+            @if let Some(kind) = message.headers.kind().filter(|_| context.sees_contents()) {
+                div { dt { "Kind" } dd { (kind) } }
             }
         }
         @if info.first_error.is_some() || info.last_error.is_some() {
@@ -124,30 +109,40 @@ fn live(
                 }
             }
         }
-        @if !message.attempts.is_empty() { (attempts(now, &message.attempts)) }
         @if context.sees_contents() { (contents(context, queue, message)) } @else {
             section { h2 { "Content" } p { "Your role cannot see headers and payloads." } }
         }
     }
 }
 
-/// What workers have tried, the latest first, as a reader asks for it.
-fn attempts(now: Timestamp, attempts: &[Attempt]) -> Markup {
-    html! {
-        section {
-            h2 { "Attempts" }
-            @if attempts.len() >= MAX_ATTEMPTS {
-                p { "The latest " (attempts.len()) " that did not succeed." }
+/// The life of a message from its sending to its next instant, as points of a line.
+fn life(now: Timestamp, message: &Message<Bytes>) -> Markup {
+    let (info, attempts) = (&message.info, &message.attempts);
+    let point = |class: &str, name: &str, at: Timestamp, error: Option<&String>| {
+        html! {
+            li class=(class) {
+                strong { (name) } " " (time(now, at))
+                @if let Some(error) = error { div.error { (delayline_json::harmless_line(error)) } }
             }
-            ol.timeline {
-                @for attempt in attempts.iter().rev() {
-                    li {
-                        span.badge { (attempt.outcome.name()) } " " (time(now, attempt.at))
-                        @if let Some(error) = &attempt.error {
-                            div.error { (delayline_json::harmless_line(error)) }
-                        }
-                    }
+        }
+    };
+    html! {
+        ol.life aria-label="Life of the message" {
+            (point("past", "Sent", info.enqueued_at, None))
+            @if attempts.len() >= MAX_ATTEMPTS {
+                li.past.far { "The latest " (attempts.len()) " attempts that did not succeed:" }
+            }
+            @for attempt in attempts {
+                (point("past failed", attempt.outcome.name(), attempt.at, attempt.error.as_ref()))
+            }
+            @match info.state {
+                MessageState::Leased { deadline, .. } => {
+                    (point("past", "Due", info.due, None))
+                    (point("next", "With a worker, lease until", deadline, None))
                 }
+                MessageState::Dead { since, .. } => (point("end", "Dead since", since, None)),
+                _ if info.due <= now => (point("next", "Due, waits for a worker since", info.due, None)),
+                _ => (point("next", "Due", info.due, None)),
             }
         }
     }

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use crate::content::short;
 use crate::ids::encoded;
+use crate::survey::LATE_SECONDS;
 use crate::when::{relative, time};
 
 /// The relative address of a message's page.
@@ -58,30 +59,24 @@ pub(super) fn name(text: &str) -> Markup {
 /// Characters of a name that stay on one line.
 const MOST_UNBROKEN: usize = 20;
 
-/// The messages by state as one bar.
-pub(super) fn bar(stats: &Stats) -> Markup {
-    let parts = [
-        ("scheduled", stats.scheduled),
-        ("ready", stats.ready),
-        ("leased", stats.leased),
-        ("dead", stats.dead),
-    ];
-    let total = parts.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
-    let label = parts.map(|(name, count)| format!("{} {name}", number(count))).join(", ");
-    let mut start = 0;
-    let pieces = parts.map(|(name, count)| {
-        let width = u128::from(count) * 1_000 / u128::from(total.max(1));
-        let piece = (name, start, width);
-        start += width;
-        piece
-    });
+/// The messages by state in words.
+pub(super) fn in_words(stats: &Stats) -> String {
+    let Stats { scheduled, ready, leased, dead, .. } = stats;
+    let [scheduled, ready, leased, dead] = [scheduled, ready, leased, dead].map(|it| number(*it));
+    format!("{scheduled} scheduled, {ready} ready, {leased} leased, {dead} dead")
+}
+
+/// What limits the deliveries of a queue.
+pub(super) fn badges(of: &str, stats: &Stats) -> Markup {
+    let limits = &stats.limits;
+    let is_limited =
+        limits.leased.is_some() || limits.each_group.is_some() || limits.rate.is_some();
+    let settings = format!("queue?queue={of}#limits");
     html! {
-        svg.bar viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=(label) {
-            rect.none x="0" y="0" width="1000" height="20" {}
-            @for (name, x, width) in pieces {
-                rect class=(name) x=(x) y="0" width=(width) height="20" {}
-            }
-        }
+        @if stats.paused { " " span.badge.warn { "paused" } }
+        @if limits.held_until.is_some() { " " span.badge.warn { "held" } }
+        @if is_limited { " " a.badge href=(settings) { "limited" } }
+        @if limits.in_order { " " a.badge href=(settings) { "in order" } }
     }
 }
 
@@ -89,7 +84,7 @@ pub(super) fn bar(stats: &Stats) -> Markup {
 pub(super) fn overdue(stats: &Stats, now: Timestamp) -> Markup {
     match stats.earliest_due {
         Some(due) if due <= now && stats.ready > 0 => html! {
-            span.late[now.since(due).as_secs() >= 10] { "due " (relative(now, due)) }
+            span.late[now.since(due).as_secs() >= LATE_SECONDS] { "due " (relative(now, due)) }
         },
         Some(due) => html! { span.next { "next " (relative(now, due)) } },
         None => html! { span.far { "nothing to do" } },
@@ -176,14 +171,5 @@ mod tests {
             let expected = format!("<span class=\"name\">{}</span>", parts.replace('|', "<wbr>"));
             assert_eq!(name(text).into_string(), expected);
         }
-    }
-
-    #[test]
-    fn bars_hold_any_counts() {
-        let mut stats = Stats::default();
-        (stats.scheduled, stats.dead) = (u64::MAX, u64::MAX);
-        let drawn = bar(&stats).into_string();
-        assert!(drawn.contains(r#"class="scheduled" x="0" y="0" width="1000""#), "{drawn}");
-        assert!(bar(&Stats::default()).into_string().contains("0 dead"));
     }
 }

@@ -1,129 +1,64 @@
 //! One queue.
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use delayline::Timestamp;
-use delayline::admin::{Forecast, Limits, Stats};
-use delayline_json::{self as json, FORECAST_DELAYS};
+use delayline::admin::{History, Limits, Stats};
+use delayline_admin::GroupCount;
+use delayline_json::Span;
 use maud::{Markup, html};
 
 use super::layout::Frame;
-use super::parts::{bar, number};
-use super::{charts, lateness, limits, window};
+use super::parts::{badges, in_words, number};
+use super::picture::Line;
+use super::{limits, line};
 use crate::Role;
+use crate::content::short;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::live::stamp;
+use crate::served::{Ahead, FORECAST_AGE, Served, timeline};
 use crate::when::{span as duration, time};
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
     let is_live = context.is_live();
-    let span = charts::span(context.params.text("span"))?;
+    let span = line::span(context.params.text("span"))?;
     let (stats, now) = served.counts_for(is_live).await?;
-    let forecast = served.forecast_for(is_live).await?;
+    let ahead = served.ahead(span, now, is_live.then_some(FORECAST_AGE)).await?;
     let history = served.history_for(span, is_live).await?;
+    let handlers = handlers(&context, name).await;
     let of = encoded(name.as_bytes());
     let content = html! {
         div data-part="counts" {
-            h1 {
-                (name)
-                @if stats.paused { " " span.badge.warn { "paused" } }
-                @if stats.limits.held_until.is_some() { " " span.badge.warn { "held" } }
-            }
-            (bar(&stats))
-            ul.tiles {
-                @for (class, label, link, count) in [
-                    ("scheduled", "Scheduled", "messages?state=scheduled&", stats.scheduled),
-                    ("ready", "Ready", "messages?state=ready&", stats.ready),
-                    ("leased", "With workers", "messages?state=leased&", stats.leased),
-                    ("dead", "Dead letters", "dead?", stats.dead),
-                ] {
-                    li class=(class) {
-                        a href=(format!("{link}queue={of}")) {
-                            span { (label) } strong { (number(count)) }
-                        }
-                    }
+            div.head { h1 { (name) (badges(&of, &stats)) } ul.tiles { (tiles(&of, &stats)) } }
+            (state(&stats, now, handlers))
+        }
+        section data-part="line" {
+            @match &history {
+                Some(history) => {
+                    (picture(&context, name, span, now, &stats, history, ahead.as_ref(), handlers).await)
                 }
+                None => p.alert { "The history of the queue cannot be read." },
             }
         }
-        section data-part="deliveries" {
-            h2 { "Deliveries" }
-            @match stats.earliest_due {
-                Some(due) if due <= now => p {
-                    "The oldest waiting message has been due since " (time(now, due)) "."
-                },
-                Some(due) => p { "The next message is due at " (time(now, due)) "." },
-                None => p { "No messages are waiting." },
-            }
-            @if stats.paused {
-                p { "Paused: nothing is delivered until the queue is resumed." }
-            }
-            (limited(&stats, now))
-            @if context.may(Role::Operator) {
-                @let action = if stats.paused { "resume" } else { "pause" };
-                form method="post" action=(format!("{action}?queue={of}")) {
-                    button { (if stats.paused { "Resume deliveries" } else { "Pause deliveries" }) }
-                }
-            }
-        }
-        @if context.may(Role::Operator) { (limits::forms(name, &stats.limits)) }
-        @if let Some(forecast) = &forecast {
-            section data-part="forecast" {
-                h2 { "What falls due" }
-                (coming(forecast))
-            }
-        }
-        section {
-            h2 { "What falls due in a window of time" }
-            (window::jump(name, "scheduled", None))
-        }
-        (charts::spans(&of, span))
-        @if let Some(history) = &history {
-            section data-part="history" {
-                h2 { "In the last " (charts::words(span)) }
-                (charts::flow(span, history))
-            }
-            section data-part="depth" {
-                h2 { "Number of messages" }
-                (charts::depth(span, history))
-            }
-            section data-part="lateness" {
-                h2 { "Lateness of deliveries" }
-                (lateness::plot(span, history))
-            }
-        }
-        section {
-            h2 { "Find or send a message" }
+        @if stats.waiting_groups > 0 { (groups(&context, name, served, now, &stats).await) }
+        @if context.may(Role::Operator) { (limits::settings(&context, name, &stats)) }
+        div.actions {
             form.line method="get" action="message" {
                 input type="hidden" name="queue" value=(name);
-                label { "Id " input name="id" required maxlength="384" autocomplete="off"; }
+                label { "Id " input.time name="id" required maxlength="384" autocomplete="off"; }
                 button { "Show" }
             }
             @if context.may(Role::Operator) {
-                p { a href=(format!("send?queue={of}")) { "Send a message" } }
+                a.button href=(format!("send?queue={of}")) { "Send a message" }
             }
         }
-        section data-part="totals" {
-            h2 { "Since the queue was created" }
-            dl.facts {
-                @for (label, count) in [
-                    ("Sent", stats.totals.enqueued),
-                    ("Delivered", stats.totals.delivered()),
-                    ("Acked", stats.totals.acked),
-                    ("Failed", stats.totals.failed),
-                    ("Leases expired", stats.totals.crashed),
-                    ("Died", stats.totals.died()),
-                    ("Redriven", stats.totals.redriven),
-                    ("Cancelled", stats.totals.cancelled),
-                    ("Purged", stats.totals.purged),
-                    ("Relayed", stats.totals.relayed),
-                    ("Replaced", stats.totals.replaced),
-                    ("Expired", stats.totals.died_expired),
-                ] {
-                    div { dt { (label) } dd { (number(count)) } }
-                }
-            }
+        details {
+            summary { "Since the queue was created" }
+            div data-part="totals" { (totals(&stats)) }
         }
     };
     let live = Some(format!("live?queue={of}&since={}", stamp(&[Some(stats)])));
@@ -131,56 +66,170 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     Ok(frame.page(&content))
 }
 
-/// The limits of a queue in words, and how much of them is used.
-fn limited(stats: &Stats, now: Timestamp) -> Markup {
-    let Limits { leased, each_group, in_order, rate, held_until, .. } = stats.limits;
+/// Handlers of all processes that are listed, or `None` if not all are.
+async fn handlers(context: &Context, queue: &str) -> Option<u32> {
+    crate::survey::handlers(context).await.map(|all| all.get(queue).copied().unwrap_or_default())
+}
+
+fn tiles(of: &str, stats: &Stats) -> Markup {
     html! {
-        @if let Some(until) = held_until {
-            p { "Held: nothing is delivered until " (time(now, until)) "." }
-        }
-        @if let Some(most) = leased {
-            p { (number(stats.leased)) " of " (number(most.into())) " leased: no more at once." }
-        }
-        @if let Some(most) = each_group {
-            p { "At most " (number(most.into())) " of each group leased at once." }
-        }
-        @if in_order {
-            p { "In order: the messages of a group are handled one after the other." }
-        }
-        @if let Some(rate) = rate {
-            p {
-                "At most " (number(rate.count.into())) " deliveries in "
-                (duration(rate.per())) ", and " (number(rate.burst.into())) " at once."
+        @for (class, label, link, count) in [
+            ("scheduled", "Scheduled", "messages?state=scheduled&", stats.scheduled),
+            ("ready", "Ready", "messages?state=ready&", stats.ready),
+            ("leased", "With workers", "messages?state=leased&", stats.leased),
+            ("dead", "Dead letters", "dead?", stats.dead),
+        ] {
+            li class=(class) {
+                a href=(format!("{link}queue={of}")) { strong { (number(count)) } " " span { (label) } }
             }
         }
     }
 }
 
-/// The waiting messages by when they are due, with a bar for each count.
-fn coming(forecast: &Forecast) -> Markup {
-    let delays = FORECAST_DELAYS.split(',').map(|delay| format!("Within {delay}"));
-    let mut rows = vec![("Now".to_owned(), forecast.ready)];
-    rows.extend(delays.zip(json::falling_due(forecast)));
-    rows.push(("Later".to_owned(), forecast.later));
-    let most = rows.iter().map(|(_, count)| *count).max().unwrap_or_default().max(1);
+/// Whether deliveries are late, and what stops or limits them.
+fn state(stats: &Stats, now: Timestamp, handlers: Option<u32>) -> Markup {
+    let Limits { leased, each_group, in_order, rate, held_until, .. } = stats.limits;
     html! {
-        table.forecast {
-            thead { tr { th scope="col" { "Due" } th.number scope="col" { "Messages" } td {} } }
-            tbody {
-                @for (label, count) in &rows {
-                    tr {
-                        th scope="row" { (label) }
-                        td.number { (number(*count)) }
-                        td {
-                            svg.bar viewBox="0 0 1000 20" preserveAspectRatio="none" aria-hidden="true" {
-                                rect.scheduled x="0" y="0" height="20"
-                                    width=(u128::from(*count) * 1_000 / u128::from(most)) {}
+        p.state {
+            span.unseen { (in_words(stats)) ". " }
+            @match stats.earliest_due {
+                Some(due) if due <= now => {
+                    "The oldest waiting message has been due since " (time(now, due)) ". "
+                }
+                Some(due) => { "The next message is due at " (time(now, due)) ". " }
+                None => { "No messages are waiting. " }
+            }
+            @match handlers {
+                Some(0) => strong { "No process has workers for this queue. " },
+                Some(handlers) => { a href="workers" { (number(handlers.into())) " handlers" } ". " }
+                None => {}
+            }
+            @if stats.paused { "Paused: nothing is delivered until the queue is resumed. " }
+            @if let Some(until) = held_until {
+                "Held: nothing is delivered until " (time(now, until)) ". "
+            }
+            @if let Some(most) = leased {
+                (number(stats.leased)) " of " (number(most.into())) " leased: no more at once. "
+            }
+            @if let Some(most) = each_group {
+                "At most " (number(most.into())) " of each group leased at once. "
+            }
+            @if in_order { "In order: the messages of a group are handled one after the other. " }
+            @if let Some(rate) = rate {
+                "At most " (number(rate.count.into())) " deliveries in " (duration(rate.per()))
+                ", and " (number(rate.burst.into())) " at once. "
+            }
+        }
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "one for each source of the picture")]
+async fn picture(
+    context: &Context,
+    queue: &str,
+    span: Span,
+    now: Timestamp,
+    stats: &Stats,
+    history: &History,
+    ahead: Option<&Ahead>,
+    handlers: Option<u32>,
+) -> Markup {
+    let steps = timeline(span, history, ahead);
+    let until = steps.last().map_or(now, |step| step.until);
+    let marks = marks(context, queue, until).await;
+    let has_no_worker = handlers == Some(0) && stats.leased == 0;
+    let later = ahead.map(|ahead| ahead.later);
+    Line { queue, span, now, stats, steps: &steps, later, marks: &marks, has_no_worker }.shown()
+}
+
+/// The next instants of the schedules that send to the queue.
+async fn marks(context: &Context, queue: &str, until: Timestamp) -> Vec<(Timestamp, String)> {
+    let Ok((_, schedules)) = context.schedules() else { return Vec::new() };
+    let read = async { schedules.list_within(MOST_SCHEDULES).await.map(Arc::new) };
+    let entries = context.shared.entries.within(FORECAST_AGE, read).await.unwrap_or_default();
+    let of_queue =
+        entries.iter().filter(|it| it.spec.as_ref().is_some_and(|spec| spec.queue() == queue));
+    let marks = of_queue.flat_map(|entry| {
+        let instants = entry.next.iter().filter_map(|next| Timestamp::try_from(*next).ok());
+        instants.map(|at| (at, delayline_json::harmless_line(&entry.name)))
+    });
+    marks.filter(|(at, _)| *at < until).take(MOST_MARKS).collect()
+}
+
+/// The groups with the most waiting messages.
+async fn groups(
+    context: &Context,
+    queue: &str,
+    served: &Served,
+    now: Timestamp,
+    stats: &Stats,
+) -> Markup {
+    let Some(read) = served.groups().await else { return html! {} };
+    let (groups, are_all) = read.as_ref();
+    let mut groups: Vec<&GroupCount> = groups.iter().collect();
+    groups.sort_by_key(|it| (std::cmp::Reverse(it.ready), it.oldest_due, it.group.clone()));
+    let to = format!("search?queue={}", encoded(queue.as_bytes()));
+    html! {
+        section data-part="turns" {
+            h2 { "Groups" span.far { " " (number(stats.waiting_groups)) " wait for a turn" } }
+            table.stack {
+                thead { tr {
+                    th scope="col" { "Group" }
+                    @for head in ["Waiting", "With workers"] { th.number scope="col" { (head) } }
+                    th scope="col" { "Oldest due" }
+                    @if context.sees_contents() { th scope="col" { "Messages" } }
+                } }
+                tbody {
+                    @for group in groups.iter().take(MOST_GROUPS) {
+                        @let name = short(group.group.as_str(), 60);
+                        tr {
+                            th scope="row" { (name) }
+                            td.number data-label="Waiting" { (number(group.ready)) }
+                            td.number data-label="With workers" { (number(group.leased)) }
+                            td data-label="Oldest due" {
+                                @match group.oldest_due { Some(due) => (time(now, due)), None => "-" }
+                            }
+                            @if context.sees_contents() {
+                                td {
+                                    form.line method="post" action=(to) {
+                                        input type="hidden" name="group" value=(group.group.as_str());
+                                        button { "Show" span.unseen { " messages of " (name) } }
+                                    }
+                                }
                             }
                         }
                     }
                 }
             }
+            @if !are_all { p.far { "Of the first 1,000 messages. " code { "delayline groups" } " counts all." } }
         }
-        p.far { "Each delay from now includes the shorter ones, but not messages that are due now." }
     }
 }
+
+fn totals(stats: &Stats) -> Markup {
+    html! {
+        dl.facts {
+            @for (label, count) in [
+                ("Sent", stats.totals.enqueued),
+                ("Delivered", stats.totals.delivered()),
+                ("Acked", stats.totals.acked),
+                ("Failed", stats.totals.failed),
+                ("Leases expired", stats.totals.crashed),
+                ("Died", stats.totals.died()),
+                ("Redriven", stats.totals.redriven),
+                ("Cancelled", stats.totals.cancelled),
+                ("Purged", stats.totals.purged),
+                ("Relayed", stats.totals.relayed),
+                ("Replaced", stats.totals.replaced),
+                ("Expired", stats.totals.died_expired),
+            ] {
+                div { dt { (label) } dd { (number(count)) } }
+            }
+        }
+    }
+}
+
+const MOST_GROUPS: usize = 10;
+/// Schedules that are read for the marks of a picture, and marks of a picture.
+const MOST_SCHEDULES: usize = 1_000;
+const MOST_MARKS: usize = 60;

@@ -19,10 +19,10 @@ pub(crate) const HOSTILE: [&[u8]; 9] = [
 ];
 
 /// Elements and attributes that pages are made of.
-const ELEMENTS: &str = "a body button code dd details div dl dt footer form h1 h2 head header html \
-                        input label li link main meta nav ol option p path pre progress rect script \
-                        section select span strong summary svg table tbody td textarea th thead time title \
-                        tr ul wbr !DOCTYPE";
+const ELEMENTS: &str = "a body button circle code dd defs details div dl dt figcaption figure footer form \
+                        h1 h2 head header html input label li line link main meta nav ol option p path \
+                        pattern pre progress rect script section select span strong summary svg table \
+                        tbody td text textarea th thead time title tr ul wbr !DOCTYPE";
 
 /// Checks that a page has no element, attribute, or character that could do something.
 #[track_caller]

@@ -56,10 +56,10 @@ async fn each_limit_is_set_and_cleared_on_its_own() {
     change(&site, "limit=rate&change=clear&count=x&per=&burst=").await;
     get(&site, "/queues").await.has("limited</a>");
     change(&site, "limit=each_group&change=clear&each_group=").await;
-    get(&site, "/queues").await.has("limited</a>");
+    get(&site, "/queues").await.has("in order</a>").lacks("limited</a>");
     get(&site, "/queue?queue=orders").await.lacks("Handle in order</button>");
     change(&site, "limit=in_order&change=clear").await;
-    get(&site, "/queues").await.lacks("limited</a>");
+    get(&site, "/queues").await.lacks("in order</a>");
     get(&site, "/queue?queue=orders").await.has("Handle in order</button>");
     assert_eq!(limits(&orders).await, Limits::default());
 }

@@ -34,7 +34,8 @@ async fn what_would_be_ignored_is_refused() {
         ("GET", "/queue", "queue, span, note, done, rest, live"),
         ("POST", "/zone", "none"),
         ("POST", "/pause", "queue"),
-        ("GET", "/live", "queue, job, since"),
+        ("GET", "/live", "queue, job, since, rows, name, page"),
+        ("GET", "/queues", "name, page, note, done, rest, live"),
         ("GET", "/metrics", "none"),
         ("GET", "/health", "none"),
     ] {

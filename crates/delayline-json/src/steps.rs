@@ -1,0 +1,173 @@
+//! Past and future of a queue on one axis, step by step.
+
+use delayline::Timestamp;
+use delayline::admin::{History, Totals};
+use delayline::backend::Millis;
+
+use crate::history::{Parts, Span, lateness_bucket, lateness_series, part_of};
+
+/// A step of an axis of time that has the present in its middle. All steps of an axis are equally
+/// long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// When it begins.
+    pub from: Timestamp,
+    /// When the next step begins.
+    pub until: Timestamp,
+    /// What happened. `None` if the step has not begun.
+    pub past: Option<Past>,
+    /// Number of scheduled messages that fall due, in the rest of the step if it has begun. `None`
+    /// if the step is over.
+    pub due: Option<u64>,
+}
+
+/// What happened in a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Past {
+    /// Messages that were sent.
+    pub sent: u64,
+    /// Deliveries.
+    pub delivered: u64,
+    /// Messages that were acked.
+    pub acked: u64,
+    /// Leases that ended in a failure or a rejection, or expired.
+    pub failed: u64,
+    /// Messages that became dead letters.
+    pub died: u64,
+    /// Messages that waited at its end, due or not.
+    pub waiting: u64,
+    /// The bucket of [`Totals::lateness`] that 50 % of the deliveries did not exceed. `None` if
+    /// nothing was delivered.
+    pub p50: Option<usize>,
+    /// The same for 99 %.
+    pub p99: Option<usize>,
+    /// Nothing was delivered, and due messages were known to wait before and after.
+    pub is_stalled: bool,
+}
+
+/// Returns the steps of `span` before now and as many after it; the step that is now is one of both.
+/// `due` has the number of messages that fall due in each step from this one on. Returns no step if
+/// the history has no point.
+#[must_use]
+pub fn steps(span: Span, history: &History, due: &[u64]) -> Vec<Step> {
+    let Some(parts) = Parts::of(span, history) else { return Vec::new() };
+    let flow = |counter: fn(&Totals) -> u64| parts.flow(history, counter);
+    let (sent, acked, died) = (flow(|it| it.enqueued), flow(|it| it.acked), flow(Totals::died));
+    let (delivered, failed) = (flow(Totals::delivered), flow(failures));
+    let waiting = parts.level(history, |point| point.scheduled.saturating_add(point.ready));
+    let (ready_before, ready_after) = parts.around(history, |point| point.ready);
+    let late = lateness_series(span, history);
+    let count = parts.count;
+    let length = part_of(span).as_ms();
+    let instant = |number: u64| Timestamp::from_ms(number.saturating_mul(length));
+    let first = (parts.now + 1).saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
+    let step = |number: usize| {
+        let at = first.saturating_add(u64::try_from(number).ok()?);
+        let of = |series: &[u64]| series.get(number).copied().unwrap_or_default();
+        let late: Vec<u64> = late.iter().map(|row| of(row)).collect();
+        let past = Past {
+            sent: of(&sent),
+            delivered: of(&delivered),
+            acked: of(&acked),
+            failed: of(&failed),
+            died: of(&died),
+            waiting: of(&waiting),
+            p50: lateness_bucket(&late, 50),
+            p99: lateness_bucket(&late, 99),
+            is_stalled: of(&delivered) == 0 && of(&ready_before) > 0 && of(&ready_after) > 0,
+        };
+        let ahead = (number + 1).checked_sub(count);
+        Some(Step {
+            from: instant(at).ok()?,
+            until: instant(at.saturating_add(1)).ok()?,
+            past: (number < count).then_some(past),
+            due: ahead.map(|ahead| due.get(ahead).copied().unwrap_or_default()),
+        })
+    };
+    (0..(2 * count).saturating_sub(1)).map_while(step).collect()
+}
+
+/// Returns the number of leases that ended in a failure or a rejection, or expired.
+#[must_use]
+pub fn failures(totals: &Totals) -> u64 {
+    let Totals { failed, crashed, died_rejected, died_undecodable, .. } = totals;
+    [crashed, died_rejected, died_undecodable]
+        .iter()
+        .fold(*failed, |sum, it| sum.saturating_add(**it))
+}
+
+/// Returns the delays of the forecast whose counts [`steps`] takes, and the number of the step that
+/// is now: steps are numbered from 1970 on.
+#[must_use]
+pub fn step_delays(span: Span, now: Timestamp) -> (u64, Vec<Millis>) {
+    let length = part_of(span).as_ms();
+    let number = now.as_ms() / length;
+    let rest = length - now.as_ms() % length;
+    let delays = (0..span.parts()).map(|n| Millis::saturating(rest + n * length));
+    (number, delays.collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use delayline::admin::HistoryPoint;
+
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    fn point(minute: u64, acked: u64, late: usize, ready: u64) -> HistoryPoint {
+        let mut point = HistoryPoint::default();
+        point.at =
+            Timestamp::from_ms(minute * MINUTE + if minute == 1_007 { 15_000 } else { 0 }).unwrap();
+        (point.ready, point.scheduled) = (ready, 2);
+        (point.totals.acked, point.totals.lateness[late]) = (acked, acked);
+        point
+    }
+
+    #[test]
+    fn past_and_future_meet_in_the_step_that_is_now() {
+        let points = vec![point(1_000, 0, 3, 0), point(1_001, 4, 3, 7), point(1_007, 5, 3, 7)];
+        let history = History::new(points);
+        let steps = steps(Span::Hour, &history, &[3, 0, 9]);
+        assert_eq!(steps.len(), 119);
+        assert!(steps.windows(2).all(|pair| pair[0].until == pair[1].from));
+        let now = &steps[59];
+        assert_eq!(now.from.as_ms(), 1_007 * MINUTE);
+        assert_eq!((now.due, now.past.is_some()), (Some(3), true));
+        assert_eq!((steps[58].due, &steps[60].past, steps[61].due), (None, &None, Some(9)));
+        assert_eq!(steps[118].due, Some(0), "beyond the forecast");
+        let at = |minute: usize| steps[minute + 59 - 1_007].past.clone().unwrap();
+        assert_eq!((at(1_000).acked, at(1_000).p50, at(1_000).waiting), (4, Some(3), 9));
+        assert_eq!((at(1_001).acked, at(1_001).is_stalled), (1, false));
+        assert_eq!((at(1_003).p99, at(1_003).is_stalled), (None, true));
+        assert!(!at(999).is_stalled, "nothing waited before the first point");
+    }
+
+    #[test]
+    fn delays_reach_the_ends_of_the_steps() {
+        let now = Timestamp::from_ms(7 * 6 * MINUTE + 1_000).unwrap();
+        let (number, delays) = step_delays(Span::SixHours, now);
+        let ms: Vec<u64> = delays.iter().map(|it| it.as_ms()).collect();
+        assert_eq!((number, ms[0], ms[1], ms.len()), (7, 359_000, 719_000, 60));
+        for span in Span::ALL {
+            assert!(step_delays(span, now).1.len() <= delayline::limits::MAX_FORECAST);
+        }
+    }
+
+    #[test]
+    fn a_percentile_is_in_a_bucket() {
+        let mut counts = [0; Totals::LATENESS_BUCKETS];
+        assert_eq!(lateness_bucket(&counts, 99), None);
+        (counts[0], counts[4], counts[15]) = (98, 1, 1);
+        assert_eq!(
+            [50, 98, 99, 100].map(|it| lateness_bucket(&counts, it).unwrap()),
+            [0, 0, 4, 15]
+        );
+        assert!(steps(Span::Day, &History::default(), &[1]).is_empty());
+        counts = [u64::MAX; Totals::LATENESS_BUCKETS];
+        assert_eq!(lateness_bucket(&counts, 50), Some(7));
+    }
+}

@@ -1,0 +1,209 @@
+//! The state of all queues at a glance: which need an operator, and how each does.
+
+use std::collections::BTreeMap;
+
+use delayline::Timestamp;
+use delayline::admin::{History, Stats};
+use delayline_json::failures;
+use futures_util::future::join_all;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::served::{ROW_AGE, Recent, Served};
+
+/// What a queue needs, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// It cannot be read.
+    Unread,
+    /// Messages are due, and no worker handles the queue.
+    Worker,
+    /// The oldest message has been due for some time.
+    Behind,
+    /// Messages are due, and an operator stops deliveries.
+    Stopped,
+    Nothing,
+}
+
+/// A queue of the first page.
+pub(crate) struct Row<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) need: Need,
+    /// Handlers of all processes. `None` if processes are not listed.
+    pub(crate) handlers: Option<u32>,
+    pub(crate) recent: Result<Recent, Failure>,
+}
+
+/// The queues that the first page shows.
+pub(crate) struct Survey<'a> {
+    pub(crate) rows: Vec<Row<'a>>,
+    /// The part of the name that all have.
+    pub(crate) filter: &'a str,
+    /// Queues that match, and the number of the page.
+    pub(crate) matching: usize,
+    pub(crate) page: usize,
+    /// Number of matching queues by need.
+    pub(crate) needs: BTreeMap<Need, usize>,
+}
+
+impl<'a> Survey<'a> {
+    /// Reads the queues of the page that the query asks for. Only their rows are kept up to date;
+    /// the other queues keep the place of their last counts.
+    pub(crate) async fn of(context: &'a Context) -> Self {
+        let filter = context.params.text("name").unwrap_or_default();
+        let wanted = filter.to_lowercase();
+        let page =
+            context.params.text("page").and_then(|it| it.parse().ok()).unwrap_or(1_usize).max(1);
+        let handlers = handlers(context).await;
+        let matching =
+            context.known.queues.iter().filter(|(name, _)| name.to_lowercase().contains(&wanted));
+        let matching: Vec<(&String, &Served)> =
+            matching.map(|(name, served)| (name, served.as_ref())).collect();
+        let is_cut = matching.len() > MOST_ROWS;
+        let placed = matching.iter().map(|(name, served)| {
+            let handlers = handlers.as_ref();
+            async move {
+                // One page has all rows, and the order follows from them.
+                let last = if is_cut {
+                    served.surveyed().await
+                } else {
+                    served.counts_within(ROW_AGE).await
+                };
+                let of = handlers.map(|it| it.get(name.as_str()).copied().unwrap_or_default());
+                (need(last, of), of, name.as_str(), *served)
+            }
+        });
+        let mut placed = join_all(placed).await;
+        let mut needs = BTreeMap::new();
+        placed.iter().for_each(|(need, ..)| *needs.entry(*need).or_default() += 1);
+        placed.sort_by_key(|(need, _, name, _)| (*need, *name));
+        let shown = placed.iter().skip((page - 1).saturating_mul(MOST_ROWS)).take(MOST_ROWS);
+        let rows = shown.map(|&(need, handlers, name, served)| async move {
+            Row { name, need, handlers, recent: served.recent().await }
+        });
+        Self { rows: join_all(rows).await, filter, matching: matching.len(), page, needs }
+    }
+
+    pub(crate) fn pages(&self) -> usize {
+        self.matching.div_ceil(MOST_ROWS)
+    }
+
+    pub(crate) fn counts(&self) -> Vec<Option<Stats>> {
+        self.rows.iter().map(|row| row.recent.as_ref().ok().map(|it| it.stats)).collect()
+    }
+}
+
+/// Handlers by queue, or `None` unless all processes with workers are listed.
+pub(crate) async fn handlers(context: &Context) -> Option<BTreeMap<String, u32>> {
+    let list = context.shared.workers.as_ref()?.list(ROW_AGE).await?;
+    let list = list.as_ref().as_ref().ok()?;
+    let mut all = BTreeMap::new();
+    for (queue, handlers) in list.processes.iter().flat_map(|process| &process.queues) {
+        let of: &mut u32 = all.entry(queue.to_string()).or_default();
+        *of = of.saturating_add(*handlers);
+    }
+    (list.complete && list.processes.iter().all(|it| it.more_queues == 0)).then_some(all)
+}
+
+fn need(counts: Option<(Stats, Timestamp)>, handlers: Option<u32>) -> Need {
+    let Some((stats, now)) = counts else { return Need::Unread };
+    let late = stats.earliest_due.filter(|_| stats.ready > 0);
+    let is_late = late.is_some_and(|due| now.since(due).as_secs() >= LATE_SECONDS);
+    match is_late {
+        false => Need::Nothing,
+        true if stats.paused || stats.limits.held_until.is_some() => Need::Stopped,
+        true if handlers == Some(0) && stats.leased == 0 => Need::Worker,
+        true => Need::Behind,
+    }
+}
+
+/// What happened on a queue in the last minutes and in the last hour.
+pub(crate) struct Figures {
+    pub(crate) sent_a_minute: f64,
+    pub(crate) done_a_minute: f64,
+    /// Failures, rejections and expired leases of the last hour.
+    pub(crate) failed: u64,
+    /// Deliveries of the last hour by lateness.
+    pub(crate) lateness: Vec<u64>,
+}
+
+impl Figures {
+    pub(crate) fn of(stats: &Stats, now: Timestamp, history: &History) -> Self {
+        let (now, totals) = (now.as_ms(), &stats.totals);
+        // A minute without a point changed nothing, so the next point has its counts.
+        let at = |ms: u64| {
+            let point = history.points.iter().find(|point| point.at.as_ms() >= ms);
+            point.map_or(*totals, |point| point.totals)
+        };
+        let start = now.saturating_sub(MINUTES * MINUTE) / MINUTE * MINUTE;
+        let (before, hour_ago) = (at(start), at(now.saturating_sub(60 * MINUTE)));
+        #[expect(clippy::cast_precision_loss, reason = "a rate with three digits")]
+        let rate = |count: u64, before: u64| {
+            count.saturating_sub(before) as f64 * MINUTE as f64 / (now - start).max(1) as f64
+        };
+        let lateness = totals.lateness.iter().zip(hour_ago.lateness);
+        Self {
+            sent_a_minute: rate(totals.enqueued, before.enqueued),
+            done_a_minute: rate(totals.acked, before.acked),
+            failed: failures(totals).saturating_sub(failures(&hour_ago)),
+            lateness: lateness.map(|(count, before)| count.saturating_sub(before)).collect(),
+        }
+    }
+}
+
+/// Rows of a page.
+const MOST_ROWS: usize = 200;
+/// A queue is behind from this lateness on.
+pub(crate) const LATE_SECONDS: u64 = 10;
+const MINUTE: u64 = 60_000;
+/// The time over which rates are taken.
+const MINUTES: u64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use delayline::admin::HistoryPoint;
+
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_ms(ms).unwrap()
+    }
+
+    #[test]
+    fn the_need_of_a_queue_is_the_worst_that_applies() {
+        let mut stats = Stats::default();
+        let need_of = |stats: &Stats, handlers| need(Some((*stats, at(20_000))), handlers);
+        assert_eq!((need(None, Some(1)), need_of(&stats, Some(0))), (Need::Unread, Need::Nothing));
+        (stats.ready, stats.earliest_due) = (1, Some(at(10_001)));
+        assert_eq!(need_of(&stats, Some(0)), Need::Nothing, "not late enough");
+        stats.earliest_due = Some(at(10_000));
+        assert_eq!(need_of(&stats, Some(0)), Need::Worker);
+        assert_eq!([Some(2), None].map(|it| need_of(&stats, it)), [Need::Behind; 2]);
+        stats.leased = 1;
+        assert_eq!(need_of(&stats, Some(0)), Need::Behind, "an unlisted consumer holds a message");
+        stats.paused = true;
+        assert_eq!(need_of(&stats, Some(0)), Need::Stopped);
+        assert!(Need::Unread < Need::Worker && Need::Stopped < Need::Nothing);
+    }
+
+    #[test]
+    fn figures_are_of_the_last_minutes_and_of_the_last_hour() {
+        let point = |minute: u64, acked: u64, failed: u64| {
+            let mut point = HistoryPoint::default();
+            point.at = at(minute * MINUTE);
+            (point.totals.acked, point.totals.failed) = (acked, failed);
+            point.totals.lateness[3] = acked;
+            point
+        };
+        let points = vec![point(900, 0, 1), point(950, 10, 4), point(998, 20, 4)];
+        let history = History::new(points);
+        let mut stats = Stats::default();
+        (stats.totals.acked, stats.totals.failed, stats.totals.lateness[3]) = (50, 6, 50);
+        // From the beginning of minute 995, after which nothing happened before minute 998.
+        let figures = Figures::of(&stats, at(1_000 * MINUTE + MINUTE), &history);
+        assert_eq!((figures.done_a_minute, figures.sent_a_minute), (6.0, 0.0));
+        assert_eq!((figures.failed, figures.lateness[3]), (2, 40), "since minute 941");
+        let none = Figures::of(&stats, at(1), &History::default());
+        assert_eq!((none.done_a_minute, none.failed), (0.0, 0));
+    }
+}

@@ -55,6 +55,70 @@ impl Svg {
         self
     }
 
+    /// Writes a text at a part of the width; `anchor` is `start`, `middle` or `end`.
+    pub fn label(&mut self, class: &str, at: (f64, f64), anchor: &str, words: &str) -> &mut Self {
+        let (x, y) = (percent(at.0), number(at.1));
+        let place: [Attribute<'_>; 4] =
+            [("class", &class), ("x", &x), ("y", &y), ("text-anchor", &anchor)];
+        self.words("text", &place, words)
+    }
+
+    /// Writes a horizontal line over the whole width.
+    pub fn level(&mut self, class: &str, y: f64) -> &mut Self {
+        let y = number(y);
+        let ends: [Attribute<'_>; 4] = [("x1", &0), ("x2", &"100%"), ("y1", &y), ("y2", &y)];
+        self.leaf("line", &[&[("class", &class as &dyn Display)], &ends[..]].concat())
+    }
+
+    /// Writes a vertical line at a part of the width.
+    pub fn upright(&mut self, class: &str, part: f64, (top, base): (f64, f64)) -> &mut Self {
+        let x = percent(part);
+        let ends: [Attribute<'_>; 4] = [("x1", &x), ("x2", &x), ("y1", &top), ("y2", &base)];
+        self.leaf("line", &[&[("class", &class as &dyn Display)], &ends[..]].concat())
+    }
+
+    /// Writes a rectangle between two parts of the width. It has an attribute, such as a class or a
+    /// fill, and a tooltip if that is not empty.
+    pub fn column(
+        &mut self,
+        attribute: (&str, &str),
+        (left, right): (f64, f64),
+        (top, base): (f64, f64),
+        title: &str,
+    ) -> &mut Self {
+        let (x, width) = (percent(left), percent((right - left).max(0.0)));
+        let (y, height) = (number(top), number(base - top));
+        let all: [Attribute<'_>; 5] = [
+            (attribute.0, &attribute.1),
+            ("x", &x),
+            ("y", &y),
+            ("width", &width),
+            ("height", &height),
+        ];
+        match title.is_empty() {
+            true => self.leaf("rect", &all),
+            false => self.open("rect", &all).words("title", &[], title).close(),
+        }
+    }
+
+    /// Writes paths whose coordinates reach from 0 to `wide`, stretched to the whole width. Each has
+    /// a class; empty ones are left out.
+    pub fn stretched(
+        &mut self,
+        wide: f64,
+        (top, base): (f64, f64),
+        paths: &[(&str, String)],
+    ) -> &mut Self {
+        let (height, view) = (base - top, format!("0 0 {wide} {}", base - top));
+        let size: [Attribute<'_>; 3] = [("y", &top), ("width", &"100%"), ("height", &height)];
+        let stretch: [Attribute<'_>; 2] = [("viewBox", &view), ("preserveAspectRatio", &"none")];
+        self.open("svg", &[&size[..], &stretch[..]].concat());
+        for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) {
+            self.leaf("path", &[("class", class), ("d", path)]);
+        }
+        self.close()
+    }
+
     /// Ends all elements, and returns the text.
     #[must_use]
     pub fn finish(mut self) -> String {
@@ -201,6 +265,33 @@ mod tests {
             [0.5, 1.0 / 3.0, -0.000_001, 1.0].map(percent),
             ["50%", "33.333%", "0%", "100%"]
         );
+    }
+
+    #[test]
+    fn places_are_parts_of_the_width() {
+        let mut svg = Svg::default();
+        svg.level("grid", 10.04).upright("now", 0.25, (1.0, 9.0)).label(
+            "a",
+            (0.5, 2.0),
+            "end",
+            "<",
+        );
+        svg.column(("fill", "url(#h)"), (0.25, 0.75), (2.0, 8.5), "");
+        svg.column(("class", "hit"), (0.5, 0.25), (0.0, 1.0), "a\nb");
+        svg.stretched(100.0, (5.0, 7.0), &[("p", "M0 0".to_owned()), ("q", String::new())]);
+        let expected = "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"10.04\" y2=\"10.04\"/>
+<line class=\"now\" x1=\"25%\" x2=\"25%\" y1=\"1\" y2=\"9\"/>
+<text class=\"a\" x=\"50%\" y=\"2\" text-anchor=\"end\">&lt;</text>
+<rect fill=\"url(#h)\" x=\"25%\" y=\"2\" width=\"50%\" height=\"6.5\"/>
+<rect class=\"hit\" x=\"50%\" y=\"0\" width=\"0%\" height=\"1\">
+<title>a
+b</title>
+</rect>
+<svg y=\"5\" width=\"100%\" height=\"2\" viewBox=\"0 0 100 2\" preserveAspectRatio=\"none\">
+<path class=\"p\" d=\"M0 0\"/>
+</svg>
+";
+        assert_eq!(svg.finish(), expected);
     }
 
     #[test]

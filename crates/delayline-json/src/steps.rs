@@ -1,7 +1,7 @@
 //! Past and future of a queue on one axis, step by step.
 
 use delayline::Timestamp;
-use delayline::admin::{History, Totals};
+use delayline::admin::{History, Stats, Totals};
 use delayline::backend::Millis;
 
 use crate::history::{Parts, Span, lateness_bucket, lateness_series, part_of};
@@ -109,14 +109,56 @@ pub fn step_delays(span: Span, now: Timestamp) -> (u64, Vec<Millis>) {
     (number, delays.collect())
 }
 
+/// What happened on a queue in the last minutes and in the last hour.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Messages sent a minute, over the last five minutes.
+    pub sent_a_minute: f64,
+    /// Messages acked a minute, over the last five minutes.
+    pub done_a_minute: f64,
+    /// Failures, rejections and expired leases of the last hour.
+    pub failed: u64,
+    /// Deliveries of the last hour by lateness.
+    pub lateness: Vec<u64>,
+}
+
+impl Figures {
+    /// Takes the figures from the counts of a queue at an instant, and its history by the minute.
+    #[must_use]
+    pub fn of(stats: &Stats, now: Timestamp, history: &History) -> Self {
+        let (now, totals) = (now.as_ms(), &stats.totals);
+        // A minute without a point changed nothing, so the next point has its counts.
+        let at = |ms: u64| {
+            let point = history.points.iter().find(|point| point.at.as_ms() >= ms);
+            point.map_or(*totals, |point| point.totals)
+        };
+        let start = now.saturating_sub(MINUTES * MINUTE) / MINUTE * MINUTE;
+        let (before, hour_ago) = (at(start), at(now.saturating_sub(60 * MINUTE)));
+        #[expect(clippy::cast_precision_loss, reason = "a rate with three digits")]
+        let rate = |count: u64, before: u64| {
+            count.saturating_sub(before) as f64 * MINUTE as f64 / (now - start).max(1) as f64
+        };
+        let lateness = totals.lateness.iter().zip(hour_ago.lateness);
+        Self {
+            sent_a_minute: rate(totals.enqueued, before.enqueued),
+            done_a_minute: rate(totals.acked, before.acked),
+            failed: failures(totals).saturating_sub(failures(&hour_ago)),
+            lateness: lateness.map(|(count, before)| count.saturating_sub(before)).collect(),
+        }
+    }
+}
+
+const MINUTE: u64 = 60_000;
+/// The time over which rates are taken.
+const MINUTES: u64 = 5;
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use delayline::admin::HistoryPoint;
 
     use super::*;
-
-    const MINUTE: u64 = 60_000;
 
     fn point(minute: u64, acked: u64, late: usize, ready: u64) -> HistoryPoint {
         let mut point = HistoryPoint::default();
@@ -169,5 +211,27 @@ mod tests {
         assert!(steps(Span::Day, &History::default(), &[1]).is_empty());
         counts = [u64::MAX; Totals::LATENESS_BUCKETS];
         assert_eq!(lateness_bucket(&counts, 50), Some(7));
+    }
+
+    #[test]
+    fn figures_are_of_the_last_minutes_and_of_the_last_hour() {
+        let at = |ms| Timestamp::from_ms(ms).unwrap();
+        let point = |minute: u64, acked: u64, failed: u64| {
+            let mut point = HistoryPoint::default();
+            point.at = at(minute * MINUTE);
+            (point.totals.acked, point.totals.failed) = (acked, failed);
+            point.totals.lateness[3] = acked;
+            point
+        };
+        let points = vec![point(900, 0, 1), point(950, 10, 4), point(998, 20, 4)];
+        let history = History::new(points);
+        let mut stats = Stats::default();
+        (stats.totals.acked, stats.totals.failed, stats.totals.lateness[3]) = (50, 6, 50);
+        // From the beginning of minute 995, after which nothing happened before minute 998.
+        let figures = Figures::of(&stats, at(1_000 * MINUTE + MINUTE), &history);
+        assert_eq!((figures.done_a_minute, figures.sent_a_minute), (6.0, 0.0));
+        assert_eq!((figures.failed, figures.lateness[3]), (2, 40), "since minute 941");
+        let none = Figures::of(&stats, at(1), &History::default());
+        assert_eq!((none.done_a_minute, none.failed), (0.0, 0));
     }
 }

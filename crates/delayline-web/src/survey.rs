@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use delayline::Timestamp;
-use delayline::admin::{History, Stats};
-use delayline_json::failures;
+use delayline::admin::Stats;
 use futures_util::future::join_all;
 
 use crate::context::Context;
@@ -117,52 +116,13 @@ fn need(counts: Option<(Stats, Timestamp)>, handlers: Option<u32>) -> Need {
     }
 }
 
-/// What happened on a queue in the last minutes and in the last hour.
-pub(crate) struct Figures {
-    pub(crate) sent_a_minute: f64,
-    pub(crate) done_a_minute: f64,
-    /// Failures, rejections and expired leases of the last hour.
-    pub(crate) failed: u64,
-    /// Deliveries of the last hour by lateness.
-    pub(crate) lateness: Vec<u64>,
-}
-
-impl Figures {
-    pub(crate) fn of(stats: &Stats, now: Timestamp, history: &History) -> Self {
-        let (now, totals) = (now.as_ms(), &stats.totals);
-        // A minute without a point changed nothing, so the next point has its counts.
-        let at = |ms: u64| {
-            let point = history.points.iter().find(|point| point.at.as_ms() >= ms);
-            point.map_or(*totals, |point| point.totals)
-        };
-        let start = now.saturating_sub(MINUTES * MINUTE) / MINUTE * MINUTE;
-        let (before, hour_ago) = (at(start), at(now.saturating_sub(60 * MINUTE)));
-        #[expect(clippy::cast_precision_loss, reason = "a rate with three digits")]
-        let rate = |count: u64, before: u64| {
-            count.saturating_sub(before) as f64 * MINUTE as f64 / (now - start).max(1) as f64
-        };
-        let lateness = totals.lateness.iter().zip(hour_ago.lateness);
-        Self {
-            sent_a_minute: rate(totals.enqueued, before.enqueued),
-            done_a_minute: rate(totals.acked, before.acked),
-            failed: failures(totals).saturating_sub(failures(&hour_ago)),
-            lateness: lateness.map(|(count, before)| count.saturating_sub(before)).collect(),
-        }
-    }
-}
-
 /// Rows of a page.
 const MOST_ROWS: usize = 200;
 /// A queue is behind from this lateness on.
 pub(crate) const LATE_SECONDS: u64 = 10;
-const MINUTE: u64 = 60_000;
-/// The time over which rates are taken.
-const MINUTES: u64 = 5;
 
 #[cfg(test)]
 mod tests {
-    use delayline::admin::HistoryPoint;
-
     use super::*;
 
     fn at(ms: u64) -> Timestamp {
@@ -184,26 +144,5 @@ mod tests {
         stats.paused = true;
         assert_eq!(need_of(&stats, Some(0)), Need::Stopped);
         assert!(Need::Unread < Need::Worker && Need::Stopped < Need::Nothing);
-    }
-
-    #[test]
-    fn figures_are_of_the_last_minutes_and_of_the_last_hour() {
-        let point = |minute: u64, acked: u64, failed: u64| {
-            let mut point = HistoryPoint::default();
-            point.at = at(minute * MINUTE);
-            (point.totals.acked, point.totals.failed) = (acked, failed);
-            point.totals.lateness[3] = acked;
-            point
-        };
-        let points = vec![point(900, 0, 1), point(950, 10, 4), point(998, 20, 4)];
-        let history = History::new(points);
-        let mut stats = Stats::default();
-        (stats.totals.acked, stats.totals.failed, stats.totals.lateness[3]) = (50, 6, 50);
-        // From the beginning of minute 995, after which nothing happened before minute 998.
-        let figures = Figures::of(&stats, at(1_000 * MINUTE + MINUTE), &history);
-        assert_eq!((figures.done_a_minute, figures.sent_a_minute), (6.0, 0.0));
-        assert_eq!((figures.failed, figures.lateness[3]), (2, 40), "since minute 941");
-        let none = Figures::of(&stats, at(1), &History::default());
-        assert_eq!((none.done_a_minute, none.failed), (0.0, 0));
     }
 }

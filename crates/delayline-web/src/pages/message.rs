@@ -138,11 +138,11 @@ fn life(now: Timestamp, message: &Message<Bytes>) -> Markup {
             @match info.state {
                 MessageState::Leased { deadline, .. } => {
                     (point("past", "Due", info.due, None))
-                    (point("next", "With a worker, lease until", deadline, None))
+                    (point("coming", "With a worker, lease until", deadline, None))
                 }
                 MessageState::Dead { since, .. } => (point("end", "Dead since", since, None)),
-                _ if info.due <= now => (point("next", "Due, waits for a worker since", info.due, None)),
-                _ => (point("next", "Due", info.due, None)),
+                _ if info.due <= now => (point("coming", "Due, waits for a worker since", info.due, None)),
+                _ => (point("coming", "Due", info.due, None)),
             }
         }
     }

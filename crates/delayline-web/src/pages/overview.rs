@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use delayline_chart::short;
-use delayline_json::{Span, harmless_line};
+use delayline_json::{Figures, Span, harmless_line};
 use maud::{Markup, html};
 
 use super::layout::Frame;
@@ -17,7 +17,7 @@ use crate::failure::told;
 use crate::ids::encoded;
 use crate::live::stamp;
 use crate::served::{Recent, timeline};
-use crate::survey::{Figures, Need, Row, Survey};
+use crate::survey::{Need, Row, Survey};
 use crate::when::span;
 use crate::{Rights, Role};
 

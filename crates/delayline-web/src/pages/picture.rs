@@ -1,7 +1,5 @@
 //! The picture of the line of time: lateness, deliveries and depth above one axis.
 
-use std::fmt::Display;
-
 use delayline::Timestamp;
 use delayline::admin::{Stats, Totals};
 use delayline_chart::{Scale, Svg, hatching, instants, line, outline, percent, short};
@@ -101,7 +99,7 @@ impl Line<'_> {
         for (_, scale, _) in scales {
             for tick in scale.ticks() {
                 let class = if scale.ticks().first() == Some(tick) { "base" } else { "grid" };
-                level(&mut svg, class, scale.place(*tick));
+                svg.level(class, scale.place(*tick));
             }
         }
         self.times(&mut svg);
@@ -114,27 +112,13 @@ impl Line<'_> {
             (FLOW.top, &*format!("handled per {step}"), "falls due"),
             (DEPTH.top, "waiting", ""),
         ] {
-            svg.words("text", &[("class", &"name"), ("x", &0), ("y", &(y - 10.0))], past);
-            let right: [(&str, &dyn Display); 4] = [
-                ("class", &"name ahead"),
-                ("x", &"100%"),
-                ("y", &(y - 10.0)),
-                ("text-anchor", &"end"),
-            ];
+            svg.label("name", (0.0, y - 10.0), "start", past);
             if !ahead.is_empty() {
-                svg.words("text", &right, ahead);
+                svg.label("name ahead", (1.0, y - 10.0), "end", ahead);
             }
         }
-        let x = percent(self.place(self.now));
-        svg.leaf(
-            "line",
-            &[("class", &"now"), ("x1", &x), ("x2", &x), ("y1", &16), ("y2", &DEPTH.base)],
-        );
-        svg.words(
-            "text",
-            &[("class", &"now"), ("x", &x), ("y", &11), ("text-anchor", &"middle")],
-            "now",
-        );
+        let now = self.place(self.now);
+        svg.upright("now", now, (16.0, DEPTH.base)).label("now", (now, 11.0), "middle", "now");
         for (at, name) in self.marks {
             let x = percent(self.place(*at));
             svg.open("circle", &[("class", &"mark"), ("cx", &x), ("cy", &FLOW.base), ("r", &3.5)]);
@@ -167,28 +151,13 @@ impl Line<'_> {
         for ms in short {
             let Ok(at) = Timestamp::from_ms(ms) else { continue };
             let place = self.place(at);
-            let x = percent(place);
-            svg.leaf(
-                "line",
-                &[
-                    ("class", &"grid"),
-                    ("x1", &x),
-                    ("x2", &x),
-                    ("y1", &LATE.top),
-                    ("y2", &DEPTH.base),
-                ],
-            );
+            svg.upright("grid", place, (LATE.top, DEPTH.base));
             let clock = zone().clock(at);
-            let name =
-                if self.span == Span::Month || clock == "00:00" { zone().day(at) } else { clock };
+            let is_day = self.span == Span::Month || clock == "00:00";
+            let name = if is_day { zone().day(at) } else { clock };
             let class = if long.contains(&ms) { "tick" } else { "tick minor" };
             if (0.03..=0.97).contains(&place) {
-                let y = HEIGHT - 6.0;
-                svg.words(
-                    "text",
-                    &[("class", &class), ("x", &x), ("y", &y), ("text-anchor", &"middle")],
-                    name,
-                );
+                svg.label(class, (place, HEIGHT - 6.0), "middle", &name);
             }
         }
     }
@@ -196,18 +165,7 @@ impl Line<'_> {
     /// When nothing was delivered although messages were due, and why nothing will be.
     fn stops(&self, svg: &mut Svg) {
         let hatched = |svg: &mut Svg, from: f64, until: f64| {
-            let (x, width) = (percent(from), percent((until - from).max(0.0)));
-            let height = FLOW.base - FLOW.top;
-            svg.leaf(
-                "rect",
-                &[
-                    ("x", &x),
-                    ("y", &FLOW.top),
-                    ("width", &width),
-                    ("height", &height),
-                    ("fill", &"url(#hatch)"),
-                ],
-            );
+            svg.column(("fill", "url(#hatch)"), (from, until), (FLOW.top, FLOW.base), "");
         };
         for (step, _) in self.pasts().filter(|(_, past)| past.is_stalled) {
             let (from, until) = self.edges(step);
@@ -216,8 +174,7 @@ impl Line<'_> {
         let Some((until, why)) = self.stopped() else { return };
         let now = self.place(self.now);
         hatched(svg, now, until.map_or(1.0, |until| self.place(until)));
-        let x = percent(now + 0.01);
-        svg.words("text", &[("class", &"why"), ("x", &x), ("y", &(FLOW.top + 14.0))], why);
+        svg.label("why", (now + 0.01, FLOW.top + 14.0), "start", &why);
     }
 
     /// Why nothing is delivered from now on, and until when if that is known.
@@ -236,23 +193,18 @@ impl Line<'_> {
         let per_ms = f64::from(rate.count) / rate.per().as_secs_f64() / 1_000.0;
         let most = per_ms * ratio(part_of(self.span).as_ms(), 1);
         if scale.ticks().last().is_some_and(|last| most <= *last) {
-            level(svg, "limit", scale.place(most));
+            svg.level("limit", scale.place(most));
         }
     }
 
     fn bars(&self, svg: &mut Svg, scale: &Scale) {
         let mut bar = |step: usize, class: &str, below: u64, count: u64| {
             let (left, right) = self.edges(step);
-            let (x, width) =
-                (percent(left + (right - left) * 0.12), percent((right - left) * 0.76));
+            let gap = (right - left) * 0.12;
             let base = scale.place(ratio(below, 1));
             // What there is can be seen, however little it is.
-            let height = (base - scale.place(ratio(below.saturating_add(count), 1))).max(1.5);
-            let (y, height) = (format!("{:.1}", base - height), format!("{height:.1}"));
-            svg.leaf(
-                "rect",
-                &[("class", &class), ("x", &x), ("y", &y), ("width", &width), ("height", &height)],
-            );
+            let top = scale.place(ratio(below.saturating_add(count), 1)).min(base - 1.5);
+            svg.column(("class", class), (left + gap, right - gap), (top, base), "");
         };
         for (n, step) in self.steps.iter().enumerate() {
             let mut below = 0_u64;
@@ -269,25 +221,25 @@ impl Line<'_> {
     }
 
     fn lines(&self, svg: &mut Svg, scales: &Scales) {
-        let [late, _, depth] = scales;
+        let [(_, lateness, _), _, (_, waiting, _)] = scales;
         let late_at = |of: fn(&Past) -> Option<usize>| {
             self.pasts().map(move |(n, past)| {
                 let (left, right) = self.edges(n);
                 of(past)
-                    .map(|it| ((left + right) / 2.0 * WIDE, late.1.place(late_ms(it)) - LATE.top))
+                    .map(|it| ((left + right) / 2.0 * WIDE, lateness.place(late_ms(it)) - LATE.top))
             })
         };
         let now = self.place(self.now);
         let waited = self.pasts().map(|(n, past)| {
             let (left, right) = self.edges(n);
-            (left * WIDE, right.min(now) * WIDE, depth.1.place(ratio(past.waiting, 1)) - DEPTH.top)
+            (left * WIDE, right.min(now) * WIDE, waiting.place(ratio(past.waiting, 1)) - DEPTH.top)
         });
         let waited: Vec<_> = waited.collect();
         let mut rest = self.stats.scheduled;
         let ahead = self.dues().map(|(n, due)| {
             let (left, right) = self.edges(n);
             let at =
-                (left.max(now) * WIDE, right * WIDE, depth.1.place(ratio(rest, 1)) - DEPTH.top);
+                (left.max(now) * WIDE, right * WIDE, waiting.place(ratio(rest, 1)) - DEPTH.top);
             rest = rest.saturating_sub(due);
             at
         });
@@ -299,33 +251,14 @@ impl Line<'_> {
             line(ends.flat_map(|(first, last)| [Some((first.0, first.2)), Some((last.1, first.2))]))
         };
         let base = DEPTH.base - DEPTH.top;
-        for (panel, paths) in [
-            (LATE, vec![("p99", line(late_at(|it| it.p99))), ("p50", line(late_at(|it| it.p50)))]),
-            (
-                DEPTH,
-                vec![
-                    ("depth area", outline(base, waited.iter().copied())),
-                    ("depth", stairs(&waited)),
-                    ("depth ahead", stairs(&ahead)),
-                ],
-            ),
-        ] {
-            let view = format!("0 0 {WIDE} {}", panel.base - panel.top);
-            svg.open(
-                "svg",
-                &[
-                    ("y", &panel.top),
-                    ("width", &"100%"),
-                    ("height", &(panel.base - panel.top)),
-                    ("viewBox", &view),
-                    ("preserveAspectRatio", &"none"),
-                ],
-            );
-            for (class, path) in paths.iter().filter(|(_, path)| !path.is_empty()) {
-                svg.leaf("path", &[("class", class), ("d", path)]);
-            }
-            svg.close();
-        }
+        let late = [("p99", line(late_at(|it| it.p99))), ("p50", line(late_at(|it| it.p50)))];
+        let depth = [
+            ("depth area", outline(base, waited.iter().copied())),
+            ("depth", stairs(&waited)),
+            ("depth ahead", stairs(&ahead)),
+        ];
+        svg.stretched(WIDE, (LATE.top, LATE.base), &late);
+        svg.stretched(WIDE, (DEPTH.top, DEPTH.base), &depth);
     }
 
     /// A field above each step, with its figures as a tooltip and a link to its messages.
@@ -336,21 +269,7 @@ impl Line<'_> {
                 // The table has the same links, for keyboards and readers of screens.
                 svg.open("a", &[("href", link), ("tabindex", &"-1")]);
             }
-            let (left, right) = self.edges(n);
-            let (x, width) = (percent(left), percent(right - left));
-            let height = DEPTH.base - LATE.top;
-            svg.open(
-                "rect",
-                &[
-                    ("class", &"hit"),
-                    ("x", &x),
-                    ("y", &LATE.top),
-                    ("width", &width),
-                    ("height", &height),
-                ],
-            );
-            svg.words("title", &[], told(step));
-            svg.close();
+            svg.column(("class", "hit"), self.edges(n), (LATE.top, DEPTH.base), &told(step));
             if link.is_some() {
                 svg.close();
             }
@@ -378,21 +297,11 @@ fn axis(scales: &Scales) -> String {
         let every = (as_f64(scale.ticks().len()) / room).ceil().max(1.0);
         for (n, tick) in scale.ticks().iter().enumerate() {
             if as_f64(n) % every == 0.0 {
-                let y = scale.place(*tick) + 4.0;
-                svg.words(
-                    "text",
-                    &[("x", &"100%"), ("y", &y), ("text-anchor", &"end")],
-                    name(*tick),
-                );
+                svg.label("", (1.0, scale.place(*tick) + 4.0), "end", &name(*tick));
             }
         }
     }
     svg.finish()
-}
-
-fn level(svg: &mut Svg, class: &str, y: f64) {
-    let y = format!("{y:.1}");
-    svg.leaf("line", &[("class", &class), ("x1", &0), ("x2", &"100%"), ("y1", &y), ("y2", &y)]);
 }
 
 /// What the deliveries of a step became, from below.

@@ -98,7 +98,8 @@ pub(crate) async fn assert_fits(page: &Page) -> anyhow::Result<()> {
         // Anything that is cut off would make the page wider.
         let widest = page.run("return document.documentElement.scrollWidth").await?;
         let address = page.address().await?;
-        assert!(widest.as_u64().unwrap() <= u64::from(width), "{address}: {widest}/{width}");
+        let wide = page.run(WIDE).await?;
+        assert!(widest.as_u64().unwrap() <= u64::from(width), "{address}: {width}: {wide}");
         for (what, script) in [("broken", BROKEN_WORDS), ("overlapping", OVERLAPS)] {
             let found = page.run(script).await?;
             assert!(width < 360 || found == json!([]), "{address}: {width}: {what}: {found}");
@@ -106,6 +107,11 @@ pub(crate) async fn assert_fits(page: &Page) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+const WIDE: &str = "
+    const right = (it) => it.getBoundingClientRect().right;
+    const wide = [...document.querySelectorAll('body *')].filter((it) => right(it) > innerWidth);
+    return wide.map((it) => it.outerHTML.slice(0, 80) + ' to ' + right(it));";
 
 const BROKEN_WORDS: &str = "
     const lines = (word) => {
@@ -119,7 +125,7 @@ const BROKEN_WORDS: &str = "
 const OVERLAPS: &str = "
     const all = '.plot text, .queues td, .queues th, .tiles li, .legend li, .badge, button, .late, h1, .well';
     const seen = [...document.querySelectorAll(all)].map((it) => [it, it.getBoundingClientRect()]);
-    const drawn = seen.filter(([, box]) => box.width > 0 && box.height > 0);
+    const drawn = seen.filter(([it, box]) => it.checkVisibility() && box.width > 0);
     const lies = ([a, one], [b, two]) => !a.contains(b) && !b.contains(a)
         && Math.min(one.right, two.right) - Math.max(one.left, two.left) > 1
         && Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top) > 1;

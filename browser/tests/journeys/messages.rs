@@ -113,8 +113,8 @@ async fn a_dead_letter_is_found_from_anywhere_mended_and_redriven() {
             page.says("Redriven with the new content.").await?;
             assert_eq!(status(&orders, "order-7").await, Some(Status::Scheduled));
             page.click("Queue").await?;
-            page.click("24 hours").await?;
-            page.says("In the last 24 hours").await?;
+            page.click("24h").await?;
+            page.says("Last 24 hours: ").await?;
             page.click("Send a message").await?;
             page.click("Send").await?;
             page.says("Sent.").await?;

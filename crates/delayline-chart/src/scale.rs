@@ -11,7 +11,8 @@ pub struct Scale {
 
 impl Scale {
     /// A linear scale of round numbers around the figures, with at most `gaps` even gaps between
-    /// them and about half as many at least. It reaches from 0 to 1 until [`between`](Self::between).
+    /// them and about half as many at least. It reaches from 0 to 1 until
+    /// [`between`](Self::between).
     #[must_use]
     pub fn even(least: f64, most: f64, gaps: u32) -> Self {
         let gaps = f64::from(gaps.max(2));

@@ -101,8 +101,8 @@ impl Svg {
         }
     }
 
-    /// Writes paths whose coordinates reach from 0 to `wide`, stretched to the whole width. Each has
-    /// a class; empty ones are left out.
+    /// Writes paths whose coordinates reach from 0 to `wide`, stretched to the whole width. Each
+    /// has a class; empty ones are left out.
     pub fn stretched(
         &mut self,
         wide: f64,
@@ -196,8 +196,8 @@ pub fn line(points: impl IntoIterator<Item = Option<(f64, f64)>>) -> String {
     path
 }
 
-/// The path around columns that stand side by side on a base: for each its left edge, right edge and
-/// top. Columns without height are left out.
+/// The path around columns that stand side by side on a base: for each its left edge, right edge
+/// and top. Columns without height are left out.
 #[must_use]
 pub fn outline(base: f64, columns: impl IntoIterator<Item = (f64, f64, f64)>) -> String {
     let (mut path, mut end) = (String::new(), None);

@@ -285,8 +285,8 @@ pub fn lateness_from(bucket: usize) -> String {
     shown(before.map_or(Duration::ZERO, |it| Totals::lateness_bound(it).unwrap_or(LAST_BOUND)))
 }
 
-/// Returns the first bucket of [`Totals::lateness`] that `percent` of the deliveries did not exceed,
-/// or `None` if there were none.
+/// Returns the first bucket of [`Totals::lateness`] that `percent` of the deliveries did not
+/// exceed, or `None` if there were none.
 #[must_use]
 pub fn lateness_bucket(counts: &[u64], percent: u128) -> Option<usize> {
     let total = sum_by(counts);

@@ -47,9 +47,9 @@ pub struct Past {
     pub is_stalled: bool,
 }
 
-/// Returns the steps of `span` before now and as many after it; the step that is now is one of both.
-/// `due` has the number of messages that fall due in each step from this one on. Returns no step if
-/// the history has no point.
+/// Returns the steps of `span` before now and as many after it; the step that is now is one of
+/// both. `due` has the number of messages that fall due in each step from this one on. Returns no
+/// step if the history has no point.
 #[must_use]
 pub fn steps(span: Span, history: &History, due: &[u64]) -> Vec<Step> {
     let Some(parts) = Parts::of(span, history) else { return Vec::new() };

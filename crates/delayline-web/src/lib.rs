@@ -65,6 +65,9 @@
 //! A search ends after 1,000,000 messages, 1 GiB of payloads, 5 minutes or 200 matches. It also
 //! ends when its page was not open for 30 s.
 //!
+//! An open page of all queues reads each row that it shows at most twice in five seconds, for all
+//! visitors together.
+//!
 //! Each page costs the server a few bounded calls: a list has at most 50 messages, a check or
 //! repair examines 10,000 per click, and a filter of dead letters 1,000 per page. Longer work is a
 //! job, one per queue, which counts, redrives or purges matching dead letters in the background,

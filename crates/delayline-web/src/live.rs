@@ -15,14 +15,14 @@ use crate::failure::Failure;
 use crate::served::ROW_AGE;
 use crate::survey::Survey;
 
-/// Server-sent events for the queue of the query, or for all, or for the `rows` of the first page. An
-/// event `changed` is sent whenever
-/// the counts differ from the stamp `since` or from the event before. With `job` it is also sent
-/// when the progress of the queue's last job changes. Another one follows some time after the last
-/// change, because pages show relative times. The page then asks for itself again.
+/// Server-sent events for the queue of the query, or for all, or for the `rows` of the first page.
+/// An event `changed` is sent whenever the counts differ from the stamp `since` or from the event
+/// before. With `job` it is also sent when the progress of the queue's last job changes. Another
+/// one follows some time after the last change, because pages show relative times. The page then
+/// asks for itself again.
 ///
-/// All open pages share the counts, which are taken once a second, or every five seconds for rows, and
-/// only while a page is open.
+/// All open pages share the counts, which are taken once a second, or every five seconds for rows,
+/// and only while a page is open.
 pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
     let only = match context.params.text("queue") {
         Some(name) => Some(context.named(name)?.0.to_owned()),

@@ -133,8 +133,8 @@ impl Served {
         }
     }
 
-    /// The groups with waiting or leased messages, at most ten seconds old, and whether all messages
-    /// were counted.
+    /// The groups with waiting or leased messages, at most ten seconds old, and whether all
+    /// messages were counted.
     pub(crate) async fn groups(&self) -> Option<Arc<(Vec<GroupCount>, bool)>> {
         let read = async {
             let groups = GroupCount::within(&self.queue, MOST_GROUPED).await?;
@@ -143,8 +143,8 @@ impl Served {
         self.groups.within(FORECAST_AGE, read).await
     }
 
-    /// What happened in a span; at most ten seconds old for an open page that asks again, and `None`
-    /// if it could not be read.
+    /// What happened in a span; at most ten seconds old for an open page that asks again, and
+    /// `None` if it could not be read.
     pub(crate) async fn history_for(
         &self,
         span: Span,

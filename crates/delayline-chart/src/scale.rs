@@ -104,7 +104,7 @@ pub fn instants(from: u64, until: u64, step: u64, offset: impl Fn(u64) -> i64) -
     // 1970 began on a Thursday.
     let shift = if step > DAY { 3 * DAY } else { 0 };
     // Clocks are changed by half an hour at least.
-    let stride = step.min(DAY / 48).max(1);
+    let stride = step.clamp(1, DAY / 48);
     let on_clock = |at: u64| at.saturating_add_signed(offset(at)).saturating_add(shift);
     let is_tick = |at: &u64| on_clock(*at).is_multiple_of(step.max(1));
     let grid = on_clock(from) % stride;

@@ -11,8 +11,8 @@ use delayline::{Bytes, MessageId, Queue, Timestamp};
 use delayline_core::{At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Schedule, Settlement};
 use delayline_memory::MemoryBackend;
 
-/// A day of orders: some wait, are late, are with workers, or have died. A paused queue of texts, and
-/// queues that keep up. The clocks of all stand still.
+/// A day of orders: some wait, are late, are with workers, or have died. A paused queue of texts,
+/// and queues that keep up. The clocks of all stand still.
 ///
 /// # Errors
 ///

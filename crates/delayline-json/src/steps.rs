@@ -18,7 +18,7 @@ pub struct Step {
     /// What happened. `None` if the step has not begun.
     pub past: Option<Past>,
     /// Number of scheduled messages that fall due, in the rest of the step if it has begun. `None`
-    /// if the step is over.
+    /// if the step has ended.
     pub due: Option<u64>,
 }
 

@@ -66,7 +66,7 @@ impl Line<'_> {
         self.steps.iter().enumerate().filter_map(|(n, step)| Some((n, step.due?)))
     }
 
-    /// The names of the ticks, and the field beside them.
+    /// The names of the ticks, and the field next to them.
     pub(super) fn draw(&self) -> Markup {
         let scales = self.scales();
         html! {
@@ -276,7 +276,7 @@ impl Line<'_> {
         }
     }
 
-    /// The messages of a step: those that fall due in it, or that died in it.
+    /// A link to the messages that fall due in a step, or that died in it.
     pub(super) fn link(&self, step: &Step) -> Option<String> {
         let instant = |at: Timestamp| encoded(at.to_string().as_bytes());
         let (from, until, of) = (instant(step.from), instant(step.until), self.of());
@@ -288,7 +288,7 @@ impl Line<'_> {
     }
 }
 
-/// The names of the ticks, beside the field.
+/// The names of the ticks, next to the field.
 fn axis(scales: &Scales) -> String {
     let mut svg = Svg::default();
     svg.open("svg", &[("class", &"axis"), ("height", &HEIGHT)]);

@@ -88,8 +88,8 @@ const PAGES: [&str; 32] = [
     "server?queue=orders",
 ];
 
-/// Fails if the page scrolls sideways on any screen, or, from the width of a phone on, breaks a name
-/// within a word or lets one thing lie on another.
+/// Fails if the page scrolls sideways on any screen, or, from the width of a phone on, breaks a
+/// name within a word or lets one thing lie on another.
 pub(crate) async fn assert_fits(page: &Page) -> anyhow::Result<()> {
     // Half of the width of a phone is what a magnification of 200 % leaves of it.
     for width in [180, 360, 390, 768, 1_000, 1_440, 3_840] {

@@ -136,7 +136,7 @@ impl Sample {
             let error = ERRORS[usize::try_from(number / 97).unwrap_or(0) % ERRORS.len()].to_owned();
             let outcome = match number % 97 {
                 28 => Outcome::Reject { error },
-                39 if minute < 1_430 && minute % 2 == 0 => {
+                39 if minute < 1_430 && minute.is_multiple_of(2) => {
                     Outcome::Retry { schedule: Schedule::In(RETRY), error }
                 }
                 _ => Outcome::Ack,

@@ -6,7 +6,7 @@
 //! `style`, which a strict content security policy refuses.
 //!
 //! A page is as wide as its window, and letters must not be stretched. So it writes horizontal
-//! places in [percent], draws [lines](line) in a separate `svg` with `preserveAspectRatio`
+//! places in [percent], draws [lines](fn@line) in a separate `svg` with `preserveAspectRatio`
 //! `none`, and texts outside of it.
 //!
 //! ```

@@ -12,14 +12,13 @@ use delayline_core::Reply;
 use delayline_web::{Access, Dashboard, Role};
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::http;
+use crate::http::{self, Client};
 use crate::table::{Columns, Table, number};
 use crate::transport::DRIVERS;
 
@@ -129,35 +128,21 @@ async fn serve(queue: &Queue<Bytes, Raw>) -> Result<SocketAddr> {
     http::serve(dashboard.router()?).await
 }
 
-/// A connection of one consumer.
-struct Client(http::Client);
+/// Claims messages over the pull API.
+pub(crate) async fn take(client: &mut Client, body: &Value) -> Result<Vec<Taken>> {
+    let Claimed { deliveries } = client.call(&http::pull("claim"), body).await?;
+    Ok(deliveries)
+}
 
-impl Client {
-    async fn connect(address: SocketAddr) -> Result<Self> {
-        Ok(Self(http::Client::connect(address).await?))
-    }
-
-    async fn send(&mut self, verb: &str, body: &impl Serialize) -> Result<()> {
-        self.0.send(&http::pull(verb), body).await
-    }
-
-    async fn call<T: DeserializeOwned>(&mut self, verb: &str, body: &impl Serialize) -> Result<T> {
-        self.0.call(&http::pull(verb), body).await
-    }
-
-    async fn claim(&mut self, body: &Value) -> Result<Vec<Taken>> {
-        Ok(self.call::<Claimed>("claim", body).await?.deliveries)
-    }
-
-    async fn ack(&mut self, taken: Vec<Taken>) -> Result<()> {
-        let count = taken.len();
-        let ack = |Taken { id, token, .. }| Settlement { id, token, outcome: "ack" };
-        let settlements = Settlements { settlements: taken.into_iter().map(ack).collect() };
-        let Settled { results } = self.call("settle", &settlements).await?;
-        let all = results.len() == count && results.iter().all(|it| it.outcome == "settled");
-        ensure!(all, "not all were settled");
-        Ok(())
-    }
+/// Acks claimed messages over the pull API.
+pub(crate) async fn ack_taken(client: &mut Client, taken: Vec<Taken>) -> Result<()> {
+    let count = taken.len();
+    let ack = |Taken { id, token, .. }| Settlement { id, token, outcome: "ack" };
+    let settlements = Settlements { settlements: taken.into_iter().map(ack).collect() };
+    let Settled { results } = client.call(&http::pull("settle"), &settlements).await?;
+    let all = results.len() == count && results.iter().all(|it| it.outcome == "settled");
+    ensure!(all, "not all were settled");
+    Ok(())
 }
 
 #[derive(Deserialize)]
@@ -166,10 +151,10 @@ struct Claimed {
 }
 
 #[derive(Deserialize)]
-struct Taken {
+pub(crate) struct Taken {
     id: String,
     token: String,
-    payload: String,
+    pub(crate) payload: String,
 }
 
 #[derive(Serialize)]
@@ -239,10 +224,10 @@ async fn direct(queue: &Queue<Bytes, Raw>, batches: usize) -> Result<()> {
 
 async fn through(mut client: Client, batches: usize) -> Result<()> {
     for _ in 0..batches {
-        let taken = client.claim(&json!({"max": BATCH, "wait": "0s", "lease": "5m"})).await?;
+        let taken = take(&mut client, &json!({"max": BATCH, "wait": "0s", "lease": "5m"})).await?;
         let all = taken.len() == BATCH && taken.iter().all(|it| it.payload.len() == PAYLOAD_BYTES);
         ensure!(all, "a claim found too few messages");
-        client.ack(taken).await?;
+        ack_taken(&mut client, taken).await?;
     }
     Ok(())
 }
@@ -294,10 +279,10 @@ async fn lateness_over_http(
         for _ in 0..messages {
             let mut taken = Vec::new();
             while taken.is_empty() {
-                taken = client.claim(&json!({"wait": "50s"})).await?;
+                taken = take(&mut client, &json!({"wait": "50s"})).await?;
             }
             let _ = report.send(SystemTime::now());
-            client.ack(taken).await?;
+            ack_taken(&mut client, taken).await?;
         }
         anyhow::Ok(())
     });
@@ -314,14 +299,14 @@ async fn memory(address: SocketAddr) -> Result<f64> {
     let mut polls = Vec::new();
     for _ in 0..100 {
         let mut client = Client::connect(address).await?;
-        client.send("claim", &wait).await?;
+        client.send(&http::pull("claim"), &wait).await?;
         polls.push(client);
     }
     sleep(SETTLING).await;
     let before = resident()?;
     for _ in 0..POLLS {
         let mut client = Client::connect(address).await?;
-        client.send("claim", &wait).await?;
+        client.send(&http::pull("claim"), &wait).await?;
         polls.push(client);
     }
     sleep(SETTLING).await;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::http::{self, Client};
-use crate::pull::{CONSUMERS, ROUNDS, median};
+use crate::pull::{CONSUMERS, ROUNDS, ack_taken, median, take};
 use crate::table::{Columns, Table, number};
 use crate::transport::{DRIVERS, QUEUE};
 
@@ -85,8 +85,8 @@ pub(crate) async fn rates(messages: usize, progress: &ProgressBar) -> Result<Tab
         note: "Sent, then received and deleted, in batches of 10 from 1, 4 and 16 tasks at once, on \
                one connection each, whose answers are parsed: medians of five rounds in turn. pull \
                is the pull API. moto is its server, in Python, which keeps messages in memory, \
-               closes each connection after one answer, and gets a tenth of the messages. Clients, HTTP servers and Redis share the \
-               machine.",
+               closes each connection after one answer, and gets a tenth of the messages. Clients, \
+               HTTP servers and Redis share the machine.",
     })
 }
 
@@ -160,28 +160,11 @@ async fn pull_send(client: &mut Client) -> Result<()> {
 }
 
 async fn pull_receive(client: &mut Client) -> Result<()> {
-    #[derive(Deserialize)]
-    struct Claimed {
-        deliveries: Vec<Taken>,
-    }
-    #[derive(Deserialize)]
-    struct Taken {
-        id: String,
-        token: String,
-        payload: String,
-    }
     let claim = json!({"max": BATCH, "wait": "0s", "lease": "5m"});
-    let Claimed { deliveries } = client.call(&http::pull("claim"), &claim).await?;
-    let all = deliveries.iter().all(|it| it.payload.len() == PAYLOAD_BYTES);
-    ensure!(all && deliveries.len() == BATCH, "a claim found too few messages");
-    let ack = |it: &Taken| json!({"id": it.id, "token": it.token, "outcome": "ack"});
-    let settlements: Vec<_> = deliveries.iter().map(ack).collect();
-    let body = json!({"settlements": settlements});
-    let settled: Value = client.call(&http::pull("settle"), &body).await?;
-    let results = settled["results"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let settled = results.iter().filter(|it| it["outcome"] == "settled").count();
-    ensure!(settled == BATCH, "not all were settled");
-    Ok(())
+    let taken = take(client, &claim).await?;
+    let all = taken.iter().all(|it| it.payload.len() == PAYLOAD_BYTES);
+    ensure!(all && taken.len() == BATCH, "a claim found too few messages");
+    ack_taken(client, taken).await
 }
 
 /// The head of a request of SQS.

@@ -168,6 +168,10 @@ async fn turns(messages: usize, progress: &ProgressBar) -> Result<Table> {
         for groups in all.chunks(SEND_BATCH) {
             send(&**queue.backend(), groups.iter().copied().map(Some)).await?;
         }
+        // A worker sorts between its claims what is due.
+        while let Reply::Claim(sorted) = queue.backend().apply(At::Server, &claim(0)).await?.reply
+            && sorted.unsorted
+        {}
         // Until the quiet groups have few left.
         let mut delivered = Vec::new();
         while delivered.len() < each * groups / 2 {
@@ -188,8 +192,8 @@ async fn turns(messages: usize, progress: &ProgressBar) -> Result<Table> {
         columns_are: Columns::Cases,
         wide: false,
         note: "Of 50 groups with a backlog, one has sent half of all messages, and before the \
-               others. The least index over any 500 deliveries one after the other; 1 means that \
-               every group has as many.",
+               others. The least index over any 500 deliveries one after the other, once all \
+               messages wait for their turns; 1 means that every group has as many.",
     })
 }
 

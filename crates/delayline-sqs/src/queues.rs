@@ -10,6 +10,7 @@ use delayline::codec::Raw;
 use delayline::update::UpdateDue;
 use delayline::{Bytes, Cancelled, Connection, Enqueued, Found, Queue};
 use delayline_web::waiting::Polls;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use crate::error::{Code, Error};
@@ -44,6 +45,8 @@ pub(crate) struct Queues {
     only: Option<BTreeSet<String>>,
     open: Mutex<HashMap<String, Arc<Open>>>,
     known: Mutex<HashMap<String, Known>>,
+    /// Held while settings are read, changed and stored.
+    changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Queues {
@@ -54,8 +57,8 @@ impl Queues {
     ) -> Result<Self, delayline::Error> {
         let settings = connection.queue(&settings_name).await?.patience(PATIENCE);
         let tasks_name = format!("{settings_name}-moves");
-        let (open, known) = Default::default();
-        Ok(Self { connection, settings, settings_name, tasks_name, only, open, known })
+        let (open, known, changing) = Default::default();
+        Ok(Self { connection, settings, settings_name, tasks_name, only, open, known, changing })
     }
 
     pub(crate) fn tasks_name(&self) -> &str {
@@ -160,6 +163,12 @@ impl Queues {
         let sent = draft.send().await?;
         self.locked_known().remove(name);
         Ok(matches!(sent.outcome, Enqueued::Created { .. }))
+    }
+
+    /// Returns a guard for a change of settings. Without it, of two changes at the same time only
+    /// one would stay. Changes at different servers are not kept apart.
+    pub(crate) async fn changing(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.changing).lock_owned().await
     }
 
     /// Replaces the settings of a queue.

@@ -83,6 +83,24 @@ async fn the_query_protocol_sends_receives_and_deletes() {
 }
 
 #[tokio::test]
+async fn changes_of_a_queue_at_the_same_time_all_stay() {
+    let (_, router) = served().await;
+    let (_, queue) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
+    let url = &queue["QueueUrl"];
+    let tag = |n: usize| {
+        let input = json!({"QueueUrl": url, "Tags": {n.to_string(): "x"}});
+        let router = router.clone();
+        async move { action(&router, "TagQueue", input).await }
+    };
+    let mut tags: FuturesUnordered<_> = (0..20).map(tag).collect();
+    while let Some((status, answer)) = tags.next().await {
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    }
+    let (_, answer) = action(&router, "ListQueueTags", json!({"QueueUrl": url})).await;
+    assert_eq!(answer["Tags"].as_object().unwrap().len(), 20, "{answer}");
+}
+
+#[tokio::test]
 async fn programs_and_sdks_use_one_queue() {
     let (connection, router) = served().await;
     let queue: Queue<Bytes, Raw> = connection.queue("shop/orders").await.unwrap().codec(Raw);

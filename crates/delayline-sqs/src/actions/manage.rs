@@ -244,6 +244,7 @@ async fn change(
 ) -> Result<Value, Error> {
     let (open, _) = call.queue(input).await?;
     let shared = Arc::clone(&call.shared);
+    let changing = shared.queues.changing().await;
     // The cached settings may be older than a change at another server.
     let known = shared.queues.read(&open.name).await?;
     let mut settings = known.as_deref().cloned().unwrap_or_default();
@@ -251,7 +252,11 @@ async fn change(
     if known.as_deref() == Some(&settings) {
         return Ok(json!({}));
     }
-    to_the_end(async move { shared.queues.put(&open.name, &settings).await }).await?;
+    let put = async move {
+        let _changing = changing;
+        shared.queues.put(&open.name, &settings).await
+    };
+    to_the_end(put).await?;
     Ok(json!({}))
 }
 

@@ -18,7 +18,7 @@ pub struct Step {
     /// What happened. `None` if the step has not begun.
     pub past: Option<Past>,
     /// Number of scheduled messages that fall due, in the rest of the step if it has begun. `None`
-    /// if the step has ended.
+    /// if the step has ended, or if that is unknown.
     pub due: Option<u64>,
 }
 
@@ -48,10 +48,10 @@ pub struct Past {
 }
 
 /// Returns the steps of `span` before now and as many after it; the step that is now is one of
-/// both. `due` has the number of messages that fall due in each step from this one on. Returns no
-/// step if the history has no point.
+/// both. `due` has the number of messages that fall due in each step from this one on; `None` if
+/// that is unknown. Returns no step if the history has no point.
 #[must_use]
-pub fn steps(span: Span, history: &History, due: &[u64]) -> Vec<Step> {
+pub fn steps(span: Span, history: &History, due: Option<&[u64]>) -> Vec<Step> {
     let Some(parts) = Parts::of(span, history) else { return Vec::new() };
     let flow = |counter: fn(&Totals) -> u64| parts.flow(history, counter);
     let (sent, acked, died) = (flow(|it| it.enqueued), flow(|it| it.acked), flow(Totals::died));
@@ -83,7 +83,7 @@ pub fn steps(span: Span, history: &History, due: &[u64]) -> Vec<Step> {
             from: instant(at).ok()?,
             until: instant(at.saturating_add(1)).ok()?,
             past: (number < count).then_some(past),
-            due: ahead.map(|ahead| due.get(ahead).copied().unwrap_or_default()),
+            due: ahead.zip(due).map(|(ahead, due)| due.get(ahead).copied().unwrap_or_default()),
         })
     };
     (0..(2 * count).saturating_sub(1)).map_while(step).collect()
@@ -173,7 +173,7 @@ mod tests {
     fn past_and_future_meet_in_the_step_that_is_now() {
         let points = vec![point(1_000, 0, 3, 0), point(1_001, 4, 3, 7), point(1_007, 5, 3, 7)];
         let history = History::new(points);
-        let steps = steps(Span::Hour, &history, &[3, 0, 9]);
+        let steps = steps(Span::Hour, &history, Some(&[3, 0, 9]));
         assert_eq!(steps.len(), 119);
         assert!(steps.windows(2).all(|pair| pair[0].until == pair[1].from));
         let now = &steps[59];
@@ -181,6 +181,8 @@ mod tests {
         assert_eq!((now.due, now.past.is_some()), (Some(3), true));
         assert_eq!((steps[58].due, &steps[60].past, steps[61].due), (None, &None, Some(9)));
         assert_eq!(steps[118].due, Some(0), "beyond the forecast");
+        let unknown = super::steps(Span::Hour, &history, None);
+        assert!(unknown.iter().all(|step| step.due.is_none()), "it is unknown what falls due");
         let at = |minute: usize| steps[minute + 59 - 1_007].past.clone().unwrap();
         assert_eq!((at(1_000).acked, at(1_000).p50, at(1_000).waiting), (4, Some(3), 9));
         assert_eq!((at(1_001).acked, at(1_001).is_stalled), (1, false));
@@ -208,7 +210,7 @@ mod tests {
             [50, 98, 99, 100].map(|it| lateness_bucket(&counts, it).unwrap()),
             [0, 0, 4, 15]
         );
-        assert!(steps(Span::Day, &History::default(), &[1]).is_empty());
+        assert!(steps(Span::Day, &History::default(), Some(&[1])).is_empty());
         counts = [u64::MAX; Totals::LATENESS_BUCKETS];
         assert_eq!(lateness_bucket(&counts, 50), Some(7));
     }

@@ -194,14 +194,14 @@ pub(crate) struct Recent {
 /// Past and future on one axis, whenever each of both was read.
 pub(crate) fn timeline(span: Span, history: &History, ahead: Option<&Ahead>) -> Vec<Step> {
     let (Some(last), Some(ahead)) = (history.points.last(), ahead) else {
-        return steps(span, history, &[]);
+        return steps(span, history, ahead.map(|ahead| &*ahead.due));
     };
     let now = last.at.as_ms() / part_of(span).as_ms();
     let before = usize::try_from(ahead.step.saturating_sub(now)).unwrap_or(usize::MAX);
     let over = usize::try_from(now.saturating_sub(ahead.step)).unwrap_or(usize::MAX);
     let none = std::iter::repeat_n(0, before.min(ahead.due.len()));
     let due: Vec<u64> = none.chain(ahead.due.iter().skip(over).copied()).collect();
-    steps(span, history, &due)
+    steps(span, history, Some(&due))
 }
 
 /// Leased messages, and whether there are more.

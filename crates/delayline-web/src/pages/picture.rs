@@ -243,7 +243,7 @@ impl Line<'_> {
             rest = rest.saturating_sub(due);
             at
         });
-        let ahead: Vec<_> = ahead.filter(|_| self.later.is_some()).collect();
+        let ahead: Vec<_> = ahead.collect();
         let stairs = |all: &[(f64, f64, f64)]| {
             // Steps of one height are one line.
             let flat = all.chunk_by(|one, other| (one.2 - other.2).abs() < 0.01);

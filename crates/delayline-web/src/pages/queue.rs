@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use delayline::Timestamp;
-use delayline::admin::{History, Limits, Stats};
+use delayline::admin::{Limits, Stats};
 use delayline_admin::GroupCount;
-use delayline_json::Span;
+use delayline_json::Step;
 use maud::{Markup, html};
 
 use super::layout::Frame;
@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::live::stamp;
-use crate::served::{Ahead, FORECAST_AGE, Served, timeline};
+use crate::served::{FORECAST_AGE, Served, timeline};
 use crate::when::{span as duration, time};
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
@@ -30,6 +30,9 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let ahead = served.ahead(span, now, is_live.then_some(FORECAST_AGE)).await?;
     let history = served.history_for(span, is_live).await?;
     let handlers = handlers(&context, name).await;
+    let steps = history.map(|history| timeline(span, &history, ahead.as_ref()));
+    let until = steps.as_deref().and_then(<[Step]>::last).map_or(now, |step| step.until);
+    let marks = marks(&context, name, until).await;
     let of = encoded(name.as_bytes());
     let content = html! {
         div data-part="counts" {
@@ -37,9 +40,18 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             (state(&stats, now, handlers))
         }
         section data-part="line" {
-            @match &history {
-                Some(history) => {
-                    (picture(&context, name, span, now, &stats, history, ahead.as_ref(), handlers).await)
+            @match &steps {
+                Some(steps) => {
+                    (Line {
+                        queue: name,
+                        span,
+                        now,
+                        stats: &stats,
+                        steps,
+                        later: ahead.as_ref().map(|ahead| ahead.later),
+                        marks: &marks,
+                        has_no_worker: handlers == Some(0) && stats.leased == 0,
+                    }.shown())
                 }
                 None => p.alert { "The history of the queue cannot be read." },
             }
@@ -121,25 +133,6 @@ fn state(stats: &Stats, now: Timestamp, handlers: Option<u32>) -> Markup {
             }
         }
     }
-}
-
-#[expect(clippy::too_many_arguments, reason = "one for each source of the picture")]
-async fn picture(
-    context: &Context,
-    queue: &str,
-    span: Span,
-    now: Timestamp,
-    stats: &Stats,
-    history: &History,
-    ahead: Option<&Ahead>,
-    handlers: Option<u32>,
-) -> Markup {
-    let steps = timeline(span, history, ahead);
-    let until = steps.last().map_or(now, |step| step.until);
-    let marks = marks(context, queue, until).await;
-    let has_no_worker = handlers == Some(0) && stats.leased == 0;
-    let later = ahead.map(|ahead| ahead.later);
-    Line { queue, span, now, stats, steps: &steps, later, marks: &marks, has_no_worker }.shown()
 }
 
 /// The next instants of the schedules that send to the queue.

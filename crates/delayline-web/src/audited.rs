@@ -4,8 +4,8 @@
 use delayline::admin::Limits;
 use delayline::backend::{NewMessage, Op, Reply, SetLimits};
 use delayline::codec::Raw;
-use delayline::{Bytes, Error, MessageId, Queue, Timestamp};
-use serde_json::json;
+use delayline::{Bytes, MessageId, Queue, Timestamp};
+use serde_json::Value;
 use tracing::Instrument as _;
 
 use crate::Role;
@@ -66,29 +66,18 @@ pub(crate) async fn set_limits(
 ) -> Result<bool, Failure> {
     context.require(Role::Operator)?;
     let (before, at) = counted(queue).await?;
-    let audit = Audit::new(context, "set limits", name).undone_by(body(&before.limits, at));
-    let queue = queue.clone();
-    let result = to_the_end(async move {
-        let result = queue.apply(&Op::SetLimits(set)).await;
-        audit.log(&result.as_ref().map_or_else(Error::to_string, |_| "done".to_owned()));
-        result
-    });
-    Ok(matches!(result.await??.reply, Reply::SetLimits { changed: true }))
+    change(context, "set limits", name, queue, Op::SetLimits(set), body(&before.limits, at)).await
 }
 
 /// The body of a request of the API that sets these limits.
 fn body(limits: &Limits, at: Timestamp) -> String {
-    let rate = limits.rate.map(
-        |rate| json!({ "count": rate.count, "per_ms": rate.per().as_millis(), "burst": rate.burst }),
-    );
-    json!({
-        "leased": limits.leased,
-        "each_group": limits.each_group,
-        "in_order": limits.in_order,
-        "rate": rate,
-        "hold": limits.held_until.map(|until| format!("{} ms", until.since(at).as_millis())),
-    })
-    .to_string()
+    let mut body = delayline_json::limits(limits);
+    if let Value::Object(members) = &mut body {
+        members.retain(|name, _| !matches!(&**name, "rate_open_at" | "held_until"));
+        let hold = limits.held_until.map(|until| format!("{} ms", until.since(at).as_millis()));
+        members.insert("hold".to_owned(), hold.into());
+    }
+    body.to_string()
 }
 
 /// Pauses or resumes a queue. Returns whether that changed anything.
@@ -97,15 +86,38 @@ pub(crate) async fn switch(context: &Context, queue: &str, pause: bool) -> Resul
     let (name, queue) = context.named(queue)?;
     let (op, action) = if pause { (Op::Pause, "pause") } else { (Op::Resume, "resume") };
     let undo = if pause { "resume" } else { "pause" };
-    let audit = Audit::new(context, action, name).undone_by(undo.to_owned());
-    let queue = queue.clone();
-    let result = to_the_end(async move {
-        let result = queue.apply(&op).await;
-        audit.log(&result.as_ref().map_or_else(Error::to_string, |_| "done".to_owned()));
-        result
-    });
-    let reply = result.await??.reply;
-    Ok(matches!(reply, Reply::Pause { changed: true } | Reply::Resume { changed: true }))
+    change(context, action, name, queue, op, undo.to_owned()).await
+}
+
+/// Applies an operation that changes a setting of a queue. Returns whether that changed anything:
+/// only then is there something to undo.
+async fn change(
+    context: &Context,
+    action: &'static str,
+    name: &str,
+    queue: &Queue<Bytes, Raw>,
+    op: Op,
+    undo: String,
+) -> Result<bool, Failure> {
+    let (audit, queue) = (Audit::new(context, action, name), queue.clone());
+    to_the_end(async move {
+        let result = queue.apply(&op).await.map(|applied| {
+            matches!(
+                applied.reply,
+                Reply::SetLimits { changed: true }
+                    | Reply::Pause { changed: true }
+                    | Reply::Resume { changed: true }
+            )
+        });
+        match &result {
+            Ok(true) => audit.undone_by(undo).log("done"),
+            Ok(false) => audit.log("done"),
+            // It may have been done.
+            Err(error) => audit.undone_by(undo).log(&error.to_string()),
+        }
+        Ok(result?)
+    })
+    .await?
 }
 
 /// Runs an operation and its logging in a separate task. A client that closes its connection drops

@@ -98,6 +98,10 @@ async fn every_action_leaves_a_line() {
         .await
         .status(200)
         .has("\"held_until\":null");
+    // The queue is paused already, so there is nothing to undo.
+    post(&site, "/pause?queue=orders", "").await.status(303);
+    let last = lines.of(r"anna\n").pop().unwrap();
+    assert!(last.contains("pause") && !last.contains("undo"), "{last}");
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ SCENARIOS = json.loads((pathlib.Path(__file__).resolve().parent / "scenarios.jso
 class Serve:
     """A server of one queue, or of all. Started again, it has the same addresses and secret."""
 
-    def __init__(self, url, queue=None, sqs=False):
-        self.url, self.queue, self.listen = url, queue, "127.0.0.1:0"
+    def __init__(self, url, queue=None, sqs=False, args=()):
+        self.url, self.queue, self.listen, self.args = url, queue, "127.0.0.1:0", args
         self.sqs = "127.0.0.1:0" if sqs else None
         self.start()
 
@@ -31,7 +31,7 @@ class Serve:
         env = os.environ | {"DELAYLINE_URL": self.url, "DELAYLINE_CLAIM_SECRET": "secret"}
         args = [BIN, "serve", "--listen", self.listen, self.queue or "--all"]
         if self.sqs:
-            args += ["--sqs", self.sqs]
+            args += ["--sqs", self.sqs, *self.args]
         self.process = subprocess.Popen(
             args, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

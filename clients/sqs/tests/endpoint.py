@@ -3,10 +3,8 @@
 Needs boto3. Runs in memory, in a directory, and on the servers of DELAYLINE_TEST_URLS.
 """
 
-import os
 import pathlib
-import subprocess
-import tempfile
+import sys
 import unittest
 import uuid
 
@@ -14,41 +12,29 @@ import boto3
 import botocore.config
 import botocore.exceptions
 
-BIN = os.environ["DELAYLINE_BIN"]
-PLACE = tempfile.TemporaryDirectory()
-URLS = ["memory:", f"file:{PLACE.name}/queues"] + os.environ.get("DELAYLINE_TEST_URLS", "").split()
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+import harness  # noqa: E402
+from harness import PLACE, URLS  # noqa: E402, F401
 
 
-class Serve:
+class Serve(harness.Serve):
     """A server, and clients of it."""
 
     def __init__(self, url, *args):
-        self.url = url
-        env = os.environ | {"DELAYLINE_URL": url}
-        command = [BIN, "serve", "--all", "--sqs", "127.0.0.1:0", "--sqs-only", *args]
-        self.process = subprocess.Popen(
-            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.at = self.process.stdout.readline().strip().rstrip("/")
+        super().__init__(url, sqs=True, args=args)
 
     def client(self, key="key", secret="secret"):
         config = botocore.config.Config(retries={"max_attempts": 0}, read_timeout=30)
         return boto3.client(
             "sqs",
-            endpoint_url=self.at,
+            endpoint_url=self.sqs_at,
             region_name="eu-central-1",
             aws_access_key_id=key,
             aws_secret_access_key=secret,
             config=config,
         )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(30)
-        self.process.stdout.close()
 
 
 class Case(unittest.TestCase):

@@ -14,7 +14,7 @@ class Queues(Case):
         name = f"q-{uuid.uuid4()}"
         create, attributes = self.sqs.create_queue, {"VisibilityTimeout": "40"}
         queue = create(QueueName=name, Attributes=attributes)["QueueUrl"]
-        self.assertEqual(queue, f"{self.serve.at}/000000000000/{name}")
+        self.assertEqual(queue, f"{self.serve.sqs_at}/000000000000/{name}")
         self.assertEqual(create(QueueName=name, Attributes=attributes)["QueueUrl"], queue)
         self.assertEqual(create(QueueName=name)["QueueUrl"], queue)
         other = {"VisibilityTimeout": "41"}
@@ -183,7 +183,7 @@ class Restart(MoveTasks):
         self.serve.process.wait()
         with Serve(self.serve.url) as serve:
             self.sqs, bodies = serve.client(), [message["Body"]]
-            queue = queue.replace(self.serve.at, serve.at)
+            queue = queue.replace(self.serve.sqs_at, serve.sqs_at)
             while len(bodies) < 4:
                 messages = self.receive(queue, WaitTimeSeconds=20)
                 self.assertTrue(messages)

@@ -43,7 +43,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the program of the guide as a package of its own, so the workspaces need no SDK.
+/// Builds the program of the guide as a separate package, so that no workspace needs the SDK.
 fn program_in_rust(shell: &Shell, place: &Path) -> Result<PathBuf> {
     let guide = shell.read_file("crates/delayline/docs/guides/aws-sdk.md")?;
     let program = guide.split_once("```rust,ignore\n").and_then(|(_, it)| it.split_once("```\n"));

@@ -83,8 +83,8 @@ impl Place {
 /// [`Resp::V2`] on a unix socket. Call it from `main` in a test target with `harness = false`.
 /// Reads the program's arguments, like other Rust tests.
 ///
-/// `driver` is shown in the output. There are 1,000 random sequences unless `DELAYLINE_CASES` says
-/// otherwise.
+/// `driver` is shown in the output. There are 250 random sequences unless `DELAYLINE_CASES` says
+/// otherwise: drivers differ only in what carries the same scripts.
 ///
 /// Returns success if every trial has passed.
 ///
@@ -93,16 +93,16 @@ impl Place {
 /// The server does not start.
 #[must_use]
 pub fn conformance<C: Connect>(driver: &str) -> ExitCode {
-    let fixture = RedisFixture::<C>::new(Place::UnixSocket, Resp::V2, 1_000);
+    let fixture = RedisFixture::<C>::new(Place::UnixSocket, Resp::V2, true);
     delayline_testkit::main(driver, fixture)
 }
 
 /// Like [`conformance`], over other ways to servers. The name of each trial begins with the name
 /// of its place, such as `tls_cluster::`.
 ///
-/// Each way has the trials that use every operation, with 250 random sequences unless
-/// `DELAYLINE_CASES` says otherwise: [`conformance`] has tested the scripts, which are the same on
-/// every way. [`Place::LeastPrivilege`] has the named cases, too, since they need its permissions.
+/// Each way has the trials that use every operation: [`conformance`] has tested the scripts, which
+/// are the same on every way. [`Place::LeastPrivilege`] has the named cases, too, since they need
+/// its permissions.
 ///
 /// # Panics
 ///
@@ -110,13 +110,11 @@ pub fn conformance<C: Connect>(driver: &str) -> ExitCode {
 #[must_use]
 pub fn conformance_of_ways<C: Connect>(ways: &[(Place, Resp)]) -> ExitCode {
     let fixture = |&(place, resp): &(Place, Resp)| {
-        (place.name(), RedisFixture::<C>::new(place, resp, OTHER_WAY_CASES))
+        let has_named_cases = place == Place::LeastPrivilege;
+        (place.name(), RedisFixture::<C>::new(place, resp, has_named_cases))
     };
     delayline_testkit::main_of_ways(ways.iter().map(fixture).collect())
 }
-
-/// The scripts are the same over every path, and 1,000 sequences have tested them.
-const OTHER_WAY_CASES: u32 = 250;
 
 /// The trials that have every operation.
 const EVERY_OPERATION: [&str; 3] = ["regressions::", "differential::", "histories::"];
@@ -124,7 +122,7 @@ const EVERY_OPERATION: [&str; 3] = ["regressions::", "differential::", "historie
 struct RedisFixture<C: Connect> {
     place: Place,
     resp: Resp,
-    cases: u32,
+    has_named_cases: bool,
     started: OnceLock<(Servers, ConnectOptions)>,
     shared: OnceCell<ScriptBackend<C::Transport>>,
     queues: AtomicU64,
@@ -134,12 +132,11 @@ struct RedisFixture<C: Connect> {
 #[async_trait]
 impl<C: Connect> Fixture for RedisFixture<C> {
     fn wants(&self, trial: &str) -> bool {
-        let is_full = self.cases != OTHER_WAY_CASES || self.place == Place::LeastPrivilege;
-        is_full || EVERY_OPERATION.iter().any(|kind| trial.starts_with(kind))
+        self.has_named_cases || EVERY_OPERATION.iter().any(|kind| trial.starts_with(kind))
     }
 
     fn random_cases(&self) -> u32 {
-        self.cases
+        250
     }
 
     async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
@@ -166,11 +163,11 @@ impl<C: Connect> Fixture for RedisFixture<C> {
 }
 
 impl<C: Connect> RedisFixture<C> {
-    fn new(place: Place, resp: Resp, cases: u32) -> Self {
+    fn new(place: Place, resp: Resp, has_named_cases: bool) -> Self {
         Self {
             place,
             resp,
-            cases,
+            has_named_cases,
             started: OnceLock::new(),
             shared: OnceCell::new(),
             queues: AtomicU64::new(0),

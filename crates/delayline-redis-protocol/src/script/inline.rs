@@ -4,7 +4,7 @@
 //! the script that it uses. So the steps of an operation are functions in the sources and text in
 //! what the server gets.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::assemble::{code, is_word};
 
@@ -14,7 +14,8 @@ struct Piece<'a> {
     name: &'a str,
     is_inline: bool,
     lines: Vec<&'a str>,
-    words: HashSet<&'a str>,
+    /// The other pieces that use the function, unless nothing uses them.
+    users: Vec<usize>,
 }
 
 /// Inlines the functions of a script.
@@ -22,7 +23,7 @@ struct Piece<'a> {
 /// A function that only inlined functions use is defined in them. Unused functions are left out.
 pub(super) fn with_functions_inline(text: &str) -> String {
     let mut pieces = pieces(text);
-    drop_unused(&mut pieces);
+    find_users(&mut pieces);
     let homes: Vec<_> = (0..pieces.len()).map(|at| homes(&pieces, at)).collect();
     let mut lines = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
@@ -74,35 +75,36 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
             is_inline = true;
         } else if let Some(rest) = line.strip_prefix(FUNCTION) {
             let name = rest.split('(').next().unwrap_or_default();
-            pieces.push(Piece { name, is_inline, lines: vec![line], words: HashSet::new() });
+            pieces.push(Piece { name, is_inline, lines: vec![line], users: Vec::new() });
             (is_inline, is_inside) = (false, true);
         } else if let Some(outside) = pieces.last_mut().filter(|piece| piece.name.is_empty()) {
             outside.lines.push(line);
         } else {
-            let words = HashSet::new();
-            pieces.push(Piece { name: "", is_inline: false, lines: vec![line], words });
+            let lines = vec![line];
+            pieces.push(Piece { name: "", is_inline: false, lines, users: Vec::new() });
         }
-    }
-    for piece in &mut pieces {
-        let words = piece.lines.iter().flat_map(|line| code(line).split(|c| !is_word(c)));
-        piece.words = words.collect();
     }
     pieces
 }
 
-fn drop_unused(pieces: &mut Vec<Piece<'_>>) {
-    loop {
-        let is_used = |piece: &Piece<'_>| {
-            piece.name.is_empty()
-                || pieces.iter().any(|user| user.name != piece.name && uses(user, piece.name))
-        };
-        let Some(unused) = pieces.iter().position(|piece| !is_used(piece)) else { break };
-        pieces.remove(unused);
+/// Follows what is used, from what stands outside of all functions.
+fn find_users(pieces: &mut [Piece<'_>]) {
+    let names: HashMap<_, _> = pieces.iter().map(|it| it.name).zip(0..).collect();
+    let mut found: BTreeSet<_> =
+        (0..pieces.len()).filter(|at| pieces[*at].name.is_empty()).collect();
+    let mut open: Vec<_> = found.iter().copied().collect();
+    while let Some(user) = open.pop() {
+        let lines = pieces[user].lines.iter();
+        let words = lines.flat_map(|line| code(line).split(|c| !is_word(c)));
+        let words = words.filter(|word| !word.is_empty() && *word != pieces[user].name);
+        let used: BTreeSet<_> = words.filter_map(|word| names.get(word).copied()).collect();
+        for at in used {
+            pieces[at].users.push(user);
+            if found.insert(at) {
+                open.push(at);
+            }
+        }
     }
-}
-
-fn uses(piece: &Piece<'_>, name: &str) -> bool {
-    piece.words.contains(name)
 }
 
 /// Where a function is defined: in which functions that are put in the place of their calls, or, as
@@ -113,10 +115,8 @@ fn homes<'a>(pieces: &[Piece<'a>], at: usize) -> Vec<&'a str> {
         return vec![""];
     }
     let mut all: Vec<&str> = Vec::new();
-    for (user_at, user) in pieces.iter().enumerate() {
-        if user.name == name || !uses(user, name) {
-            continue;
-        }
+    for &user_at in &pieces[at].users {
+        let user = &pieces[user_at];
         if user.name.is_empty() || user.is_inline {
             all.push(user.name);
         } else {
@@ -130,9 +130,9 @@ fn homes<'a>(pieces: &[Piece<'a>], at: usize) -> Vec<&'a str> {
     }
     // Inside of one that has it anyway it needs no other home.
     let is_inside = |inner: &str| {
-        let mut users =
-            pieces.iter().filter(|user| uses(user, inner) && user.name != inner).peekable();
-        users.peek().is_some() && users.all(|user| user.name != inner && all.contains(&user.name))
+        let users = pieces.iter().find(|piece| piece.name == inner).map(|piece| &piece.users);
+        users
+            .is_some_and(|it| !it.is_empty() && it.iter().all(|at| all.contains(&pieces[*at].name)))
     };
     all.iter().copied().filter(|home| !is_inside(home)).collect()
 }

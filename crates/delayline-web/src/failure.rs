@@ -8,7 +8,7 @@ use delayline::{Error, ErrorClass, ErrorKind, Violation};
 
 use crate::{Rights, Role};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// The queue's backend refused or failed.
     Queue(Error),

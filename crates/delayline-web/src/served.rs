@@ -20,7 +20,7 @@ use crate::pull::polls::Polls;
 /// A queue, and its latest readings.
 pub(crate) struct Served {
     pub(crate) queue: Queue<Bytes, Raw>,
-    counts: Latest<(Stats, Timestamp)>,
+    counts: Latest<Result<(Stats, Timestamp), Failure>>,
     pub(crate) counted: Counted,
     /// What falls due, for each span.
     ahead: [Latest<Ahead>; Span::ALL.len()],
@@ -44,38 +44,37 @@ impl Served {
     }
 
     /// Counts the queue, and keeps the counts.
-    async fn count(&self) -> Result<(Stats, Timestamp), Failure> {
-        let (stats, at) = counted(&self.queue).await?;
-        self.counted.keep(stats, at);
-        Ok((stats, at))
+    async fn count(&self) -> Result<Result<(Stats, Timestamp), Failure>, Infallible> {
+        let counts = counted(&self.queue).await;
+        if let Ok((stats, at)) = counts {
+            self.counted.keep(stats, at);
+        }
+        Ok(counts)
     }
 
     /// The counts, at most a second old, and their instant by the server's clock. `None` if the
     /// queue cannot be counted.
     pub(crate) async fn counts(&self) -> Option<(Stats, Timestamp)> {
-        self.counts_within(COUNTS_AGE).await
+        self.counts_within(COUNTS_AGE).await.ok()
     }
 
-    /// The counts, at most this old.
-    pub(crate) async fn counts_within(&self, age: Duration) -> Option<(Stats, Timestamp)> {
-        self.counts.within(age, self.count()).await
+    /// The counts, or why there are none, at most this old.
+    pub(crate) async fn counts_within(&self, age: Duration) -> Result<(Stats, Timestamp), Failure> {
+        self.counts.within(age, self.count()).await.unwrap_or(Err(Failure::Aborted))
     }
 
     /// The last counts, which tell the place of a queue among many.
     pub(crate) async fn surveyed(&self) -> Option<(Stats, Timestamp)> {
         match self.counted.last() {
             (Some(last), age) if age < SURVEY_AGE => Some(last),
-            _ => self.counts_within(ROW_AGE).await,
+            _ => self.counts_within(ROW_AGE).await.ok(),
         }
     }
 
     /// What a row of the first page shows. Costs at most two commands in [`ROW_AGE`], except for
     /// the first time: the counts, and either the history or what falls due.
     pub(crate) async fn recent(&self) -> Result<Recent, Failure> {
-        let (stats, now) = match self.counts_within(ROW_AGE).await {
-            Some(counts) => counts,
-            None => self.counts.anew(self.count()).await?,
-        };
+        let (stats, now) = self.counts_within(ROW_AGE).await?;
         let span = Span::SixHours;
         let more = async {
             let is_first = self.minutes.last().await.is_none();
@@ -96,10 +95,11 @@ impl Served {
     /// The counts for a page, read now; those of [`counts`](Self::counts) for an open page that
     /// asks again.
     pub(crate) async fn counts_for(&self, is_live: bool) -> Result<(Stats, Timestamp), Failure> {
-        match if is_live { self.counts().await } else { None } {
-            Some(counts) => Ok(counts),
-            None => self.counts.anew(self.count()).await,
+        if is_live {
+            return self.counts_within(COUNTS_AGE).await;
         }
+        let Ok(counts) = self.counts.anew(self.count()).await;
+        counts
     }
 
     /// The leases that end first, at most a second old.

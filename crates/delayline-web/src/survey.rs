@@ -66,7 +66,7 @@ impl<'a> Survey<'a> {
                 let last = if is_cut {
                     served.surveyed().await
                 } else {
-                    served.counts_within(ROW_AGE).await
+                    served.counts_within(ROW_AGE).await.ok()
                 };
                 let of = handlers.map(|it| it.get(name.as_str()).copied().unwrap_or_default());
                 (need(last, of), of, name.as_str(), *served)

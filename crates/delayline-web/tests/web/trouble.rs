@@ -23,6 +23,7 @@ pub struct Trouble {
     inner: Arc<dyn QueueBackend>,
     /// Operations that are executed; later ones are refused.
     left: AtomicUsize,
+    refusal: ErrorKind,
     /// A reply takes a permit.
     replies: Semaphore,
     executed: Notify,
@@ -31,18 +32,25 @@ pub struct Trouble {
 impl Trouble {
     /// Holds every reply back until [`release`](Self::release).
     pub fn holds_replies(queue: &Raws) -> (Arc<Self>, Raws) {
-        Self::on(queue, usize::MAX, 0)
+        Self::on(queue, usize::MAX, 0, ErrorKind::PermissionDenied)
     }
 
     /// Refuses all operations but the first ones.
     pub fn refuses_after(operations: usize, queue: &Raws) -> Raws {
-        Self::on(queue, operations, Semaphore::MAX_PERMITS).1
+        let refusal = ErrorKind::PermissionDenied;
+        Self::on(queue, operations, Semaphore::MAX_PERMITS, refusal).1
     }
 
-    fn on(queue: &Raws, left: usize, replies: usize) -> (Arc<Self>, Raws) {
+    /// Cannot be reached.
+    pub fn is_away(queue: &Raws) -> Raws {
+        Self::on(queue, 0, 0, ErrorKind::Unreachable).1
+    }
+
+    fn on(queue: &Raws, left: usize, replies: usize, refusal: ErrorKind) -> (Arc<Self>, Raws) {
         let trouble = Arc::new(Self {
             inner: Arc::clone(queue.backend()),
             left: AtomicUsize::new(left),
+            refusal,
             replies: Semaphore::new(replies),
             executed: Notify::new(),
         });
@@ -70,7 +78,7 @@ impl Backend for Trouble {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         let one_less = |left: usize| left.checked_sub(1);
         if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err() {
-            return Err(Error::with_detail(ErrorKind::PermissionDenied, ADDRESS));
+            return Err(Error::with_detail(self.refusal.clone(), ADDRESS));
         }
         let applied = self.inner.apply(at, op).await;
         self.executed.notify_one();

@@ -275,9 +275,9 @@ const NEXT_WAIT: Duration = Duration::from_millis(50);
 
 /// The keys of each server that are looked at.
 pub(crate) const MOST_KEYS: u64 = 1_000_000;
-/// Maximum number of queues that are shown in addition to the queues that were added. Each of them
-/// is counted while a page is open.
-pub(crate) const MOST_QUEUES: usize = 200;
+/// Maximum number of queues that are shown in addition to the queues that were added. While the
+/// first page is open, each is counted: once a minute if its row is not on the page.
+pub(crate) const MOST_QUEUES: usize = 1_000;
 const MOST_REFUSED: usize = 10;
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
             tables.extend(pull::idle((args.messages / 500).max(10), progress).await?);
             return Ok(tables);
         }
-        Subject::Sqs => sqs::rates(args.messages / 10, progress).await,
+        Subject::Sqs => return sqs::run(args.messages / 10, progress).await,
         Subject::Cost => return cost::measure(args.messages, progress).await,
         Subject::Memory => memory::measure(args.messages, progress).await,
         Subject::Throughput => throughput::measure(args.messages, progress).await,

@@ -80,30 +80,16 @@ pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Vec<
     let queue = transport.open(&server).await?;
     let address = serve(&queue).await?;
     progress.set_message("lateness over a long poll");
-    let (mut of_library, mut of_http) = (Late::new(3)?, Late::new(3)?);
-    // In turn, so that both have the same machine.
-    for _ in 0..10 {
-        lateness_of_library(&queue, messages / 10, &mut of_library).await?;
-        lateness_over_http(&queue, address, messages / 10, &mut of_http).await?;
-    }
-    let quantiles = |late: &Late| {
-        let ms = |us: u64| f64::from(u32::try_from(us).unwrap_or(u32::MAX)) / 1_000.0;
-        [0.5, 0.99, 1.0].map(|quantile| ms(late.value_at_quantile(quantile))).to_vec()
+    let one = async |client: &mut Client| {
+        let taken = take(client, &json!({"wait": "50s"})).await?;
+        let at = SystemTime::now();
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        ack_taken(client, taken).await?;
+        Ok(Some(at))
     };
-    let lateness = Table {
-        name: "pull-lateness",
-        title: "Lateness of a lone message over a long poll",
-        unit: "ms",
-        columns: ["p50", "p99", "max"].map(str::to_owned).to_vec(),
-        rows: vec![
-            ("library".to_owned(), quantiles(&of_library)),
-            ("HTTP".to_owned(), quantiles(&of_http)),
-        ],
-        columns_are: Columns::Percentiles(vec![of_library.len(), of_http.len()]),
-        wide: false,
-        note: "From the due time to the start of the handler, and to the end of the answer to a \
-               poll. Ten rounds in turn.",
-    };
+    let lateness = lateness("pull-lateness", "HTTP", &queue, address, messages, one).await?;
     progress.set_message("memory of waiting polls");
     let memory = Table {
         name: "pull-memory",
@@ -267,30 +253,51 @@ async fn lateness_of_library(
     Ok(())
 }
 
-async fn lateness_over_http(
+/// Lateness of lone messages at a worker of the library, and over an endpoint. `one` polls, and
+/// returns when it got a message, which it has acked.
+pub(crate) async fn lateness(
+    name: &'static str,
+    endpoint: &str,
     queue: &Queue<Bytes, Raw>,
     address: SocketAddr,
     messages: usize,
-    late: &mut Late,
-) -> Result<()> {
-    let (report, mut answers) = unbounded_channel();
+    one: impl AsyncFn(&mut Client) -> Result<Option<SystemTime>>,
+) -> Result<Table> {
+    let (mut of_library, mut of_endpoint) = (Late::new(3)?, Late::new(3)?);
     let mut client = Client::connect(address).await?;
-    let polling = tokio::spawn(async move {
-        for _ in 0..messages {
-            let mut taken = Vec::new();
-            while taken.is_empty() {
-                taken = take(&mut client, &json!({"wait": "50s"})).await?;
-            }
-            let _ = report.send(SystemTime::now());
-            ack_taken(&mut client, taken).await?;
+    // In turn, so that both have the same machine.
+    for _ in 0..10 {
+        lateness_of_library(queue, messages / 10, &mut of_library).await?;
+        for _ in 0..messages / 10 {
+            let answer = async {
+                loop {
+                    if let Some(at) = one(&mut client).await? {
+                        return Ok(at);
+                    }
+                }
+            };
+            let (due, at) = tokio::try_join!(send(queue), answer)?;
+            record(&mut of_endpoint, due, at)?;
         }
-        anyhow::Ok(())
-    });
-    for _ in 0..messages {
-        let due = send(queue).await?;
-        record(late, due, answers.recv().await.context("the client has ended")?)?;
     }
-    polling.await?
+    let quantiles = |late: &Late| {
+        let ms = |us: u64| f64::from(u32::try_from(us).unwrap_or(u32::MAX)) / 1_000.0;
+        [0.5, 0.99, 1.0].map(|quantile| ms(late.value_at_quantile(quantile))).to_vec()
+    };
+    Ok(Table {
+        name,
+        title: "Lateness of a lone message over a long poll",
+        unit: "ms",
+        columns: ["p50", "p99", "max"].map(str::to_owned).to_vec(),
+        rows: vec![
+            ("library".to_owned(), quantiles(&of_library)),
+            (endpoint.to_owned(), quantiles(&of_endpoint)),
+        ],
+        columns_are: Columns::Percentiles(vec![of_library.len(), of_endpoint.len()]),
+        wide: false,
+        note: "From the due time to the start of the handler, and to the end of the answer to a \
+               poll. Ten rounds in turn.",
+    })
 }
 
 /// Bytes of each poll that waits.

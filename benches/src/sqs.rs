@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use delayline::Bytes;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::http::{self, Client};
-use crate::pull::{CONSUMERS, ROUNDS, ack_taken, median, take};
+use crate::pull::{CONSUMERS, ROUNDS, ack_taken, lateness, median, take};
 use crate::table::{Columns, Table, number};
 use crate::transport::{DRIVERS, QUEUE};
 
@@ -27,17 +27,19 @@ use crate::transport::{DRIVERS, QUEUE};
 const BATCH: usize = 10;
 
 /// Messages that are sent, and received and deleted, in batches of 10.
-pub(crate) async fn rates(messages: usize, progress: &ProgressBar) -> Result<Table> {
+pub(crate) async fn run(messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
     let [transport, ..] = DRIVERS;
     let server = transport.start()?;
     let connection = delayline::connect(&server.url()).await?;
     let queue = connection.queue::<Bytes>(QUEUE).await?.codec(Raw);
     let rights = Role::Worker | Role::Operator;
-    let dashboard = Dashboard::new(Access::everyone(rights)).queue(queue);
+    let dashboard = Dashboard::new(Access::everyone(rights)).queue(queue.clone());
     let pull = Endpoint { address: http::serve(dashboard.router()?).await?, wire: Wire::Pull };
     let sqs = Sqs::new(connection, delayline_sqs::Access::everyone(rights));
     let sqs = sqs.only_queues([QUEUE]).router().await?;
     let sqs = Endpoint { address: http::serve(sqs).await?, wire: Wire::Sqs };
+    progress.set_message("lateness over a long poll of SQS");
+    let late = lateness("sqs-lateness", "SQS", &queue, sqs.address, messages / 50, one).await?;
     let moto = Moto::start()?;
     let mut endpoints = vec![("pull", pull), ("SQS", sqs)];
     if let Some(moto) = &moto {
@@ -74,7 +76,7 @@ pub(crate) async fn rates(messages: usize, progress: &ProgressBar) -> Result<Tab
             }
         }
     }
-    Ok(Table {
+    let rates = Table {
         name: "sqs",
         title: "Messages per second over the wire of SQS",
         unit: "messages/s",
@@ -87,7 +89,8 @@ pub(crate) async fn rates(messages: usize, progress: &ProgressBar) -> Result<Tab
                is the pull API. moto is its server, in Python, which keeps messages in memory, \
                closes each connection after one answer, and gets a tenth of the messages. Clients, \
                HTTP servers and Redis share the machine.",
-    })
+    };
+    Ok(vec![rates, late])
 }
 
 #[derive(Clone, Default)]
@@ -190,30 +193,53 @@ async fn sqs_send(client: &mut Client) -> Result<()> {
 }
 
 async fn sqs_receive(client: &mut Client) -> Result<()> {
+    let messages = receive(client, BATCH, 0).await?;
+    let all = messages.iter().all(|it| it.body.len() == PAYLOAD_BYTES);
+    ensure!(all && messages.len() == BATCH, "a receive found too few messages");
+    delete(client, &messages).await
+}
+
+/// Polls for one message and deletes it. Returns when it was there.
+async fn one(client: &mut Client) -> Result<Option<SystemTime>> {
+    let messages = receive(client, 1, 20).await?;
+    let at = SystemTime::now();
+    if messages.is_empty() {
+        return Ok(None);
+    }
+    delete(client, &messages).await?;
+    Ok(Some(at))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Taken {
+    body: String,
+    receipt_handle: String,
+}
+
+async fn receive(client: &mut Client, most: usize, wait_secs: u32) -> Result<Vec<Taken>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Received {
+        #[serde(default)]
         messages: Vec<Taken>,
     }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Taken {
-        body: String,
-        receipt_handle: String,
-    }
     let receive = json!({
-        "QueueUrl": queue_url(), "MaxNumberOfMessages": BATCH, "WaitTimeSeconds": 0,
+        "QueueUrl": queue_url(), "MaxNumberOfMessages": most, "WaitTimeSeconds": wait_secs,
         "VisibilityTimeout": 300,
     });
     let Received { messages } = client.call(&head("ReceiveMessage"), &receive).await?;
-    let all = messages.iter().all(|it| it.body.len() == PAYLOAD_BYTES);
-    ensure!(all && messages.len() == BATCH, "a receive found too few messages");
+    Ok(messages)
+}
+
+async fn delete(client: &mut Client, messages: &[Taken]) -> Result<()> {
     let entry =
         |(n, it): (usize, &Taken)| json!({"Id": n.to_string(), "ReceiptHandle": it.receipt_handle});
     let entries: Vec<_> = messages.iter().enumerate().map(entry).collect();
     let batch = json!({"QueueUrl": queue_url(), "Entries": entries});
     let deleted: Value = client.call(&head("DeleteMessageBatch"), &batch).await?;
-    ensure!(deleted["Successful"].as_array().map(Vec::len) == Some(BATCH), "{deleted}");
+    let deleted = deleted["Successful"].as_array().map(Vec::len);
+    ensure!(deleted == Some(messages.len()), "not all were deleted");
     Ok(())
 }
 

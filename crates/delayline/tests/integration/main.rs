@@ -8,6 +8,7 @@
     reason = "test code"
 )]
 
+mod after;
 mod batch;
 mod blocking;
 #[cfg(any(feature = "redis", feature = "fred"))]

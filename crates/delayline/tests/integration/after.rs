@@ -178,7 +178,7 @@ async fn what_cannot_wait_is_refused_before_anything_is_sent() {
         (queue.message(&0).id("b").wakes(other.member("w").unwrap()), "on another connection"),
         (waits().after(["w"]), "it would wait for itself"),
         (waits().after(["b", "a", ""]), "the message id is empty"),
-        (waits().group("g"), "has a group of its own"),
+        (waits().group("g"), "group"),
         (waits().due_in(ms(1)), "leave the due time out"),
         (waits().priority(delayline::message::Priority::High), "has normal priority"),
         (waits().debounce(DAY), "neither an update nor throttled"),
@@ -263,4 +263,34 @@ async fn a_lost_word_delays_by_half_a_minute_at_most() {
     assert!(!backend.sent("reschedule").is_empty());
     let late = backend.elapsed().saturating_sub(Duration::from_secs(3_600));
     assert!(late <= Duration::from_secs(31), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_was_delivered_early_is_retried_when_its_handler_says() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let start = Instant::now();
+    // The first one fails, and each of the others wakes the message later.
+    let members = (1..=20).map(|n| queue.message(&n).due_in(Duration::from_secs(n)));
+    let waiting = queue.message(&0).id("w").on_failure(OnFailure::Deliver);
+    let _ = waiting.send_with_members(members).await.unwrap();
+    let (seen, mut delivered) = unbounded_channel();
+    let handler = move |job: Job<u64>| {
+        let outcome = match job.payload() {
+            0 => {
+                seen.send((start.elapsed().as_secs(), job.members().unwrap().why)).unwrap();
+                match job.failures() {
+                    0 => Outcome::retry_in(Duration::from_secs(60), "busy"),
+                    _ => Outcome::Ack,
+                }
+            }
+            1 => Outcome::reject("no"),
+            _ => Outcome::Ack,
+        };
+        async { Ok::<_, &str>(outcome) }
+    };
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    worker.run(handler).await;
+    let deliveries = [delivered.recv().await.unwrap(), delivered.recv().await.unwrap()];
+    assert_eq!(deliveries, [(1, Why::Failure), (61, Why::AllEnded)]);
 }

@@ -9,6 +9,7 @@
 )]
 
 mod after;
+mod after_fates;
 mod batch;
 mod blocking;
 #[cfg(any(feature = "redis", feature = "fred"))]

@@ -42,7 +42,6 @@ mod waiting;
 pub(crate) mod wire;
 mod words;
 
-pub use self::member::{Ended, Member, Members, OnFailure, Why};
-pub use self::waiting::Waiting;
-pub use self::wire::{WAITS_FOR, WAKES};
+pub use self::member::{Ended, Member, Members, OnFailure, Waiting, Why};
+pub use self::wire::{WAITS_FOR, WAKES, delivered, set_wakes, wakes};
 pub use crate::queue::SentTogether;

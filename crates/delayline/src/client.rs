@@ -35,6 +35,7 @@ struct Shared {
     cancels: Cancels,
     registry: WorkerRegistry,
     siblings: Siblings,
+    reach: Reach,
     /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
 }
@@ -53,10 +54,12 @@ impl Client {
         let queue_name = backend.queue_name().cloned();
         let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
         let events = EventSink::default();
-        let gate = Arc::new(Gate::new(Reach::new(backend, siblings.clone())));
+        let reach = Reach::new(backend, siblings.clone());
+        let gate = Arc::new(Gate::new(reach.clone()));
         let observed = Observed::new(gate, label.clone(), events.clone(), cancels.clone());
         let looks = watch::Sender::new(Instant::now());
-        let shared = Shared { queue_name, label, events, cancels, registry, siblings, looks };
+        let shared =
+            Shared { queue_name, label, events, cancels, registry, siblings, reach, looks };
         Self {
             backend: Arc::new(observed),
             patience: DEFAULT_PATIENCE,
@@ -113,6 +116,11 @@ impl Client {
     /// The queues of the connection.
     pub(crate) fn siblings(&self) -> &Siblings {
         &self.shared.siblings
+    }
+
+    /// The queue and those of the connection, past telemetry and the gate.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.shared.reach
     }
 
     /// The workers of one queue's clones share here that nothing was due, so that only one of them

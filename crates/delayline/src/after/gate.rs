@@ -9,26 +9,25 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
-    Applied, At, Backend, Claimed, Delivery, Durability, Error, ErrorClass, Hold, Lease, MessageId,
-    Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement, Status, Timestamp,
-    Wakeup,
+    Applied, At, Backend, Claimed, Completion, Delivery, Durability, Error, ErrorClass, ErrorKind,
+    Hold, Lease, MessageId, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement,
+    Status, Timestamp, Wakeup,
 };
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::member::{Member, OnFailure, Why};
+use super::member::{Ended, Member, OnFailure, Waiting, Why};
 use super::siblings::Reach;
-use super::waiting::Waiting;
-use super::wire::{self, Read, WAKES};
+use super::wire::{self, Read, WAITS_FOR};
 use super::words::Words;
 
 /// A queue whose claims return a waiting message only if its members have ended: of the others, it
 /// looks at the members and snoozes the message.
 ///
-/// - **Pace.** The time to the next look grows with the wait, up to [`LONGEST_PAUSE`]. An end that a
-///   worker tells of ([`Words`]) makes the message due at once. If many members are left, the
-///   message's own group is held for [`HOLD`], so that these words cause no more than two looks a
-///   second, by all processes together.
+/// - **Pace.** The time to the next look grows with the wait, up to [`LONGEST_PAUSE`]. A word of a
+///   worker that has ended a member ([`Words`]) makes the message due at once. If many members are
+///   left, the message's own group is held for [`HOLD`], so that words cause no more than two looks
+///   a second, by all processes together.
 /// - **Ends** are remembered in this process: a member that has ended is not queried again, except
 ///   for a dead letter, which may be redriven, and for its result.
 #[derive(Debug)]
@@ -70,7 +69,11 @@ impl Gate {
     async fn complete(&self, at: At, op: &Op, mut applied: Applied) -> Applied {
         match (op, &mut applied.reply) {
             (Op::Claim(claim), Reply::Claim(claimed)) => {
-                self.sift(at, applied.at, claim.max, claimed).await;
+                let waits = |it: &Delivery| it.message.headers.get(WAITS_FOR).is_some();
+                if claimed.deliveries.iter().any(waits) {
+                    self.sift(at, applied.at, claim.max, claimed).await;
+                }
+                self.note(&claimed.deliveries);
             }
             (Op::Settle(items), Reply::Settle(results)) => {
                 items.iter().zip(results).for_each(|(item, result)| self.settled(item, *result));
@@ -90,9 +93,10 @@ impl Gate {
         let asked = all.len();
         let looks = all.into_iter().map(async |delivery| {
             match wire::read(&delivery.message.headers, &delivery.message.payload) {
-                Ok(Some(read)) => self.look(at, now, delivery, read).await,
-                // The worker reports a list that cannot be read.
-                Ok(None) | Err(_) => Ok(delivery),
+                Ok(Some(read)) if read.looked.is_none() => self.look(at, now, delivery, read).await,
+                // It has been delivered to a program that has sent it on. Or its list cannot be
+                // read, which the worker reports.
+                _ => Ok(delivery),
             }
         });
         for looked in join_all(looks).await {
@@ -102,14 +106,17 @@ impl Gate {
             }
         }
         claimed.more |= asked == max && claimed.deliveries.len() < asked;
-        let mut state = self.lock();
-        if state.wakes.len() > MOST_REMEMBERED {
-            state.wakes.clear();
-        }
-        for Delivery { message, lease, .. } in &claimed.deliveries {
-            if let Some(waiting) = message.headers.get(WAKES).and_then(|it| wire::member(it)) {
-                state.wakes.insert(message.info.id.clone(), (*lease, waiting));
+    }
+
+    /// Remembers which messages wake another one.
+    fn note(&self, deliveries: &[Delivery]) {
+        for Delivery { message, lease, .. } in deliveries {
+            let Some(waiting) = wire::wakes(&message.headers) else { continue };
+            let mut state = self.lock();
+            if state.wakes.len() > MOST_REMEMBERED {
+                state.wakes.clear();
             }
+            state.wakes.insert(message.info.id.clone(), (*lease, waiting));
         }
     }
 
@@ -189,9 +196,8 @@ impl Gate {
             return;
         }
         let end = Settlement::new(id, delivery.lease, Outcome::Release);
-        let headers = &delivery.message.headers;
         if self.end(at, end).await == Some(Settled::Done { status: Status::Cancelled })
-            && let Some(waiting) = headers.get(WAKES).and_then(|it| wire::member(it))
+            && let Some(waiting) = wire::wakes(&delivery.message.headers)
         {
             self.words.tell(waiting, &self.reach);
         }
@@ -228,6 +234,9 @@ impl Gate {
             _ => None,
         };
         let mut state = self.lock();
+        if state.wakes.is_empty() && state.early.is_empty() {
+            return;
+        }
         if state.early.get(&item.id) == Some(&item.lease) {
             state.early.remove(&item.id);
         }
@@ -365,6 +374,21 @@ impl<'a> Look<'a> {
             (_, left) => Verdict::Wait(left),
         }
     }
+}
+
+/// Queries how far members have come.
+pub(crate) async fn look_at(reach: &Reach, members: &[Member]) -> Result<Vec<Ended>, crate::Error> {
+    let mut look = Look::new(reach, At::Server, members, None);
+    if !look.query().await {
+        return Err(Error::with_detail(ErrorKind::Unreachable, "the queue of a member").into());
+    }
+    let ends = members.iter().zip(look.ends).zip(look.results);
+    Ok(ends
+        .map(|((member, code), result)| Ended {
+            member: member.clone(),
+            completion: wire::completion(code, result).unwrap_or(Completion::Unknown),
+        })
+        .collect())
 }
 
 /// The time to the next look, unless a word comes.

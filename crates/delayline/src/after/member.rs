@@ -1,6 +1,7 @@
 //! The messages that a message waits for, before and after they have ended.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 use delayline_core::{Completion, MessageId, QueueName, Status, Violation};
@@ -152,6 +153,39 @@ impl OnFailure {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| known.name() == name)
+    }
+}
+
+/// What a message waits for: set by [`Draft::after`](crate::Draft::after), and shown by
+/// [`Queue::get`](crate::Queue::get).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// The members, in the order in which the sender named them, each once.
+    pub members: Vec<Member>,
+    /// The effect of a member that ends without an ack.
+    pub on_failure: OnFailure,
+    /// The maximum time from the send to the delivery: 1 ms to 100 years.
+    pub at_most: Duration,
+}
+
+impl Waiting {
+    /// Maximum number of members of one message.
+    pub const MAX_MEMBERS: usize = 10_000;
+
+    /// The default of [`at_most`](Self::at_most): one day.
+    pub const DEFAULT_AT_MOST: Duration = Duration::from_secs(86_400);
+
+    /// Waits for nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { members: Vec::new(), on_failure: OnFailure::Wait, at_most: Self::DEFAULT_AT_MOST }
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

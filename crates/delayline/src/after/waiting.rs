@@ -1,50 +1,28 @@
-//! What a message waits for, as its sender says.
+//! How a message is made to wait.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use bytes::Bytes;
 use delayline_core::limits::{MAX_DELAY_MS, MAX_PAYLOAD_BYTES};
-use delayline_core::{Group, Known, MessageId, NewMessage, Priority, Schedule, Violation};
+use delayline_core::{Group, Headers, Known, MessageId, NewMessage, Priority, Schedule, Violation};
 use uuid::Uuid;
 
-use super::member::{Member, OnFailure};
+use super::member::{Member, Waiting};
 use super::wire;
 use crate::error::millis;
 
-/// What a message waits for: set by [`Draft::after`](crate::Draft::after), and shown by
-/// [`Queue::get`](crate::Queue::get).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Waiting {
-    /// The members, in the order in which the sender named them, each once.
-    pub members: Vec<Member>,
-    /// The effect of a member that ends without an ack.
-    pub on_failure: OnFailure,
-    /// The maximum time from the send to the delivery: 1 ms to 100 years.
-    pub at_most: Duration,
-}
-
 impl Waiting {
-    /// Maximum number of members of one message.
-    pub const MAX_MEMBERS: usize = 10_000;
-
-    /// The default of [`at_most`](Self::at_most): one day.
-    pub const DEFAULT_AT_MOST: Duration = Duration::from_secs(86_400);
-
-    /// Waits for nothing.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { members: Vec::new(), on_failure: OnFailure::Wait, at_most: Self::DEFAULT_AT_MOST }
-    }
-
-    /// Makes the message wait: its members go behind its payload, and it gets a group of its own,
-    /// with which workers hold it while it must not be looked at.
+    /// Makes a message of the contract wait, as [`Draft::after`](crate::Draft::after) does. Members
+    /// of other queues must be of the connection of its queue. The members are stored behind the
+    /// payload, and the message gets its own group.
     ///
-    /// Refuses what a waiting message cannot have.
-    pub(crate) fn put(&self, message: &mut NewMessage) -> Result<(), Violation> {
+    /// # Errors
+    ///
+    /// [`Violation`] if there are too many members, if the message waits for itself, or if it has a
+    /// group, a priority, a due time, an update or a throttle. The message may be changed then.
+    pub fn put(&self, message: &mut NewMessage) -> Result<(), Violation> {
         let reason = if message.group.is_some() {
-            "a message that waits for others has a group of its own; leave it out"
+            "a message that waits for others has its own group; leave the group out"
         } else if message.priority != Priority::Normal {
             "a message that waits for others has normal priority"
         } else if message.schedule != Schedule::NOW {
@@ -82,21 +60,8 @@ impl Waiting {
     }
 
     /// Separates the payload of a message from what it waits for; `None` if it waits for nothing.
-    ///
-    /// # Errors
-    ///
-    /// A text if the stored list of members cannot be read.
-    pub fn of(
-        headers: &delayline_core::Headers,
-        payload: &Bytes,
-    ) -> Result<Option<(Bytes, Self)>, String> {
+    pub(crate) fn of(headers: &Headers, payload: &Bytes) -> Result<Option<(Bytes, Self)>, String> {
         Ok(wire::read(headers, payload)?.map(|read| (read.payload, read.waiting)))
-    }
-}
-
-impl Default for Waiting {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

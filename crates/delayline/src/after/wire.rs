@@ -1,9 +1,9 @@
 //! How the members of a waiting message are stored: in a header, and behind its payload.
 //!
 //! The header [`WAITS_FOR`] has the length of the payload, the number of members, the time limit in
-//! milliseconds, and the effect of a failure. Each member is the name of its queue, if it is another
-//! one, a space, and its id. Of that text, only the part that differs from the member before is
-//! stored: the length of the common beginning (1 byte), the length of the rest (2 bytes,
+//! milliseconds, and the effect of a failure. Each member is the name of its queue, if it is
+//! another one, a space, and its id. Only the part of that text that differs from the member before
+//! is stored: the length of the common beginning (1 byte), the length of the rest (2 bytes,
 //! big-endian), and the rest. When a worker has looked at the members, their ends follow, in memory
 //! only.
 
@@ -14,8 +14,7 @@ use delayline_core::{
     Completion, DeathReason, Headers, MessageId, NewMessage, QueueName, Status, Violation,
 };
 
-use super::member::{Ended, Member, Members, OnFailure, Why};
-use super::waiting::Waiting;
+use super::member::{Ended, Member, Members, OnFailure, Waiting, Why};
 use crate::error::whole_ms;
 
 /// The header of a message that waits for others. Only this library writes it.
@@ -24,6 +23,35 @@ pub const WAITS_FOR: &str = "delayline-waits-for";
 /// The header of a message that wakes another one when it has ended: the name of the queue of the
 /// waiting message, a space, and its id.
 pub const WAKES: &str = "delayline-wakes";
+
+/// Sets the header [`WAKES`], as [`Draft::wakes`](crate::Draft::wakes) does.
+///
+/// # Errors
+///
+/// [`Violation`] if the headers would be too many or too large; nothing is changed then.
+pub fn set_wakes(headers: &mut Headers, waiting: &Member) -> Result<(), Violation> {
+    headers.set(WAKES, name(waiting))
+}
+
+/// Returns the message that a message with these headers wakes when it has ended, if any.
+#[must_use]
+pub fn wakes(headers: &Headers) -> Option<Member> {
+    member(headers.get(WAKES)?)
+}
+
+/// Separates the payload of a delivered message from the ends of the messages that it has waited
+/// for; `None` if it waited for none. For programs that claim without a
+/// [`Worker`](crate::Worker), through [`Queue::apply`](crate::Queue::apply).
+///
+/// # Errors
+///
+/// A text if the list of members cannot be read. Then the payload cannot be decoded either.
+pub fn delivered(headers: &Headers, payload: &Bytes) -> Result<(Bytes, Option<Members>), String> {
+    Ok(match read(headers, payload)? {
+        Some(read) => (read.payload, read.looked),
+        None => (payload.clone(), None),
+    })
+}
 
 /// A message that waits for others.
 #[derive(Debug)]
@@ -121,10 +149,7 @@ fn ends(members: &[Member], mut rest: Bytes) -> Option<Members> {
             Some(length) if length > rest.len() => return None,
             length => length.map(|length| rest.split_to(length)),
         };
-        let completion = match completion(code)? {
-            Completion::Finished { status, .. } => Completion::Finished { status, result },
-            completion => completion,
-        };
+        let completion = completion(code, result)?;
         ended.push(Ended { member: member.clone(), completion });
     }
     rest.is_empty().then_some(Members { why, ended })
@@ -148,11 +173,12 @@ pub(crate) fn code(completion: &Completion) -> u8 {
     }
 }
 
-fn completion(code: u8) -> Option<Completion> {
+/// Reads a stored completion.
+pub(crate) fn completion(code: u8, result: Option<Bytes>) -> Option<Completion> {
     Some(match code {
         UNKNOWN => Completion::Unknown,
         PENDING => Completion::Pending,
-        ACKED => Completion::finished(Status::Acked),
+        ACKED => Completion::Finished { status: Status::Acked, result },
         3 => Completion::finished(Status::Cancelled),
         4 => Completion::finished(Status::Purged),
         5 => Completion::finished(Status::Relayed),

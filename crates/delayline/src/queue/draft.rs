@@ -63,7 +63,7 @@ pub struct Draft {
     pub(super) message: Result<NewMessage, Error>,
     /// Whether the caller chose the id.
     pub(super) named: bool,
-    /// What it waits for, if it waits.
+    /// The messages that it waits for, if it waits.
     pub(super) waiting: Waiting,
     waits: bool,
 }
@@ -438,20 +438,20 @@ impl Draft {
     ///   [`on_failure`](Self::on_failure) may end the wait earlier. A dead letter that is redriven
     ///   before the last member has ended is waited for again.
     /// - **Delay.** The message is delivered within milliseconds of the last end if the members
-    ///   [wake](Self::wakes) it, as those of [`send_with_members`](Self::send_with_members) do.
-    ///   While ten or more are left, it is looked at twice a second at most. Without such a word,
-    ///   for example because it is lost or the member was cancelled, the delay is an eighth of the
-    ///   time waited so far, and at most 30 s.
+    ///   [wake](Self::wakes) it, as members of [`send_with_members`](Self::send_with_members) do.
+    ///   While ten or more are left, it is checked at most twice a second. Without a wake-up, for
+    ///   example because it is lost or the member was cancelled, the delay is an eighth of the time
+    ///   waited so far, and at most 30 s.
     /// - **Limit.** After [`wait_at_most`](Self::wait_at_most), one day by default, the message is
     ///   delivered, whatever is left: such as an id that is never sent, or messages that wait for
     ///   each other.
     /// - **Forgotten ends.** A queue remembers the end of a message for an hour at least
-    ///   ([G15](crate::guarantees#g15)), and workers remember those that they have seen while they
-    ///   run. An end that no running worker has seen in time counts as missing until the limit.
-    /// - **Workers.** Any worker of the queue looks at the members, as do consumers over HTTP.
+    ///   ([G15](crate::guarantees#g15)), and workers remember the ends that they have seen while
+    ///   they run. An end that no running worker has seen in time is missing until the limit.
+    /// - **Workers.** Any worker of the queue checks the members, as do consumers over HTTP.
     ///   A [relay](crate::Queue::relay) does not, and moves the message at once.
     ///
-    /// The message has a group of its own, normal priority and no due time. Its payload, with the
+    /// The message has its own group, normal priority and no due time. Its payload, with the
     /// ids of the members, has at most 1 MiB. The members are part of the content
     /// ([G15](crate::guarantees#g15)). A member of another connection is invalid, and nothing is
     /// sent.
@@ -487,9 +487,10 @@ impl Draft {
         self
     }
 
-    /// Wakes a message that waits for this one: the worker that ends this message tells it. It is
-    /// an id of this queue, or a [member](crate::Queue::member) of another queue of the same
-    /// connection. It is stored in the header [`WAKES`], and is thus part of the content.
+    /// Wakes a message that waits for this one: the worker that ends this message makes the other
+    /// one due, to be checked. So it must be a message that waits. It is an id of this queue, or a
+    /// [member](crate::Queue::member) of another queue of the same connection. It is stored in the
+    /// header [`WAKES`], and is thus part of the content.
     ///
     /// [`send_with_members`](Self::send_with_members) sets it.
     pub fn wakes<M>(self, waiting: M) -> Self

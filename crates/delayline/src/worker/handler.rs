@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::control::Control;
 use super::undecodable::Undecodable;
 use super::{CancelReason, HandlerError, Job, Outcome};
-use crate::after::wire;
+use crate::after;
 use crate::codec::{CodecError, Decode};
 use crate::telemetry::Label;
 
@@ -54,9 +54,8 @@ where
         let (codec, handler, queue) = (Arc::clone(&codec), Arc::clone(&handler), queue.clone());
         Box::pin(async move {
             let message = delivery.message;
-            let (payload, members) = match wire::read(&message.headers, &message.payload) {
-                Ok(Some(read)) => (read.payload, read.looked),
-                Ok(None) => (message.payload, None),
+            let (payload, members) = match after::delivered(&message.headers, &message.payload) {
+                Ok(delivered) => delivered,
                 Err(error) => return undecodable.noted(&CodecError::new(error)),
             };
             let payload = match codec.decode(&payload) {

@@ -48,6 +48,8 @@ mod guides {
     mod recurring_jobs {}
     #[doc = include_str!("../../crates/delayline/docs/guides/relay.md")]
     mod relay {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/wait-for-several-messages.md")]
+    mod wait_for_several_messages {}
     #[doc = include_str!("../../crates/delayline/docs/guides/results.md")]
     mod results {}
     #[doc = include_str!("../../crates/delayline/docs/guides/one-message-per-id.md")]

@@ -37,7 +37,7 @@ const ALONE: [&str; 1] = ["write_your_own_backend"];
 const APART: [&str; 1] = ["outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 17] = [
+const WITHOUT_PROGRAM: [&str; 18] = [
     "aws-sdk",
     "chains",
     "dashboard",
@@ -54,6 +54,7 @@ const WITHOUT_PROGRAM: [&str; 17] = [
     "tenants",
     "testing",
     "traces",
+    "wait-for-several-messages",
     "without-redis",
 ];
 

@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::backend::{Millis, NewMessage, Schedule};
-use delayline::backend::{Op, UpdateDue};
+use delayline::after::{Member, WAITS_FOR, WAKES, set_wakes};
+use delayline::backend::{Millis, NewMessage, Op, QueueName, Schedule, UpdateDue};
 use delayline::message::{Group, Headers, Priority};
 use delayline::update::{Known, Update, UpdateContent, UpdateToken};
 use delayline::{Bytes, MessageId, Timestamp};
@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::object::Object;
 use crate::text::quoted;
+use crate::waiting::{member, waiting};
 use crate::{duration, instant};
 
 /// What a message is made of, however it was written down. Nothing is checked until
@@ -42,6 +43,14 @@ pub struct Fields {
     pub expires_in: Option<String>,
     /// How long the result of its handler is kept; see [`duration`].
     pub keep_result: Option<String>,
+    /// The messages that it waits for, if it waits.
+    pub after: Option<Vec<Member>>,
+    /// The effect of one of these that fails: `wait`, `deliver` or `cancel`.
+    pub on_failure: Option<String>,
+    /// How long it waits for them; see [`duration`].
+    pub wait_at_most: Option<String>,
+    /// The message that it wakes when it has ended.
+    pub wakes: Option<Member>,
     /// Whether to send it also if a message of this id was finished a short while ago.
     pub reuse_finished_id: bool,
     /// In which time at most one message of its id is created; see [`duration`].
@@ -77,6 +86,11 @@ impl Fields {
         Ok(fields)
     }
 
+    /// The other queues that the message names: those of the messages that it waits for or wakes.
+    pub fn queues(&self) -> impl Iterator<Item = &QueueName> {
+        self.after.iter().flatten().chain(&self.wakes).filter_map(Member::queue)
+    }
+
     fn set(&mut self, name: &str, value: &RawValue) -> Result<(), String> {
         match name {
             "id" => self.id = Some(read(name, "a string", value)?),
@@ -105,6 +119,13 @@ impl Fields {
             "max_crashes" => self.max_crashes = Some(read(name, "a whole number", value)?),
             "expires_in" => self.expires_in = Some(read(name, "a string like \"90s\"", value)?),
             "keep_result" => self.keep_result = Some(read(name, "a string like \"90s\"", value)?),
+            "after" => {
+                let all: Vec<&RawValue> = read(name, "a list of ids", value)?;
+                self.after = Some(all.into_iter().map(member).collect::<Result<_, _>>()?);
+            }
+            "on_failure" => self.on_failure = Some(read(name, "a string", value)?),
+            "wait_at_most" => self.wait_at_most = Some(read(name, "a string like \"90s\"", value)?),
+            "wakes" => self.wakes = Some(member(value)?),
             "throttle" => self.throttle = Some(read(name, "a string like \"90s\"", value)?),
             "reuse_finished_id" => self.reuse_finished_id = read(name, "true or false", value)?,
             "update" => self.update = Some(read(name, "a string", value)?),
@@ -153,12 +174,18 @@ impl Fields {
             if headers.get(&name).is_some() {
                 return Err(format!("the header {} appears more than once", quoted(&name)));
             }
+            if [WAITS_FOR, WAKES].contains(&name.as_str()) {
+                return Err(format!("the header {} is set by after and wakes", quoted(&name)));
+            }
             headers.set(name, value).map_err(text)?;
         }
         if let Some(retention) = self.keep_result {
             let retention = duration(&retention).map_err(|why| format!("keep_result: {why}"))?;
             let set = headers.set_result_retention(retention);
             set.map_err(|why| format!("keep_result: {why}"))?;
+        }
+        if let Some(waiting) = &self.wakes {
+            set_wakes(&mut headers, waiting).map_err(text)?;
         }
         message.headers = headers;
         message.group = self.group.map(Group::new).transpose().map_err(text)?;
@@ -174,6 +201,9 @@ impl Fields {
         }
         if self.reuse_finished_id || update.is_some() || message.throttle.is_some() {
             message.finished_ids = delayline::message::FinishedIds::Reuse;
+        }
+        if let Some(waiting) = waiting(self.after, self.on_failure, self.wait_at_most)? {
+            waiting.put(&mut message).map_err(text)?;
         }
         let op = Op::Enqueue(vec![message]);
         op.validate().map_err(text)?;
@@ -289,7 +319,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// The names of the fields.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 22] = [
     "id",
     "payload",
     "payload_base64",
@@ -303,6 +333,10 @@ const NAMES: [&str; 18] = [
     "max_crashes",
     "expires_in",
     "keep_result",
+    "after",
+    "on_failure",
+    "wait_at_most",
+    "wakes",
     "reuse_finished_id",
     "throttle",
     "update",
@@ -495,6 +529,13 @@ mod tests {
             (r#"{"id": "a", "payload": "hunter2", "max_crashes": 1.5}"#, "a whole number"),
             (r#"{"id": "a", "payload": "hunter2", "keep_result": "8d"}"#, "604800000"),
             (r#"{"id": "a", "payload": "hunter2", "keep_result": 5}"#, "a string like"),
+            (r#"{"id": "a", "payload": "hunter2", "after": "b"}"#, "a list of ids"),
+            (r#"{"id": "a", "payload": "hunter2", "after": [{"id": "b"}]}"#, "queue and id"),
+            (r#"{"id": "a", "payload": "hunter2", "after": [""]}"#, "is empty"),
+            (r#"{"id": "a", "payload": "hunter2", "after": [], "on_failure": "x"}"#, "deliver or"),
+            (r#"{"id": "a", "payload": "hunter2", "after": [], "delay": "1s"}"#, "due time out"),
+            (r#"{"id": "a", "payload": "hunter2", "on_failure": "wait"}"#, "with after"),
+            (r#"{"id": "a", "payload": "hunter2", "headers": {"delayline-wakes": " w"}}"#, "wakes"),
             (r#"{"id": "a", "payload": "hunter2", "throttle": "32d"}"#, "2678400000"),
             (r#"{"id": "a", "payload": "hunter2", "throttle": "0s"}"#, "throttle"),
             (r#"{"payload": "hunter2", "throttle": "1s"}"#, "throttle needs an id"),

@@ -29,6 +29,7 @@ mod stats;
 mod steps;
 mod text;
 mod time;
+mod waiting;
 
 pub use self::cursor::Cursor;
 pub use self::fields::{Fields, text_or_compact};
@@ -39,8 +40,8 @@ pub use self::history::{
     lateness_shares, lateness_within, part_of, series,
 };
 pub use self::message::{
-    Content, explanation, headers, id, info, line, message, named, progress, progress_name, sent,
-    stateless, text_or_base64, without_content,
+    Content, ended, explanation, headers, id, info, line, member, message, named, progress,
+    progress_name, sent, stateless, text_or_base64, without_content,
 };
 pub use self::moment::{Zone, moment};
 pub use self::object::{Object, distinct};

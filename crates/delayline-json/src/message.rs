@@ -5,6 +5,8 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::admin::Explanation;
+use delayline::after::{Member, Members};
+use delayline::limits::MAX_BATCH_BYTES;
 use delayline::message::{
     Attempt, Group, Headers, Message, MessageInfo, MessageState, Sent, Status,
 };
@@ -83,6 +85,12 @@ pub fn message(message: &Message<Bytes>) -> Value {
     let mut object = members(without_content(message));
     object.insert("headers".to_owned(), headers(&message.headers));
     object.extend([named("payload", &message.payload)]);
+    if let Some(waiting) = &message.waiting {
+        object.insert("after".to_owned(), waiting.members.iter().map(member).collect());
+        object.insert("on_failure".to_owned(), waiting.on_failure.name().into());
+        let at_most = format!("{}ms", waiting.at_most.as_millis());
+        object.insert("wait_at_most".to_owned(), at_most.into());
+    }
     if let Some(follower) = &message.follower {
         object.insert(
             "follower".to_owned(),
@@ -97,6 +105,35 @@ pub fn message(message: &Message<Bytes>) -> Value {
         );
     }
     Value::Object(object)
+}
+
+/// A message that another one waits for: its id, and its queue if it is another one.
+#[must_use]
+pub fn member(member: &Member) -> Value {
+    let mut object = id(member.id());
+    if let Some(queue) = member.queue() {
+        object.insert("queue".to_owned(), queue.as_str().into());
+    }
+    Value::Object(object)
+}
+
+/// The messages that a delivered one has waited for: `why` it was delivered, and under `ended` each
+/// member with its `state`, and the `reason` of a dead letter or the result of an ack. Results
+/// beyond the bytes of a batch are left out.
+#[must_use]
+pub fn ended(all: &Members) -> Value {
+    let mut bytes = 0;
+    let ended = all.ended.iter().map(|ended| {
+        let mut object = members(member(&ended.member));
+        object.extend(members(progress(ended.member.id(), &ended.completion)));
+        bytes += ended.completion.result().map_or(0, Bytes::len);
+        if bytes > MAX_BATCH_BYTES {
+            object.remove("result");
+            object.remove("result_base64");
+        }
+        Value::Object(object)
+    });
+    json!({"why": all.why.name(), "ended": ended.collect::<Value>()})
 }
 
 /// The result of a send: its `outcome`, whether the message is `accepted`, and when it is `due`,

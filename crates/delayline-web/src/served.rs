@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::admin::{Forecast, History, Resolution, Stats};
+use delayline::after::Ended;
 use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
 use delayline::message::MessageInfo;
-use delayline::{Bytes, Error, Queue, Timestamp};
+use delayline::{Bytes, Error, Found, Queue, Timestamp};
 use delayline_admin::GroupCount;
 use delayline_json::{Span, Step, part_of, step_delays, steps};
 
@@ -233,3 +234,17 @@ pub(crate) const ROW_AGE: Duration = Duration::from_secs(5);
 const ROW_FORECAST_AGE: Duration = Duration::from_secs(15);
 const HISTORY_AGE: Duration = Duration::from_secs(60);
 const SURVEY_AGE: Duration = Duration::from_secs(60);
+
+/// How far the members of a message have come that waits for them; empty for any other message.
+pub(crate) async fn members_of(
+    queue: &Queue<Bytes, Raw>,
+    found: &Found<Bytes>,
+) -> Result<Vec<Ended>, Failure> {
+    match found {
+        Found::Live(message) => match &message.waiting {
+            Some(waiting) => Ok(queue.members_of(waiting).await?),
+            None => Ok(Vec::new()),
+        },
+        _ => Ok(Vec::new()),
+    }
+}

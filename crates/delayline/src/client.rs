@@ -10,6 +10,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::Error;
+use crate::after::gate::Gate;
+use crate::after::siblings::{Reach, Siblings};
 use crate::cancels::Cancels;
 use crate::events::EventSink;
 use crate::registry::WorkerRegistry;
@@ -32,6 +34,8 @@ struct Shared {
     events: EventSink,
     cancels: Cancels,
     registry: WorkerRegistry,
+    siblings: Siblings,
+    reach: Reach,
     /// When a worker last saw that nothing was due.
     looks: watch::Sender<Instant>,
 }
@@ -40,18 +44,22 @@ pub(crate) type TraceSource = Arc<dyn Fn() -> Option<TraceContext> + Send + Sync
 
 impl Client {
     /// Creates a client that learns of other clones' cancels through `cancels`. `registry` has the
-    /// workers of its queue.
+    /// workers of its queue, and `siblings` the other queues of its connection.
     pub(crate) fn new(
         backend: Arc<dyn QueueBackend>,
         cancels: Cancels,
         registry: WorkerRegistry,
+        siblings: Siblings,
     ) -> Self {
         let queue_name = backend.queue_name().cloned();
         let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
         let events = EventSink::default();
-        let observed = Observed::new(backend, label.clone(), events.clone(), cancels.clone());
+        let reach = Reach::new(backend, siblings.clone());
+        let gate = Arc::new(Gate::new(reach.clone()));
+        let observed = Observed::new(gate, label.clone(), events.clone(), cancels.clone());
         let looks = watch::Sender::new(Instant::now());
-        let shared = Shared { queue_name, label, events, cancels, registry, looks };
+        let shared =
+            Shared { queue_name, label, events, cancels, registry, siblings, reach, looks };
         Self {
             backend: Arc::new(observed),
             patience: DEFAULT_PATIENCE,
@@ -97,6 +105,22 @@ impl Client {
     /// The running workers of the connection's queues.
     pub(crate) fn registry(&self) -> &WorkerRegistry {
         &self.shared.registry
+    }
+
+    /// Returns `true` if both are of one queue and its clones, with the same options.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+            && (self.patience, self.durability) == (other.patience, other.durability)
+    }
+
+    /// The queues of the connection.
+    pub(crate) fn siblings(&self) -> &Siblings {
+        &self.shared.siblings
+    }
+
+    /// The queue and those of the connection, past telemetry and the gate.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.shared.reach
     }
 
     /// The workers of one queue's clones share here that nothing was due, so that only one of them

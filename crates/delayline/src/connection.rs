@@ -8,6 +8,7 @@ use delayline_redis_protocol::{
     Inspection, Removal, ScriptBackend, Transport, Upgrade, conversions,
 };
 
+use crate::after::siblings::Siblings;
 use crate::cancels::Cancels;
 use crate::codec::Json;
 use crate::directory_status::DirectoryStatus;
@@ -47,7 +48,7 @@ use crate::{Error, Queue};
 ///
 /// Its `Debug` output shows the address, but neither user name nor password.
 #[derive(Clone)]
-pub struct Connection(Arc<dyn Store>, Cancels, WorkerRegistry);
+pub struct Connection(Arc<dyn Store>, Cancels, WorkerRegistry, Siblings);
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,7 +64,8 @@ impl Connection {
 
     /// A connection whose workers enter this registry.
     pub(crate) fn with(store: Arc<dyn Store>, registry: WorkerRegistry) -> Self {
-        Self(store, Cancels::default(), registry)
+        let siblings = Siblings::of(Arc::clone(&store));
+        Self(store, Cancels::default(), registry, siblings)
     }
 
     /// Checks that the server is suitable, and opens a queue of JSON payloads. [`Queue::codec`]
@@ -81,8 +83,8 @@ impl Connection {
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), or holds the queue in a newer
     /// format.
     pub async fn queue<T: ?Sized>(&self, name: &str) -> Result<Queue<T>, Error> {
-        let Self(_, cancels, registry) = self.clone();
-        Ok(Queue::sharing(self.backend(name).await?, Json, cancels, registry))
+        let Self(_, cancels, registry, siblings) = self.clone();
+        Ok(Queue::sharing(self.backend(name).await?, Json, cancels, registry, siblings))
     }
 
     /// Opens a queue as a backend, which executes any [`Op`](crate::backend::Op).

@@ -27,6 +27,7 @@
 //! - [Text a customer after a failed payment](text_after_failed_payment)
 //! - [Traces: from the request to the handler](traces)
 //! - [A web service with a queue](web_service)
+//! - [Wait for several messages](wait_for_several_messages)
 //! - [Webhooks](webhooks)
 //! - [What is not offered](not_offered)
 //! - [Without Redis](without_redis)
@@ -150,6 +151,10 @@ pub mod traces {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/web-service.md")]
 pub mod web_service {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/wait-for-several-messages.md")]
+pub mod wait_for_several_messages {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/webhooks.md")]

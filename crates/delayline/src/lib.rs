@@ -87,6 +87,8 @@
 //! [`Outcome::then`] sends messages and settles the handled one in a single atomic step, so each
 //! step of a chain can send the next. [`Job::hand_over`] sends a message to another queue.
 //!
+//! [`Draft::after`] lets a message wait for many others: see [`after`].
+//!
 //! # Results
 //!
 //! If the sender asks for a result with [`Draft::keep_result`], a handler returns it with
@@ -148,6 +150,7 @@
 mod readme {}
 
 pub mod admin;
+pub mod after;
 pub mod backend;
 mod batches;
 mod cancels;

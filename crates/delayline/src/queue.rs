@@ -15,6 +15,7 @@ mod listing;
 mod read;
 mod sendable;
 mod sent;
+mod together;
 mod update;
 
 use std::fmt;
@@ -41,8 +42,11 @@ pub use self::listing::{Audit, Listing};
 pub use self::sendable::Sendable;
 pub(crate) use self::sendable::same_queue;
 pub use self::sent::Sent;
+pub use self::together::SentTogether;
 pub use self::update::UpdateDue;
 use crate::Error;
+use crate::after::Member;
+use crate::after::siblings::Siblings;
 use crate::cancels::Cancels;
 use crate::client::Client;
 use crate::codec::{CodecError, Decode, Encode, Json};
@@ -110,21 +114,23 @@ impl<T: ?Sized> Queue<T> {
     /// [`Connection::queue`](crate::Connection::queue) opens queues on a server or in this process.
     #[must_use]
     pub fn new(backend: Arc<dyn QueueBackend>) -> Self {
-        Self::sharing(backend, Json, Cancels::default(), WorkerRegistry::default())
+        let (cancels, registry) = (Cancels::default(), WorkerRegistry::default());
+        Self::sharing(backend, Json, cancels, registry, Siblings::default())
     }
 }
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Creates a queue whose workers learn through `cancels` of messages that other clones cancel,
-    /// and are in `registry` while they run.
+    /// and are in `registry` while they run. `siblings` are the queues of its connection.
     pub(crate) fn sharing(
         backend: Arc<dyn QueueBackend>,
         codec: C,
         cancels: Cancels,
         registry: WorkerRegistry,
+        siblings: Siblings,
     ) -> Self {
         Self {
-            client: Client::new(backend, cancels, registry),
+            client: Client::new(backend, cancels, registry, siblings),
             merger: Merger::of(Durability::None),
             waiters: Waiters::default(),
             codec: Arc::new(codec),
@@ -261,6 +267,20 @@ impl<T: ?Sized, C> Queue<T, C> {
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn QueueBackend> {
         &self.client.backend
+    }
+
+    /// Names a message of this queue, for messages of other queues of the same connection that wait
+    /// for it: [`Draft::after`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the id is outside its limits.
+    pub fn member<I>(&self, id: I) -> Result<Member, Error>
+    where
+        I: TryInto<MessageId, Error: Into<Error>>,
+    {
+        let (queue, id) = (self.client.queue_name().cloned(), message_id(id)?);
+        Ok(Member { queue, id, home: Some(self.client.siblings().clone()) })
     }
 
     /// Cancels a message before it is delivered ([G13](crate::guarantees#g13)). If a worker already

@@ -89,6 +89,8 @@ class Job:
         self.headers: dict[str, str] = delivery["headers"]
         #: The group of the message, such as a tenant.
         self.group: Optional[str] = delivery.get("group")
+        #: The messages that this one has waited for: `why`, and `ended` with the state of each.
+        self.members: Optional[dict[str, Any]] = delivery.get("members")
         self.epoch: int = delivery["epoch"]
         self.failures: int = delivery["failures"]
         #: Set when the message was cancelled or its lease is lost: stop, the outcome hardly counts.
@@ -148,7 +150,7 @@ class Client:
         self._own: Any = threading.local()
 
     def send(self, payload: Any, **fields: Any) -> dict[str, Any]:
-        """Sends a message. `fields` are those of the API: `id`, `delay="30m"`, `group`, `headers` ..."""
+        """Sends a message. `fields` are those of the API: `id`, `delay="30m"`, `group`, `after` ..."""
         message = {"id": str(uuid.uuid4())} | fields | named("payload", payload)
         return self.call("POST", "/messages", message)
 

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use delayline::backend::NewMessage;
+use delayline::after::Member;
+use delayline::backend::{NewMessage, QueueName};
 use delayline::codec::Raw;
 use delayline::limits::MAX_THROTTLED_IDS;
 use delayline::message::{Sent, Status};
-use delayline::{Bytes, Enqueued, Error, Queue, Timestamp};
+use delayline::{Bytes, Enqueued, Error, MessageId, Queue, Timestamp};
 use delayline_json::{self as json, Fields, harmless};
 use serde_json::json;
 
@@ -196,6 +197,14 @@ fn message(args: Send) -> Result<NewMessage, String> {
     }
     let at = args.at.as_deref().map(typed).transpose().map_err(|why| format!("--at: {why}"))?;
     let at = at.map(Timestamp::try_from).transpose().map_err(|error| format!("--at: {error}"))?;
+    let member = |queue: Option<&String>, id: &str| {
+        let queue = queue.map(QueueName::try_from).transpose().map_err(|why| why.to_string())?;
+        let id = MessageId::try_from(id).map_err(|why| why.to_string())?;
+        Ok::<_, String>(Member::new(queue, id))
+    };
+    let after = args.after.iter().map(|id| member(args.after_in.as_ref(), id));
+    let after = after.collect::<Result<Vec<_>, _>>()?;
+    let wakes = args.wakes.map(|id| member(args.wakes_in.as_ref(), &id)).transpose()?;
     let fields = Fields {
         id: args.id,
         payload: args.payload.map(Bytes::from),
@@ -209,6 +218,10 @@ fn message(args: Send) -> Result<NewMessage, String> {
         max_crashes: args.max_crashes,
         expires_in: args.expires_in,
         keep_result: args.keep_result,
+        after: Some(after).filter(|after| !after.is_empty()),
+        on_failure: args.on_failure,
+        wait_at_most: args.wait_at_most,
+        wakes,
         reuse_finished_id: args.reuse_finished_id,
         throttle: args.throttle,
         update: args.update,
@@ -232,4 +245,5 @@ fn only(sent: Vec<Result<Sent, Error>>) -> Result<Sent, Failure> {
 }
 
 /// Fields whose errors begin with their name.
-const FLAGS: [&str; 5] = ["delay", "expires_in", "keep_result", "throttle", "at_most"];
+const FLAGS: [&str; 6] =
+    ["delay", "expires_in", "keep_result", "wait_at_most", "throttle", "at_most"];

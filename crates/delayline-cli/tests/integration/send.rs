@@ -297,3 +297,24 @@ fn an_answer_waits_for_replicas_or_the_disk_if_asked_to() {
         send("replicas=1").code(0);
     }
 }
+
+#[test]
+fn a_message_waits_for_others() {
+    let server = Server::start();
+    let waits = ["send", "--id", "all", "--payload", "true", "--after", "a", "--after", "b"];
+    run(on(&server, &waits)).code(0);
+    for id in ["a", "b"] {
+        let member = ["send", "--id", id, "--payload", "true", "--wakes", "all"];
+        run(on(&server, &member)).code(0);
+    }
+    let explained = run(on(&server, &["explain", "all"])).code(0);
+    assert!(explained.stdout.contains("waits for 2 of 2 messages"), "{}", explained.stdout);
+    let stored = run(on(&server, &["get", "all", "--json"])).code(0).lines();
+    assert_eq!(stored[0]["after"], json!([{"id": "a"}, {"id": "b"}]));
+    let handled = run(on(&server, &["work", "--until-empty"])).code(0).lines();
+    let ended = json!([{"id": "a", "state": "acked"}, {"id": "b", "state": "acked"}]);
+    assert_eq!(handled[2]["members"], json!({"why": "all_ended", "ended": ended}));
+    let refused = ["send", "--payload", "x", "--after", "a", "--delay", "1h"];
+    let refused = run(on(&server, &refused)).code(2);
+    assert!(refused.stderr.contains("leave the due time out"), "{}", refused.stderr);
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use delayline::MessageId;
 use delayline::Timestamp;
+use delayline::after;
 use delayline::backend::{Claim, Delivery, Millis};
 use delayline::limits::MAX_LEASE_MS;
 use delayline_web::waiting::Hold;
@@ -134,7 +135,9 @@ impl Wanted {
     fn write(&self, call: &Call, open: &Open, delivery: &Delivery, at: Option<Timestamp>) -> Value {
         let message = &delivery.message;
         let (info, extras) = (&message.info, Extras::of(&message.headers));
-        let body = attributes::body(&message.payload);
+        let payload = after::delivered(&message.headers, &message.payload)
+            .map_or_else(|_| message.payload.clone(), |(payload, _)| payload);
+        let body = attributes::body(&payload);
         let receipt =
             Receipt { id: info.id.clone(), lease: delivery.lease, sequence: info.sequence };
         let mut value = json!({

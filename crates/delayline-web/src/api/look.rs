@@ -13,7 +13,7 @@ use super::place::Place;
 use super::problem::{Problem, answer};
 use crate::context::Context;
 use crate::failure::{Failure, told};
-use crate::served::counted;
+use crate::served::{counted, members_of};
 
 /// The names of all queues, and for discovered ones the age of the list.
 pub(super) async fn queues(context: Context) -> Response {
@@ -131,6 +131,8 @@ pub(super) async fn explain(place: Place, context: Context) -> Result<Response, 
     let found = context.get(&queue, &id).await?;
     let (stats, now) = counted(context.named(&queue)?.1).await?;
     let explanation = Explanation::new(&found, now, &stats);
+    let ends = members_of(context.named(&queue)?.1, &found).await?;
+    let explanation = explanation.with_ends(&ends);
     Ok(answer(StatusCode::OK, &json::explanation(&id, &explanation)))
 }
 

@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
+use delayline::after;
 use delayline::backend::{
     Claim, ConsumerName, Delivery, Extend, Extended, Lease, Millis, Op, Reply,
 };
@@ -191,6 +192,8 @@ struct Answer<'a> {
 struct Delivered<'a> {
     #[serde(flatten)]
     content: json::Content<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Value>,
     token: String,
     deadline: Option<String>,
     headers: Value,
@@ -209,13 +212,20 @@ struct Delivered<'a> {
 
 fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
     let message = &delivery.message;
+    let (length, waited) = match after::delivered(&message.headers, &message.payload) {
+        Ok((payload, waited)) => (payload.len(), waited),
+        // As it is stored: the consumer cannot read it either.
+        Err(_) => (message.payload.len(), None),
+    };
+    let payload = message.payload.get(..length).unwrap_or_default();
     let (info, headers) = (&message.info, &message.headers);
     let deadline = match info.state {
         MessageState::Leased { deadline, .. } => Some(deadline),
         _ => None,
     };
     Delivered {
-        content: json::Content::new(&info.id, &message.payload),
+        content: json::Content::new(&info.id, payload),
+        members: waited.as_ref().map(json::ended),
         token: Token { lease: delivery.lease, failures: info.failures }.write(),
         deadline: deadline.map(|instant| instant.to_string()),
         headers: json::headers(headers),

@@ -17,12 +17,12 @@ use uuid::Uuid;
 use super::input::MOST_BODY_BYTES;
 use super::place::Place;
 use super::problem::{Problem, answer, failed_items, problem};
-use crate::Role;
 use crate::audited::to_the_end;
 use crate::body::JSON_OR_LINES;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
+use crate::{Role, Visitor};
 
 /// One message, or many.
 pub(super) async fn send(
@@ -35,10 +35,10 @@ pub(super) async fn send(
     let body = context.shared.bodies.read(request, JSON_OR_LINES, MOST_BODY_BYTES).await?;
     let batch = match (body.media_type, body.trim_ascii_start().first()) {
         ("application/json", Some(b'{')) => {
-            Batch::One(Box::new(message(&body).map_err(Failure::Wrong)?))
+            Batch::One(Box::new(message(&context.visitor, &body).map_err(Failure::Wrong)?))
         }
-        ("application/json", _) => Batch::Many(valid(&items(&body)?)?),
-        _ => Batch::Many(valid(&lines(&body))?),
+        ("application/json", _) => Batch::Many(valid(&context.visitor, &items(&body)?)?),
+        _ => Batch::Many(valid(&context.visitor, &lines(&body))?),
     };
     let visitor = json::harmless_line(&context.visitor.name);
     let (name, shared) = (place.queue, Arc::clone(&context.shared));
@@ -184,12 +184,16 @@ fn failed(id: &MessageId, error: &Error) -> Map<String, Value> {
 }
 
 /// A message without an id gets one.
-fn message(json: &[u8]) -> Result<NewMessage, String> {
-    Fields::from_json(json)?.message(|| Ok(Uuid::now_v7().to_string()))
+pub(super) fn message(visitor: &Visitor, json: &[u8]) -> Result<NewMessage, String> {
+    let fields = Fields::from_json(json)?;
+    if let Some(other) = fields.queues().find(|queue| !visitor.knows(queue.as_str())) {
+        return Err(format!("there is no queue {other} here"));
+    }
+    fields.message(|| Ok(Uuid::now_v7().to_string()))
 }
 
 /// All messages, unless one of them is not valid. Each part has its place in the body.
-fn valid(parts: &[(usize, &[u8])]) -> Result<Vec<NewMessage>, Failure> {
+fn valid(visitor: &Visitor, parts: &[(usize, &[u8])]) -> Result<Vec<NewMessage>, Failure> {
     match parts.len() {
         0 => return Err(Failure::Wrong("there is no message in the body".to_owned())),
         1..=limits::MAX_BATCH => {}
@@ -202,7 +206,7 @@ fn valid(parts: &[(usize, &[u8])]) -> Result<Vec<NewMessage>, Failure> {
     }
     let (mut messages, mut wrong) = (Vec::new(), Vec::new());
     for (index, part) in parts {
-        match message(part) {
+        match message(visitor, part) {
             Ok(message) => messages.push(message),
             Err(why) => wrong.push((*index, why)),
         }

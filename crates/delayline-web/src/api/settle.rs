@@ -13,7 +13,7 @@ use delayline::backend::{
 };
 use delayline::codec::Raw;
 use delayline::{Bytes, Enqueued, Error, MessageId, Queue, RetryPolicy, Timestamp, limits};
-use delayline_json::{self as json, Fields, Object};
+use delayline_json::{self as json, Object};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -22,12 +22,12 @@ use super::input::MOST_BODY_BYTES;
 use super::place::Place;
 use super::problem::{Problem, answer, failed_items};
 use super::pull::{consumed, message_id, token};
-use crate::Rights;
 use crate::audited::to_the_end;
 use crate::body::JSON;
 use crate::context::ForWorkers;
 use crate::failure::{Failure, told, unknown};
 use crate::pull::token::Token;
+use crate::{Rights, Visitor};
 
 /// Ends many leases. Each is answered, in order.
 pub(super) async fn settle(
@@ -37,7 +37,7 @@ pub(super) async fn settle(
 ) -> Result<Response, Problem> {
     let served = consumed(&context, &place.queue).await?;
     let body = context.shared.bodies.read(request, JSON, MOST_BODY_BYTES).await?;
-    let items = items(&body)?;
+    let items = items(&context.visitor, &body)?;
     let plain = Op::Settle(pick(&items, false).map(|item| item.settlement.clone()).collect());
     let carrying = Op::HandOff(pick(&items, true).cloned().collect());
     // Nothing is sent unless all of it may be.
@@ -164,7 +164,7 @@ fn followed(id: &MessageId, enqueued: Enqueued) -> Map<String, Value> {
 }
 
 /// All settlements of a body, unless one of them is not valid.
-fn items(body: &[u8]) -> Result<Vec<HandOff>, Failure> {
+fn items(visitor: &Visitor, body: &[u8]) -> Result<Vec<HandOff>, Failure> {
     let wrong =
         || Failure::Wrong("the body must be an object with the array settlements".to_owned());
     let object: Object<&RawValue> = serde_json::from_slice(body).map_err(|_| wrong())?;
@@ -181,7 +181,7 @@ fn items(body: &[u8]) -> Result<Vec<HandOff>, Failure> {
     }
     let (mut items, mut wrong) = (Vec::new(), Vec::new());
     for (index, part) in parts.into_iter().enumerate() {
-        match item(part) {
+        match item(visitor, part) {
             Ok(item) => items.push(item),
             Err(why) => wrong.push((index, why)),
         }
@@ -189,7 +189,7 @@ fn items(body: &[u8]) -> Result<Vec<HandOff>, Failure> {
     if wrong.is_empty() { Ok(items) } else { Err(Failure::Items(wrong)) }
 }
 
-fn item(part: &RawValue) -> Result<HandOff, String> {
+fn item(visitor: &Visitor, part: &RawValue) -> Result<HandOff, String> {
     let object: Object<&RawValue> =
         serde_json::from_str(part.get()).map_err(|_| "it must be an object".to_owned())?;
     let members: Members<'_> = object.members()?.into_iter().collect();
@@ -227,7 +227,7 @@ fn item(part: &RawValue) -> Result<HandOff, String> {
     if result.is_some() && outcome != Outcome::Ack {
         return Err("a result is for ack".to_owned());
     }
-    let messages = messages(&members)?;
+    let messages = messages(visitor, &members)?;
     let settlement = Settlement::new(id, token.lease, outcome).hold(hold);
     let item = HandOff::new(settlement, messages).with_result(result);
     // Each item alone, so that the answer says which of them is beyond a limit.
@@ -294,7 +294,7 @@ fn result(
 }
 
 /// The messages that follow. One without an id gets one.
-fn messages(members: &Members<'_>) -> Result<Vec<NewMessage>, String> {
+fn messages(visitor: &Visitor, members: &Members<'_>) -> Result<Vec<NewMessage>, String> {
     let Some(parts) = members.get("messages") else { return Ok(Vec::new()) };
     let parts: Vec<&RawValue> = serde_json::from_str(parts.get())
         .map_err(|_| "messages must be an array of objects".to_owned())?;
@@ -303,8 +303,7 @@ fn messages(members: &Members<'_>) -> Result<Vec<NewMessage>, String> {
         return Err(format!("at most {most} messages can follow one settlement"));
     }
     let read = |(index, part): (usize, &RawValue)| {
-        let fields = Fields::from_json(part.get().as_bytes());
-        let message = fields.and_then(|it| it.message(|| Ok(Uuid::now_v7().to_string())));
+        let message = super::send::message(visitor, part.get().as_bytes());
         message.map_err(|why| format!("messages[{index}]: {why}"))
     };
     parts.into_iter().enumerate().map(read).collect()

@@ -2,6 +2,7 @@
 
 use axum::extract::Request;
 use axum::response::Response;
+use delayline::after::{self, WAITS_FOR, WAKES};
 use delayline::backend::{
     Headers, Known, NewMessage, Schedule, Update, UpdateContent, UpdateDue, UpdateToken,
     is_printable,
@@ -175,6 +176,10 @@ fn texts(letter: &Message<Bytes>) -> Option<(String, String)> {
         let text = std::str::from_utf8(bytes).ok()?;
         text.chars().all(is_safe).then(|| text.to_owned())
     };
+    // A form cannot say what it waits for.
+    if letter.waiting.is_some() || after::wakes(&letter.headers).is_some() {
+        return None;
+    }
     let payload = text(&letter.payload).filter(|payload| payload.len() <= MOST_EDITED)?;
     let mut lines = String::new();
     for (name, value) in letter.headers.iter() {
@@ -199,6 +204,10 @@ fn headers(fields: &Params) -> Result<Headers, Failure> {
         let why = || Failure::Wrong(format!("line {number} of the headers is not `name: value`"));
         let (name, value) = line.split_once(':').ok_or_else(why)?;
         let value = Bytes::from(value.trim().to_owned().into_bytes());
+        if [WAITS_FOR, WAKES].contains(&name.trim()) {
+            let why = format!("line {number}: a form cannot set this header");
+            return Err(Failure::Wrong(why));
+        }
         headers.set(name.trim(), value)?;
     }
     Ok(headers)

@@ -3,9 +3,10 @@
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use delayline::admin::Explanation;
+use delayline::after::{self, Ended, Member, OnFailure};
 use delayline::limits::MAX_ATTEMPTS;
 use delayline::message::{Message, MessageState};
-use delayline::{Bytes, Found, MessageId, Timestamp};
+use delayline::{Bytes, Completion, Found, MessageId, Timestamp};
 use maud::{Markup, html};
 
 use super::buttons::when_fields;
@@ -15,7 +16,7 @@ use crate::Role;
 use crate::content::{Form, short, shown};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::served::counted;
+use crate::served::{counted, members_of};
 use crate::when::time;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
@@ -23,11 +24,12 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let id = context.id()?;
     let found = context.get(name, &id).await?;
     let (stats, now) = counted(queue).await?;
-    let explanation = Explanation::new(&found, now, &stats);
+    let ends = members_of(queue, &found).await?;
+    let explanation = Explanation::new(&found, now, &stats).with_ends(&ends);
     let content = html! {
         h1.id { (id) }
         @match &found {
-            Found::Live(message) => (live(&context, name, now, message, &explanation)),
+            Found::Live(message) => (live(&context, name, now, message, &explanation, &ends)),
             Found::Finished(_) => {
                 p { (explanation) }
                 p { "The queue remembers that for an hour or more, and nothing else about it." }
@@ -68,6 +70,7 @@ fn live(
     now: Timestamp,
     message: &Message<Bytes>,
     explanation: &Explanation,
+    ends: &[Ended],
 ) -> Markup {
     let info = &message.info;
     html! {
@@ -109,8 +112,64 @@ fn live(
                 }
             }
         }
+        (waits(context, queue, message, ends))
         @if context.sees_contents() { (contents(context, queue, message)) } @else {
             section { h2 { "Content" } p { "Your role cannot see headers and payloads." } }
+        }
+    }
+}
+
+/// The messages that this one waits for, and the message that waits for this one.
+fn waits(context: &Context, queue: &str, message: &Message<Bytes>, ends: &[Ended]) -> Markup {
+    let is_left = |it: &&Ended| matches!(it.completion, Completion::Pending | Completion::Unknown);
+    let left = ends.iter().filter(is_left).count();
+    // It may be in a queue that the visitor does not know.
+    let shown = |member: &Member| {
+        let of = member.queue().map_or(queue, |name| name.as_str());
+        html! {
+            @if context.visitor.knows(of) {
+                a href=(message_link(of, member.id())) {
+                    @if of != queue { (of) ": " }
+                    (member.id())
+                }
+            } @else { "a message of another queue" }
+        }
+    };
+    html! {
+        @if let Some(waiting) = &message.waiting {
+            section id="members" {
+                h2 { "Waits for" }
+                p {
+                    (number(bytes(ends.len() - left))) " of " (number(bytes(ends.len())))
+                    " messages have ended."
+                    @match waiting.on_failure {
+                        OnFailure::Deliver => " A failure delivers this message at once.",
+                        OnFailure::Cancel => " A failure cancels this message.",
+                        _ => "",
+                    }
+                }
+                @if left > 0 {
+                    ul {
+                        @for ended in ends.iter().filter(is_left).take(MOST_MEMBERS) {
+                            li {
+                                (shown(&ended.member)) " "
+                                @if ended.completion == Completion::Unknown {
+                                    "(unknown: not sent yet, or forgotten)"
+                                }
+                            }
+                        }
+                    }
+                    @if left > MOST_MEMBERS {
+                        p { "And " (number(bytes(left - MOST_MEMBERS))) " more." }
+                    }
+                }
+            }
+        }
+        @if let Some(waiting) = after::wakes(&message.headers) {
+            section id="wakes" {
+                h2 { "Is waited for" }
+                p { "When it has ended, it wakes " (shown(&waiting)) "." }
+            }
         }
     }
 }
@@ -240,3 +299,6 @@ fn header(value: &[u8]) -> String {
 fn bytes(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
+
+/// Maximum number of members on a page.
+const MOST_MEMBERS: usize = 100;

@@ -10,6 +10,7 @@
 
 mod access;
 mod actions;
+mod after;
 mod api;
 mod audit;
 mod bodies;

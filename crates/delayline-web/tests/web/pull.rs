@@ -35,7 +35,7 @@ pub async fn claim(site: &Router, body: Value) -> Value {
 }
 
 /// The deliveries of a claim that does not wait.
-async fn take(site: &Router, max: usize) -> Vec<Value> {
+pub async fn take(site: &Router, max: usize) -> Vec<Value> {
     let claimed = claim(site, json!({"max": max, "wait": "0s"})).await;
     claimed["deliveries"].as_array().unwrap().clone()
 }
@@ -47,7 +47,7 @@ pub fn item(delivery: &Value, more: &Value) -> Value {
     item
 }
 
-async fn settle(site: &Router, items: &[Value]) -> Vec<Value> {
+pub async fn settle(site: &Router, items: &[Value]) -> Vec<Value> {
     let answer = post(site, "settle", &json!({ "settlements": items })).await.status(200).json();
     answer["results"].as_array().unwrap().clone()
 }

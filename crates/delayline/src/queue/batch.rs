@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use delayline_core::{MessageId, Op, Reply};
+use delayline_core::{MessageId, NewMessage, Op, Reply};
 
 use super::Queue;
 use super::enqueue::{Answered, enqueue};
@@ -10,6 +10,7 @@ use super::sendable::{Parts, Sendable, same_queue};
 use super::sent::Sent;
 use crate::Error;
 use crate::batches::{fitting, next_batch};
+use crate::client::Client;
 use crate::error::message_id;
 
 impl<T: ?Sized, C> Queue<T, C> {
@@ -62,24 +63,7 @@ impl<T: ?Sized, C> Queue<T, C> {
                 Err(error) => results.push(Some(Err(error))),
             }
         }
-        let mut failed = None;
-        while !waiting.is_empty() {
-            let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
-            if let Some(error) = &failed {
-                batch
-                    .iter()
-                    .for_each(|&(place, _)| results[place] = Some(Err(Error::clone(error))));
-                continue;
-            }
-            let give_up = self.client().give_up();
-            let answered = enqueue(self.client(), give_up, batch).await;
-            for Answered { key: place, result } in answered {
-                if let Err(error) = &result {
-                    failed = Some(error.of_unsent());
-                }
-                results[place] = Some(result);
-            }
-        }
+        send_all(self.client(), waiting, &mut results).await;
         // Every slot is filled, because `enqueue` returns one result per message.
         results.into_iter().map(|it| it.unwrap_or_else(|| Err(Error::unexpected_reply()))).collect()
     }
@@ -110,5 +94,27 @@ impl<T: ?Sized, C> Queue<T, C> {
             }
         }
         Ok(results)
+    }
+}
+
+/// Sends messages to one queue, and puts the result of each into its place.
+pub(super) async fn send_all(
+    client: &Client,
+    mut waiting: VecDeque<(usize, NewMessage)>,
+    results: &mut [Option<Result<Sent, Error>>],
+) {
+    let mut failed = None;
+    while !waiting.is_empty() {
+        let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
+        if let Some(error) = &failed {
+            batch.iter().for_each(|&(place, _)| results[place] = Some(Err(Error::clone(error))));
+            continue;
+        }
+        for Answered { key: place, result } in enqueue(client, client.give_up(), batch).await {
+            if let Err(error) = &result {
+                failed = Some(error.of_unsent());
+            }
+            results[place] = Some(result);
+        }
     }
 }

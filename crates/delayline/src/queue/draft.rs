@@ -14,6 +14,8 @@ use delayline_core::{
 use super::sent::Sent;
 use super::update::UpdateDue;
 use crate::Error;
+use crate::after::wire;
+use crate::after::{Member, OnFailure, WAKES, Waiting};
 use crate::client::Client;
 use crate::error::{message_id, millis, timestamp};
 use crate::merge::Merger;
@@ -58,14 +60,24 @@ use crate::telemetry::TraceContext;
 pub struct Draft {
     pub(super) client: Client,
     merger: Merger,
-    message: Result<NewMessage, Error>,
+    pub(super) message: Result<NewMessage, Error>,
     /// Whether the caller chose the id.
-    named: bool,
+    pub(super) named: bool,
+    /// The messages that it waits for, if it waits.
+    pub(super) waiting: Waiting,
+    waits: bool,
 }
 
 impl Draft {
     pub(super) fn new(client: Client, merger: Merger, message: Result<NewMessage, Error>) -> Self {
-        Self { client, merger, message: message.and_then(checked), named: false }
+        Self {
+            client,
+            merger,
+            message: message.and_then(checked),
+            named: false,
+            waiting: Waiting::new(),
+            waits: false,
+        }
     }
 
     /// Changes the message, unless an earlier change has failed.
@@ -402,6 +414,98 @@ impl Draft {
         self.with(|message| message.max_crashes = max_crashes)
     }
 
+    /// Delivers the message when these have ended: its *members*, up to 10,000 in all calls
+    /// together. They are ids of messages of the same queue, or [members](crate::Queue::member) of
+    /// other queues of the same connection. They may be sent earlier or later.
+    /// [`Job::members`](crate::Job::members) has their ends and results.
+    ///
+    /// ```
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// # let connection = delayline::connect("memory:").await?;
+    /// # let thumbs: Queue<u64> = connection.queue("thumbs").await?;
+    /// # let galleries: Queue<u64> = connection.queue("galleries").await?;
+    /// let images = ["thumb-1", "thumb-2"].map(|id| thumbs.member(id));
+    /// let images = images.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// let gallery = galleries.message(&17).id("gallery-17").after(images);
+    /// assert!(gallery.send().await?.is_accepted());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// - **End.** A member has ended when it is acked, cancelled, purged, relayed or a dead letter;
+    ///   [`on_failure`](Self::on_failure) may end the wait earlier. A dead letter that is redriven
+    ///   before the last member has ended is waited for again.
+    /// - **Delay.** The message is delivered within milliseconds of the last end if the members
+    ///   [wake](Self::wakes) it, as members of [`send_with_members`](Self::send_with_members) do.
+    ///   While ten or more are left, it is checked at most twice a second. Without a wake-up, for
+    ///   example because it is lost or the member was cancelled, the delay is an eighth of the time
+    ///   waited so far, and at most 30 s.
+    /// - **Limit.** After [`wait_at_most`](Self::wait_at_most), one day by default, the message is
+    ///   delivered, whatever is left: such as an id that is never sent, or messages that wait for
+    ///   each other.
+    /// - **Forgotten ends.** A queue remembers the end of a message for an hour at least
+    ///   ([G15](crate::guarantees#g15)), and workers remember the ends that they have seen while
+    ///   they run. An end that no running worker has seen in time is missing until the limit.
+    /// - **Workers.** Any worker of the queue checks the members, as do consumers over HTTP.
+    ///   A [relay](crate::Queue::relay) does not, and moves the message at once.
+    ///
+    /// The message has its own group, normal priority and no due time. Its payload, with the
+    /// ids of the members, has at most 1 MiB. The members are part of the content
+    /// ([G15](crate::guarantees#g15)). A member of another connection is invalid, and nothing is
+    /// sent.
+    #[doc(alias = "chord")]
+    #[doc(alias = "flow")]
+    #[doc(alias = "join")]
+    pub fn after<I, M>(mut self, members: I) -> Self
+    where
+        I: IntoIterator<Item = M>,
+        M: TryInto<Member, Error: Into<Error>>,
+    {
+        self.waits = true;
+        for member in members {
+            match member.try_into().map_err(Into::into).and_then(|it| self.near(it)) {
+                Ok(member) => self.waiting.members.push(member),
+                Err(error) => return self.try_with(|_| Err(error)),
+            }
+        }
+        self
+    }
+
+    /// Sets the effect of a member that ends without an ack on a message that waits
+    /// [for it](Self::after). By default, it counts as ended.
+    pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.waiting.on_failure = on_failure;
+        self
+    }
+
+    /// Sets how long the message waits [for others](Self::after), from now: 1 ms to 100 years, one
+    /// day by default. Then it is delivered, whatever is left.
+    pub const fn wait_at_most(mut self, at_most: Duration) -> Self {
+        self.waiting.at_most = at_most;
+        self
+    }
+
+    /// Wakes a message that waits for this one: the worker that ends this message makes the other
+    /// one due, to be checked. So it must be a message that waits. It is an id of this queue, or a
+    /// [member](crate::Queue::member) of another queue of the same connection. It is stored in the
+    /// header [`WAKES`], and is thus part of the content.
+    ///
+    /// [`send_with_members`](Self::send_with_members) sets it.
+    pub fn wakes<M>(self, waiting: M) -> Self
+    where
+        M: TryInto<Member, Error: Into<Error>>,
+    {
+        let waiting = waiting.try_into().map_err(Into::into).and_then(|it| self.near(it));
+        self.try_with(|message| Ok(message.headers.set(WAKES, wire::name(&waiting?))?))
+    }
+
+    /// A member, as the queue of this draft names it.
+    fn near(&self, member: Member) -> Result<Member, Error> {
+        Ok(member.seen_from(self.client.queue_name(), self.client.siblings())?)
+    }
+
     /// Sends the message. Concurrent sends are grouped: see [`Queue`](crate::Queue).
     ///
     /// # Cancel safety
@@ -434,8 +538,11 @@ fn checked(message: NewMessage) -> Result<NewMessage, Error> {
 
 /// The error for an id that no other message has: no update would find a message, and no send would
 /// be throttled.
-fn generated(id: &MessageId) -> Violation {
-    let reason = "it is generated, and an update or a throttle needs an id of your own".to_owned();
+pub(super) fn generated(id: &MessageId) -> Violation {
+    let reason =
+        "it is generated, and an update, a throttle or a message with members needs an id \
+                  of your own"
+            .to_owned();
     Violation::Malformed { what: "the message id", value: id.to_string(), reason }
 }
 
@@ -445,8 +552,11 @@ impl TryFrom<Draft> for NewMessage {
     type Error = Error;
 
     fn try_from(draft: Draft) -> Result<Self, Error> {
-        let Draft { client, message, named, .. } = draft;
+        let Draft { client, message, named, waiting, waits, .. } = draft;
         let mut message = message?;
+        if waits {
+            waiting.put(&mut message)?;
+        }
         if !named && (message.known != Known::Refuse || message.throttle.is_some()) {
             return Err(generated(&message.id).into());
         }

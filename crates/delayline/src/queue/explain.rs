@@ -4,10 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use delayline_core::{
-    DeathReason, Group, Limits, MessageInfo, MessageState, Stats, Status, Timestamp,
+    Completion, DeathReason, Group, Limits, MessageInfo, MessageState, Millis, Stats, Status,
+    Timestamp,
 };
 
 use super::Found;
+use crate::after::{Ended, Waiting};
 
 /// The reason why a message is not delivered now, or how it ended: the result of
 /// [`Queue::explain`](crate::Queue::explain). `Display` explains it in words.
@@ -24,6 +26,18 @@ pub enum Explanation {
         max_failures: u32,
         /// Whether it expires before it is due. Then it will not be delivered.
         expires_first: bool,
+    },
+    /// It waits for other messages: see [`Draft::after`](crate::Draft::after).
+    Waiting {
+        /// The number of messages that it waits for.
+        members: usize,
+        /// The number of members that have not ended, or `None` if they were not queried.
+        left: Option<usize>,
+        /// The time until the next check of its members, unless one ends earlier; zero if a worker
+        /// checks them as soon as it has a free slot.
+        next_check: Duration,
+        /// The time until it is delivered in any case.
+        limit: Duration,
     },
     /// It is due, but has expired: the next claim makes it a dead letter.
     Expired,
@@ -105,11 +119,44 @@ impl Explanation {
     #[must_use]
     pub fn new<T>(found: &Found<T>, now: Timestamp, stats: &Stats) -> Self {
         match found {
-            Found::Live(message) => Self::of_live(&message.info, now, stats),
+            Found::Live(message) => match &message.waiting {
+                Some(waiting) => Self::of_waiting(waiting, &message.info, now, stats),
+                None => Self::of_live(&message.info, now, stats),
+            },
             Found::Undecodable { message, .. } => Self::of_live(&message.info, now, stats),
             Found::Finished(status) => Self::Finished(*status),
             Found::Unreadable => Self::Unreadable,
             Found::Unknown => Self::Unknown,
+        }
+    }
+
+    /// A message that waits for others, unless it was delivered already.
+    fn of_waiting(waiting: &Waiting, info: &MessageInfo, now: Timestamp, stats: &Stats) -> Self {
+        let explanation = Self::of_live(info, now, stats);
+        let has_looks = matches!(explanation, Self::NotDue { .. } | Self::Ready { .. });
+        if !has_looks || info.failures > 0 {
+            return explanation;
+        }
+        let at_most = Millis::try_from(waiting.at_most).unwrap_or(Millis::MAX);
+        Self::Waiting {
+            members: waiting.members.len(),
+            left: None,
+            next_check: between(now, info.due),
+            limit: between(now, info.enqueued_at.after(at_most)),
+        }
+    }
+
+    /// Adds the number of members that are left, if the message waits for others.
+    #[must_use]
+    pub fn with_ends(self, ends: &[Ended]) -> Self {
+        let is_left =
+            |it: &&Ended| matches!(it.completion, Completion::Pending | Completion::Unknown);
+        match self {
+            Self::Waiting { members, next_check, limit, .. } => {
+                let left = Some(ends.iter().filter(is_left).count());
+                Self::Waiting { members, left, next_check, limit }
+            }
+            explanation => explanation,
         }
     }
 
@@ -164,6 +211,7 @@ impl Explanation {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
+            Self::Waiting { .. } => "waiting",
             Self::NotDue { .. } => "not_due",
             Self::Expired => "expired",
             Self::Paused { .. } => "paused",
@@ -192,6 +240,20 @@ impl fmt::Display for Explanation {
                     f.write_str(", but expires before that, and becomes a dead letter then")?;
                 }
                 f.write_str(".")
+            }
+            Self::Waiting { members, left, next_check, limit } => {
+                f.write_str("It waits for ")?;
+                if let Some(left) = left {
+                    write!(f, "{left} of ")?;
+                }
+                let plural = if *members == 1 { "message" } else { "messages" };
+                write!(f, "{members} {plural}. The next check is ")?;
+                if next_check.is_zero() {
+                    f.write_str("due now")?;
+                } else {
+                    write!(f, "in {}, or when one ends", Span(*next_check))?;
+                }
+                write!(f, "; the wait ends in {} at the latest.", Span(*limit))
             }
             Self::Expired => {
                 f.write_str("It has expired. The next claim makes it a dead letter.")

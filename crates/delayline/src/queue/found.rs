@@ -5,6 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use delayline_core::{Attempt, Follower, Headers, MessageInfo, Status};
 
+use crate::after::Waiting;
 use crate::codec::{CodecError, Decode};
 
 /// The message with an id, or how it ended: returned by [`Queue::get`](crate::Queue::get).
@@ -47,6 +48,9 @@ pub struct Message<T> {
     /// [`MAX_ATTEMPTS`](crate::limits::MAX_ATTEMPTS). A redrive keeps them. Snoozes and releases do
     /// not count.
     pub attempts: Vec<Attempt>,
+    /// The messages that it waits for, if the sender has named any: see
+    /// [`Draft::after`](crate::Draft::after).
+    pub waiting: Option<Waiting>,
 }
 
 impl<T> Found<T> {
@@ -63,13 +67,28 @@ impl<T> Found<T> {
     pub(super) fn read<C: Decode<T>>(found: delayline_core::Found, codec: &C) -> Option<Self> {
         use delayline_core::Found as Raw;
         Some(match found {
-            Raw::Live(message) => match codec.decode(&message.payload) {
-                Ok(value) => Self::Live(Box::new(Message::of(*message, |_| value))),
-                Err(error) => {
-                    let message = Box::new(Message::of(*message, |payload| payload));
-                    Self::Undecodable { message, error }
+            Raw::Live(mut message) => {
+                let waiting = Waiting::of(&message.headers, &message.payload);
+                let waiting = waiting.map(|waiting| {
+                    waiting.map(|(payload, waiting)| {
+                        message.payload = payload;
+                        waiting
+                    })
+                });
+                let read = match waiting {
+                    Ok(waiting) => (waiting, codec.decode(&message.payload)),
+                    Err(error) => (None, Err(CodecError::new(error))),
+                };
+                match read {
+                    (waiting, Ok(value)) => {
+                        Self::Live(Box::new(Message::of(*message, waiting, |_| value)))
+                    }
+                    (waiting, Err(error)) => {
+                        let message = Box::new(Message::of(*message, waiting, |bytes| bytes));
+                        Self::Undecodable { message, error }
+                    }
                 }
-            },
+            }
             Raw::Finished(status) => Self::Finished(status),
             Raw::Unreadable => Self::Unreadable,
             Raw::Unknown => Self::Unknown,
@@ -82,13 +101,18 @@ impl<T> Message<T> {
     /// A message without headers, without a follower and without attempts.
     #[must_use]
     pub fn new(info: MessageInfo, payload: T) -> Self {
-        Self { info, headers: Headers::default(), payload, follower: None, attempts: Vec::new() }
+        let headers = Headers::default();
+        Self { info, headers, payload, follower: None, attempts: Vec::new(), waiting: None }
     }
 
-    fn of(message: delayline_core::Message, payload: impl FnOnce(Bytes) -> T) -> Self {
+    fn of(
+        message: delayline_core::Message,
+        waiting: Option<Waiting>,
+        payload: impl FnOnce(Bytes) -> T,
+    ) -> Self {
         let delayline_core::Message { info, headers, payload: bytes, follower, attempts, .. } =
             message;
-        Self { info, headers, payload: payload(bytes), follower, attempts }
+        Self { info, headers, payload: payload(bytes), follower, attempts, waiting }
     }
 }
 

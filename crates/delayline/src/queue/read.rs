@@ -11,6 +11,8 @@ use delayline_core::{
 use tokio::time::MissedTickBehavior;
 
 use super::{Explanation, Found, Queue, only};
+use crate::after::gate::look_at;
+use crate::after::{Ended, Waiting};
 use crate::codec::{Decode, Raw};
 use crate::error::{message_id, millis};
 use crate::{Error, telemetry};
@@ -143,6 +145,21 @@ impl<T: ?Sized, C> Queue<T, C> {
         self.waiters.wait(&self.client, message_id(id)?, limit).await
     }
 
+    /// Queries how far the members of a message have come that waits for them: one call per 1,000
+    /// members of a queue. [`Message::waiting`](crate::message::Message::waiting) names them.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) if a queue cannot be queried; the
+    /// reason is logged. The calls are not repeated.
+    pub async fn members_of(&self, waiting: &Waiting) -> Result<Vec<Ended>, Error> {
+        look_at(self.client.reach(), &waiting.members).await
+    }
+
     /// Explains why a message is not delivered now, or how it ended.
     ///
     /// ```
@@ -181,7 +198,17 @@ impl<T: ?Sized, C> Queue<T, C> {
             found.info(), Some(info) if info.state == MessageState::Ready
         );
         let stats = if is_ready { self.stats().await? } else { Stats::default() };
-        Ok(Explanation::new(&found, at, &stats))
+        let explanation = Explanation::new(&found, at, &stats);
+        match (&found, &explanation) {
+            (Found::Live(message), Explanation::Waiting { .. }) => {
+                let ends = match &message.waiting {
+                    Some(waiting) => self.members_of(waiting).await?,
+                    None => Vec::new(),
+                };
+                Ok(explanation.with_ends(&ends))
+            }
+            _ => Ok(explanation),
+        }
     }
 
     /// Counts the messages in each state, and the events so far ([G22](crate::guarantees#g22)).

@@ -9,6 +9,7 @@ use delayline_core::{MessageId, Millis, NewMessage, Priority, Timestamp};
 
 use super::assertion::fail;
 use super::recorder::Record;
+use crate::after::Waiting;
 use crate::codec::{CodecError, Decode, Json};
 
 /// A message as it was sent: from [`TestQueue::assert_sent`](super::TestQueue::assert_sent) or
@@ -144,7 +145,11 @@ impl<T, C: Decode<T>> SentMessage<T, C> {
     }
 
     pub(super) fn decoded(&self) -> Result<T, CodecError> {
-        self.codec.decode(&self.record.message.payload)
+        let NewMessage { headers, payload, .. } = &self.record.message;
+        match Waiting::of(headers, payload).map_err(CodecError::new)? {
+            Some((payload, _)) => self.codec.decode(&payload),
+            None => self.codec.decode(payload),
+        }
     }
 }
 

@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use super::control::Control;
 use super::undecodable::Undecodable;
 use super::{CancelReason, HandlerError, Job, Outcome};
-use crate::codec::Decode;
+use crate::after;
+use crate::codec::{CodecError, Decode};
 use crate::telemetry::Label;
 
 /// Creates the future that handles a delivery, given how late it was claimed.
@@ -53,7 +54,11 @@ where
         let (codec, handler, queue) = (Arc::clone(&codec), Arc::clone(&handler), queue.clone());
         Box::pin(async move {
             let message = delivery.message;
-            let payload = match codec.decode(&message.payload) {
+            let (payload, members) = match after::delivered(&message.headers, &message.payload) {
+                Ok(delivered) => delivered,
+                Err(error) => return undecodable.noted(&CodecError::new(error)),
+            };
+            let payload = match codec.decode(&payload) {
                 Ok(payload) => payload,
                 Err(error) => return undecodable.noted(&error),
             };
@@ -65,7 +70,8 @@ where
                 lateness,
                 Arc::clone(&control),
                 queue,
-            );
+            )
+            .with_members(members);
             let work = handler(job);
             let result = match limit {
                 None => work.await,

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::control::Control;
 use super::{CancelReason, Cancellation, Outcome};
+use crate::after::Members;
 use crate::telemetry::Label;
 use crate::{Draft, Error};
 
@@ -22,6 +23,7 @@ pub struct Job<T> {
     headers: Headers,
     lease: Lease,
     lateness: Duration,
+    members: Option<Members>,
     control: Arc<Control>,
     queue: Label,
 }
@@ -36,13 +38,18 @@ impl<T> Job<T> {
         control: Arc<Control>,
         queue: Label,
     ) -> Self {
-        Self { payload, info, headers, lease, lateness, control, queue }
+        Self { payload, info, headers, lease, lateness, members: None, control, queue }
     }
 
     /// The same job with its payload decoded.
     pub(crate) fn with_payload<U>(self, payload: U) -> Job<U> {
-        let Self { info, headers, lease, lateness, control, queue, .. } = self;
-        Job { payload, info, headers, lease, lateness, control, queue }
+        let Self { info, headers, lease, lateness, members, control, queue, .. } = self;
+        Job { payload, info, headers, lease, lateness, members, control, queue }
+    }
+
+    /// The same job with the members that it has waited for.
+    pub(super) fn with_members(self, members: Option<Members>) -> Self {
+        Self { members, ..self }
     }
 
     pub(crate) const fn control(&self) -> &Arc<Control> {
@@ -111,6 +118,12 @@ impl<T> Job<T> {
     /// The time from the due time to the claim, both by the server's clock.
     pub const fn lateness(&self) -> Duration {
         self.lateness
+    }
+
+    /// The messages that this one has waited for, with their ends and results; `None` if it waited
+    /// for none: see [`Draft::after`].
+    pub const fn members(&self) -> Option<&Members> {
+        self.members.as_ref()
     }
 
     /// Everything about the message except headers and payload.

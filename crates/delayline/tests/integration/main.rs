@@ -8,6 +8,8 @@
     reason = "test code"
 )]
 
+mod after;
+mod after_fates;
 mod batch;
 mod blocking;
 #[cfg(any(feature = "redis", feature = "fred"))]

@@ -21,6 +21,8 @@ struct Line<'a> {
     failures: u32,
     crashes: u32,
     headers: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Value>,
 }
 
 /// The line, with its line break.
@@ -34,6 +36,7 @@ pub(super) fn json(job: &Delivery) -> Result<String, serde_json::Error> {
         failures: job.failures(),
         crashes: job.crashes(),
         headers: json::headers(job.headers()),
+        members: job.members().map(json::ended),
     };
     json::line(&line)
 }

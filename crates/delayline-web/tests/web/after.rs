@@ -1,0 +1,73 @@
+//! Messages that wait for others, over HTTP and on pages.
+
+use delayline_web::{Access, Dashboard, Role, Visitor};
+use serde_json::json;
+
+use crate::pull::{item, post, settle, site, take};
+use crate::support::{get, orders};
+
+#[tokio::test]
+async fn a_waiting_message_is_sent_explained_and_claimed() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Operator | Role::Worker);
+    let waits = json!({"id": "w", "payload": "all", "after": ["a", "b"], "on_failure": "deliver",
+        "wait_at_most": "2h"});
+    let messages = json!([waits, {"id": "a", "payload": "1", "wakes": "w", "keep_result": "1h"}]);
+    post(&site, "messages", &messages).await.status(200);
+    let shown = get(&site, "/api/v1/queues/orders/messages/w").await.json();
+    assert_eq!((&shown["payload"], &shown["after"][1]), (&json!("all"), &json!({"id": "b"})));
+    assert_eq!(
+        (&shown["on_failure"], &shown["wait_at_most"]),
+        (&json!("deliver"), &json!("7200000ms"))
+    );
+    let explained = get(&site, "/api/v1/queues/orders/messages/w/explain").await.json();
+    assert_eq!(explained["why"], "waiting");
+    let words = explained["explanation"].as_str().unwrap();
+    assert!(words.starts_with("It waits for 2 of 2 messages."), "{words}");
+
+    // Only the member can be claimed.
+    let taken = take(&site, 10).await;
+    assert_eq!(taken.iter().map(|it| &it["id"]).collect::<Vec<_>>(), ["a"]);
+    let ack = json!({"outcome": "ack", "result": "one", "keep_result": "1h"});
+    settle(&site, &[item(&taken[0], &ack)]).await;
+    let page = get(&site, "/message?queue=orders&id=w").await.status(200);
+    page.has("1 of 2 messages have ended").has("unknown: not sent yet");
+    let second = json!({"id": "b", "payload": "2", "wakes": "w"});
+    post(&site, "messages", &second).await.status(201);
+    let page = get(&site, "/message?queue=orders&id=b").await.status(200);
+    page.has("When it has ended, it wakes");
+    let taken = take(&site, 1).await;
+    settle(&site, &[item(&taken[0], &json!({"outcome": "reject", "error": "no"}))]).await;
+    let all = loop {
+        if let Some(all) = take(&site, 1).await.pop() {
+            break all;
+        }
+    };
+    let ended = json!([
+        {"id": "a", "state": "acked", "result": "one"},
+        {"id": "b", "state": "dead", "reason": "rejected"},
+    ]);
+    assert_eq!(all["payload"], "all");
+    assert_eq!(all["members"], json!({"why": "all_ended", "ended": ended}));
+}
+
+#[tokio::test]
+async fn only_queues_that_the_visitor_knows_can_be_waited_for() {
+    let orders = orders().await;
+    let visitor = Visitor::new("v", Role::Operator | Role::Worker).only_queues(["orders"]);
+    let access = Access::resolver(move |_| Some(visitor.clone()));
+    let site = Dashboard::new(access).queue(orders.clone()).router().unwrap();
+    let other = json!({"queue": "secret", "id": "a"});
+    let crafted = json!({"delayline-waits-for": "1 0 1 wait"});
+    for (message, reason) in [
+        (json!({"id": "w", "payload": "1", "after": [other]}), "no queue secret here"),
+        (json!({"id": "w", "payload": "1", "wakes": other}), "no queue secret here"),
+        (json!({"id": "w", "payload": "1", "headers": crafted}), "is set by after and wakes"),
+        (json!({"id": "w", "payload": "1", "after": ["w"]}), "would wait for itself"),
+        (json!({"id": "w", "payload": "1", "after": [7]}), "a member must be an id"),
+        (json!({"id": "w", "payload": "1", "on_failure": "wait"}), "for messages with after"),
+    ] {
+        post(&site, "messages", &message).await.status(400).has(reason);
+    }
+    assert_eq!(orders.stats().await.unwrap().totals.enqueued, 0);
+}

@@ -1,0 +1,455 @@
+//! Holds messages back until the messages that they wait for have ended.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use delayline_core::limits::MAX_BATCH;
+use delayline_core::{
+    Applied, At, Backend, Claimed, Completion, Delivery, Durability, Error, ErrorClass, ErrorKind,
+    Hold, Lease, MessageId, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement,
+    Status, Timestamp, Wakeup,
+};
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use super::member::{Ended, Member, OnFailure, Waiting, Why};
+use super::siblings::Reach;
+use super::wire::{self, Read, WAITS_FOR};
+use super::words::Words;
+
+/// A queue whose claims return a waiting message only if its members have ended: of the others, it
+/// looks at the members and snoozes the message.
+///
+/// - **Pace.** The time to the next look grows with the wait, up to [`LONGEST_PAUSE`]. A word of a
+///   worker that has ended a member ([`Words`]) makes the message due at once. If many members are
+///   left, the message's own group is held for [`HOLD`], so that words cause no more than two looks
+///   a second, by all processes together.
+/// - **Ends** are remembered in this process: a member that has ended is not queried again, except
+///   for a dead letter, which may be redriven, and for its result.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    reach: Reach,
+    words: Words,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The ends that are known, by the id and sequence number of the waiting message.
+    seen: HashMap<(MessageId, u64), Vec<u8>>,
+    /// Leased messages that wake another one when they end.
+    wakes: HashMap<MessageId, (Lease, Member)>,
+    /// Leased messages that were delivered before all of their members had ended.
+    early: HashMap<MessageId, Lease>,
+}
+
+/// What a look has found.
+enum Verdict {
+    Deliver(Why),
+    Cancel,
+    /// So many members are left.
+    Wait(usize),
+}
+
+impl Gate {
+    pub(crate) fn new(reach: Reach) -> Self {
+        Self { reach, words: Words::default(), state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is locked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Completes what an operation has done.
+    async fn complete(&self, at: At, op: &Op, mut applied: Applied) -> Applied {
+        match (op, &mut applied.reply) {
+            (Op::Claim(claim), Reply::Claim(claimed)) => {
+                let waits = |it: &Delivery| it.message.headers.get(WAITS_FOR).is_some();
+                if claimed.deliveries.iter().any(waits) {
+                    self.sift(at, applied.at, claim.max, claimed).await;
+                }
+                self.note(&claimed.deliveries);
+            }
+            (Op::Settle(items), Reply::Settle(results)) => {
+                items.iter().zip(results).for_each(|(item, result)| self.settled(item, *result));
+            }
+            (Op::HandOff(items), Reply::HandOff(results)) => {
+                let all = items.iter().zip(results);
+                all.for_each(|(item, result)| self.settled(&item.settlement, result.settled));
+            }
+            _ => {}
+        }
+        applied
+    }
+
+    /// Takes out the messages that still wait.
+    async fn sift(&self, at: At, now: Timestamp, max: usize, claimed: &mut Claimed) {
+        let all = std::mem::take(&mut claimed.deliveries);
+        let asked = all.len();
+        let looks = all.into_iter().map(async |delivery| {
+            match wire::read(&delivery.message.headers, &delivery.message.payload) {
+                Ok(Some(read)) if read.looked.is_none() => self.look(at, now, delivery, read).await,
+                // It has been delivered to a program that has sent it on. Or its list cannot be
+                // read, which the worker reports.
+                _ => Ok(delivery),
+            }
+        });
+        for looked in join_all(looks).await {
+            match looked {
+                Ok(delivery) => claimed.deliveries.push(delivery),
+                Err(next) => claimed.next = claimed.next.into_iter().chain([next]).min(),
+            }
+        }
+        claimed.more |= asked == max && claimed.deliveries.len() < asked;
+    }
+
+    /// Remembers which messages wake another one.
+    fn note(&self, deliveries: &[Delivery]) {
+        for Delivery { message, lease, .. } in deliveries {
+            let Some(waiting) = wire::wakes(&message.headers) else { continue };
+            let mut state = self.lock();
+            if state.wakes.len() > MOST_REMEMBERED {
+                state.wakes.clear();
+            }
+            state.wakes.insert(message.info.id.clone(), (*lease, waiting));
+        }
+    }
+
+    /// Looks at the members of a leased message. Returns it if it is to be delivered. Otherwise
+    /// ends the lease, and returns when it is due again.
+    async fn look(
+        &self,
+        at: At,
+        now: Timestamp,
+        mut delivery: Delivery,
+        read: Read,
+    ) -> Result<Delivery, Timestamp> {
+        let info = &delivery.message.info;
+        let key = (info.id.clone(), info.sequence);
+        let count = read.waiting.members.len();
+        let seen = self.lock().seen.remove(&key).filter(|seen| seen.len() == count);
+        let mut look = Look::new(&self.reach, at, &read.waiting.members, seen);
+        let mut is_complete = timeout(LONGEST_LOOK, look.query()).await.unwrap_or(false);
+        let waited = now.since(info.enqueued_at);
+        let mut verdict = look.verdict(&read.waiting, waited);
+        if matches!(verdict, Verdict::Deliver(_)) {
+            let has_results = timeout(LONGEST_LOOK, look.query_results()).await.unwrap_or(false);
+            if !has_results && waited < read.waiting.at_most {
+                (verdict, is_complete) = (Verdict::Wait(0), false);
+            }
+        }
+        let pause = match verdict {
+            Verdict::Deliver(why) => {
+                let ends = look.ends.iter().copied().zip(look.results.iter().cloned());
+                delivery.message.payload = wire::with_ends(&delivery.message.payload, why, ends);
+                let (id, lease) = (info.id.clone(), delivery.lease);
+                self.remember(key, look.ends);
+                let mut state = self.lock();
+                if state.early.len() >= MOST_REMEMBERED {
+                    state.early.clear();
+                }
+                if why == Why::AllEnded {
+                    state.early.remove(&id);
+                } else {
+                    state.early.insert(id, lease);
+                }
+                return Ok(delivery);
+            }
+            Verdict::Cancel => {
+                self.cancel(at, &delivery).await;
+                return Err(now.after(millis(LONGEST_PAUSE)));
+            }
+            Verdict::Wait(left) => {
+                let pause = if is_complete { pause(waited, left) } else { FAILED };
+                let end = info.enqueued_at.after(millis(read.waiting.at_most)).since(now);
+                let pause = millis(if end.is_zero() { pause } else { pause.min(end) });
+                let hold = (left >= MANY).then(|| Hold::Group(Schedule::In(millis(HOLD))));
+                let snooze = Outcome::Snooze { schedule: Schedule::In(pause) };
+                let end = Settlement::new(info.id.clone(), delivery.lease, snooze).hold(hold);
+                self.end(at, end).await;
+                pause
+            }
+        };
+        self.remember(key, look.ends);
+        Err(now.after(pause))
+    }
+
+    fn remember(&self, key: (MessageId, u64), ends: Vec<u8>) {
+        let mut state = self.lock();
+        if state.seen.len() >= MOST_WAITING {
+            state.seen.clear();
+        }
+        state.seen.insert(key, ends);
+    }
+
+    /// Cancels a leased message.
+    async fn cancel(&self, at: At, delivery: &Delivery) {
+        let id = delivery.message.info.id.clone();
+        let op = Op::Cancel(vec![id.clone()]);
+        if self.apply(at, &op).await.is_none() {
+            // Its lease expires, and another look follows.
+            return;
+        }
+        let end = Settlement::new(id, delivery.lease, Outcome::Release);
+        if self.end(at, end).await == Some(Settled::Done { status: Status::Cancelled })
+            && let Some(waiting) = wire::wakes(&delivery.message.headers)
+        {
+            self.words.tell(waiting, &self.reach);
+        }
+    }
+
+    async fn end(&self, at: At, settlement: Settlement) -> Option<Settled> {
+        match self.apply(at, &Op::Settle(vec![settlement])).await? {
+            Reply::Settle(results) => results.first().copied(),
+            _ => None,
+        }
+    }
+
+    /// Applies an operation that can be repeated. If it fails, the lease expires in time.
+    async fn apply(&self, at: At, op: &Op) -> Option<Reply> {
+        for _ in 0..TRIES {
+            match self.reach.own().apply(at, op).await {
+                Ok(applied) => return Some(applied.reply),
+                Err(error) => {
+                    tracing::debug!(op = op.name(), %error, "a waiting message stays leased");
+                    if error.class() == ErrorClass::Rejected {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Tells the waiting message of a message that has ended.
+    fn settled(&self, item: &Settlement, result: Settled) {
+        let status = match result {
+            Settled::Done { status } => Some(status),
+            Settled::AlreadyDone { ended } => ended,
+            _ => None,
+        };
+        let mut state = self.lock();
+        if state.wakes.is_empty() && state.early.is_empty() {
+            return;
+        }
+        if state.early.get(&item.id) == Some(&item.lease) {
+            state.early.remove(&item.id);
+        }
+        if state.wakes.get(&item.id).is_none_or(|(lease, _)| *lease != item.lease) {
+            return;
+        }
+        let waiting = state.wakes.remove(&item.id);
+        drop(state);
+        let has_ended = status
+            .is_some_and(|it| it == Status::Dead || (it.is_finished() && it != Status::Replaced));
+        if let Some((_, waiting)) = waiting.filter(|_| has_ended) {
+            self.words.tell(waiting, &self.reach);
+        }
+    }
+
+    /// A message that was delivered early is retried when its handler says, although ends of the
+    /// remaining members wake it: its own group is held until then.
+    fn held<'a>(&self, op: &'a Op) -> Cow<'a, Op> {
+        let (Op::Settle(_) | Op::HandOff(_)) = op else { return Cow::Borrowed(op) };
+        if self.lock().early.is_empty() {
+            return Cow::Borrowed(op);
+        }
+        let mut op = op.clone();
+        match &mut op {
+            Op::Settle(items) => items.iter_mut().for_each(|it| self.hold(it)),
+            Op::HandOff(items) => items.iter_mut().for_each(|it| self.hold(&mut it.settlement)),
+            _ => {}
+        }
+        Cow::Owned(op)
+    }
+
+    fn hold(&self, item: &mut Settlement) {
+        let (Outcome::Retry { schedule, .. }
+        | Outcome::Undecodable { schedule, .. }
+        | Outcome::Snooze { schedule }) = &item.outcome
+        else {
+            return;
+        };
+        if item.hold.is_none() && self.lock().early.get(&item.id) == Some(&item.lease) {
+            item.hold = Some(Hold::Group(*schedule));
+        }
+    }
+}
+
+/// One look at the members of a message.
+struct Look<'a> {
+    reach: &'a Reach,
+    at: At,
+    members: &'a [Member],
+    /// The end of each member, as it is stored.
+    ends: Vec<u8>,
+    /// The results that this look has seen.
+    results: Vec<Option<Bytes>>,
+    /// Which acks an earlier look has seen, so that their results must be queried.
+    acked_before: Vec<usize>,
+}
+
+impl<'a> Look<'a> {
+    fn new(reach: &'a Reach, at: At, members: &'a [Member], seen: Option<Vec<u8>>) -> Self {
+        let ends = seen.unwrap_or_else(|| vec![wire::UNKNOWN; members.len()]);
+        let acked = ends.iter().enumerate().filter(|(_, end)| **end == wire::ACKED);
+        let acked_before = acked.map(|(place, _)| place).collect();
+        Self { reach, at, members, ends, results: vec![None; members.len()], acked_before }
+    }
+
+    /// Queries the members that may not have ended. Returns `false` if some could not be queried.
+    async fn query(&mut self) -> bool {
+        let left = (0..self.ends.len()).filter(|&place| !wire::is_final(self.ends[place]));
+        let left: Vec<_> = left.collect();
+        // Without a reply, it is not known whether a dead letter still is one.
+        left.iter().for_each(|&place| self.ends[place] = wire::UNKNOWN);
+        self.query_these(left).await
+    }
+
+    /// Queries the results of members that an earlier look has seen acked.
+    async fn query_results(&mut self) -> bool {
+        let acked = std::mem::take(&mut self.acked_before);
+        self.query_these(acked).await
+    }
+
+    async fn query_these(&mut self, places: Vec<usize>) -> bool {
+        let mut by_queue = BTreeMap::<Option<&QueueName>, Vec<usize>>::new();
+        for place in places {
+            by_queue.entry(self.members[place].queue()).or_default().push(place);
+        }
+        let mut is_complete = true;
+        for (queue, places) in by_queue {
+            is_complete &= match self.query_queue(queue, &places).await {
+                Ok(()) => true,
+                Err(error) => {
+                    tracing::warn!(%error, "the messages that another one waits for");
+                    false
+                }
+            };
+        }
+        is_complete
+    }
+
+    async fn query_queue(
+        &mut self,
+        queue: Option<&QueueName>,
+        mut places: &[usize],
+    ) -> Result<(), crate::Error> {
+        let backend = self.reach.queue(queue).await?;
+        while !places.is_empty() {
+            let batch = places.get(..MAX_BATCH).unwrap_or(places);
+            let ids = batch.iter().map(|&place| self.members[place].id.clone()).collect();
+            let reply = backend.apply(self.at, &Op::Progress(ids)).await?.reply;
+            let Reply::Progress(told) = reply else {
+                return Err(crate::Error::unexpected_reply());
+            };
+            // With large results, the reply is shorter.
+            if told.is_empty() {
+                return Err(crate::Error::unexpected_reply());
+            }
+            for (&place, completion) in batch.iter().zip(&told) {
+                if !wire::is_final(self.ends[place]) {
+                    self.ends[place] = wire::code(completion);
+                }
+                self.results[place] = completion.result().cloned();
+            }
+            places = places.get(told.len()..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn verdict(&self, waiting: &Waiting, waited: Duration) -> Verdict {
+        let has_failed = self.ends.iter().any(|&end| wire::is_failure(end));
+        let left = self.ends.iter().filter(|&&end| end == wire::UNKNOWN || end == wire::PENDING);
+        match (waiting.on_failure, left.count()) {
+            (OnFailure::Cancel, _) if has_failed => Verdict::Cancel,
+            (OnFailure::Deliver, 1..) if has_failed => Verdict::Deliver(Why::Failure),
+            (_, 0) => Verdict::Deliver(Why::AllEnded),
+            _ if waited >= waiting.at_most => Verdict::Deliver(Why::TimeLimit),
+            (_, left) => Verdict::Wait(left),
+        }
+    }
+}
+
+/// Queries how far members have come.
+pub(crate) async fn look_at(reach: &Reach, members: &[Member]) -> Result<Vec<Ended>, crate::Error> {
+    let mut look = Look::new(reach, At::Server, members, None);
+    if !look.query().await {
+        return Err(Error::with_detail(ErrorKind::Unreachable, "the queue of a member").into());
+    }
+    let ends = members.iter().zip(look.ends).zip(look.results);
+    Ok(ends
+        .map(|((member, code), result)| Ended {
+            member: member.clone(),
+            completion: wire::completion(code, result).unwrap_or(Completion::Unknown),
+        })
+        .collect())
+}
+
+/// The time to the next look, unless a word comes.
+fn pause(waited: Duration, left: usize) -> Duration {
+    let shortest = if left >= MANY { HOLD } else { SHORTEST_PAUSE };
+    (waited / 8).clamp(shortest, LONGEST_PAUSE)
+}
+
+fn millis(duration: Duration) -> Millis {
+    Millis::try_from(duration).unwrap_or(Millis::MAX)
+}
+
+#[async_trait]
+impl Backend for Gate {
+    fn queue_name(&self) -> Option<&QueueName> {
+        self.reach.own().queue_name()
+    }
+
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        let sent = self.held(op);
+        let applied = self.reach.own().apply(at, &sent).await?;
+        Ok(self.complete(at, &sent, applied).await)
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        let sent = self.held(op);
+        let applied = self.reach.own().apply_durably(at, &sent, durability).await?;
+        Ok(self.complete(at, &sent, applied).await)
+    }
+}
+
+#[async_trait]
+impl Wakeup for Gate {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        Wakeup::wait(self.reach.own(), timeout).await
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        Wakeup::ring(self.reach.own()).await
+    }
+}
+
+/// With so many members left, there are at most two looks a second.
+const MANY: usize = 10;
+/// How long a message with many members left is not looked at again.
+const HOLD: Duration = Duration::from_millis(500);
+/// The shortest and longest pause between two looks without a word.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pause after a look that has failed.
+const FAILED: Duration = Duration::from_secs(1);
+/// A look must not hold up the other messages of its claim for long.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+/// How often the end of a lease is tried.
+const TRIES: u32 = 3;
+/// Maximum number of leased messages whose waiting messages are remembered.
+const MOST_REMEMBERED: usize = 100_000;
+/// Maximum number of waiting messages whose members' ends are remembered.
+const MOST_WAITING: usize = 1_000;

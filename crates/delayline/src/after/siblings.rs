@@ -1,0 +1,82 @@
+//! The queues of a connection, for messages that wait for messages of other queues.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use delayline_core::{Backend as _, QueueBackend, QueueName};
+
+use crate::Error;
+use crate::store::Store;
+
+/// The queues of one connection, opened when they are first needed. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Siblings(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// `None` for a queue on a backend of the caller, which has no siblings.
+    store: Option<Arc<dyn Store>>,
+    open: Mutex<BTreeMap<QueueName, Arc<dyn QueueBackend>>>,
+}
+
+impl Siblings {
+    pub(crate) fn of(store: Arc<dyn Store>) -> Self {
+        Self(Arc::new(Inner { store: Some(store), open: Mutex::default() }))
+    }
+
+    /// Returns `true` if both are the queues of one connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns `true` if other queues can be opened.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.0.store.is_some()
+    }
+
+    /// Opens a queue, or returns it as it was opened earlier.
+    pub(crate) async fn open(&self, name: &QueueName) -> Result<Arc<dyn QueueBackend>, Error> {
+        if let Some(known) = self.lock().get(name) {
+            return Ok(Arc::clone(known));
+        }
+        let Some(store) = &self.0.store else {
+            return Err(Error::unsupported("messages of other queues, without a connection"));
+        };
+        let backend = store.open(name.clone()).await?;
+        Ok(Arc::clone(self.lock().entry(name.clone()).or_insert(backend)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueName, Arc<dyn QueueBackend>>> {
+        // Nothing panics while it is locked.
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A queue, and the other queues of its connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    own: Arc<dyn QueueBackend>,
+    siblings: Siblings,
+}
+
+impl Reach {
+    pub(crate) fn new(own: Arc<dyn QueueBackend>, siblings: Siblings) -> Self {
+        Self { own, siblings }
+    }
+
+    /// The queue itself.
+    pub(crate) fn own(&self) -> &Arc<dyn QueueBackend> {
+        &self.own
+    }
+
+    /// Opens the queue of this name; `None` is the queue itself.
+    pub(crate) async fn queue(
+        &self,
+        name: Option<&QueueName>,
+    ) -> Result<Arc<dyn QueueBackend>, Error> {
+        match name {
+            Some(name) if self.own.queue_name() != Some(name) => self.siblings.open(name).await,
+            _ => Ok(Arc::clone(&self.own)),
+        }
+    }
+}

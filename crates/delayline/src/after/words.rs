@@ -1,0 +1,128 @@
+//! Tells waiting messages that a member has ended.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use delayline_core::limits::MAX_BATCH;
+use delayline_core::{
+    At, Backend as _, MessageId, Op, QueueBackend, QueueName, Reply, Reschedule, Rescheduled,
+    Schedule,
+};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+use super::member::Member;
+use super::siblings::Reach;
+
+/// The waiting messages to wake. One task wakes them, and ends with the last one.
+///
+/// A word that is lost only delays: workers look at a waiting message again in any case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Words(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By queue and id, with the number of tries so far.
+    due: HashMap<(Option<QueueName>, MessageId), u32>,
+    has_task: bool,
+}
+
+impl Words {
+    /// Makes the waiting message due now, in a separate task. Words within a pause are one.
+    pub(crate) fn tell(&self, waiting: Member, reach: &Reach) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut state = self.lock();
+        if state.due.len() >= MOST_DUE {
+            return;
+        }
+        state.due.insert((waiting.queue, waiting.id), 0);
+        if !std::mem::replace(&mut state.has_task, true) {
+            let task = Task { words: self.clone(), has_ended: false };
+            runtime.spawn(task.run(reach.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is locked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the messages to wake, by queue. Without any, the task has ended.
+    fn take(&self) -> BTreeMap<Option<QueueName>, Vec<(MessageId, u32)>> {
+        let mut state = self.lock();
+        let mut due = BTreeMap::<_, Vec<_>>::new();
+        for ((queue, id), tries) in state.due.drain() {
+            due.entry(queue).or_default().push((id, tries));
+        }
+        state.has_task = !due.is_empty();
+        due
+    }
+}
+
+/// Runs until there are no words. If its runtime ends, the next word starts another one.
+struct Task {
+    words: Words,
+    has_ended: bool,
+}
+
+impl Task {
+    async fn run(mut self, reach: Reach) {
+        loop {
+            let due = self.words.take();
+            if due.is_empty() {
+                self.has_ended = true;
+                return;
+            }
+            for (queue, ids) in due {
+                let backend = reach.queue(queue.as_ref()).await;
+                for batch in ids.chunks(MAX_BATCH) {
+                    let again = match &backend {
+                        Ok(backend) => wake(backend, batch).await,
+                        Err(_) => batch.to_vec(),
+                    };
+                    let mut state = self.words.lock();
+                    for (id, tries) in again.into_iter().filter(|(_, tries)| *tries < MOST_TRIES) {
+                        state.due.entry((queue.clone(), id)).or_insert(tries + 1);
+                    }
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            *self.words.lock() = State::default();
+        }
+    }
+}
+
+/// Makes messages due now. Returns those to try again: a worker looks at them, and may have missed
+/// the end.
+async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[(MessageId, u32)]) -> Vec<(MessageId, u32)> {
+    let now = |(id, _): &(MessageId, u32)| Reschedule::new(id.clone(), Schedule::NOW);
+    let op = Op::Reschedule(ids.iter().map(now).collect());
+    match backend.apply(At::Server, &op).await.map(|applied| applied.reply) {
+        Ok(Reply::Reschedule(results)) => {
+            let all = ids.iter().zip(results);
+            let busy = all.filter(|(_, result)| *result == Rescheduled::InFlight);
+            busy.map(|(word, _)| word.clone()).collect()
+        }
+        Ok(_) => Vec::new(),
+        Err(error) => {
+            tracing::debug!(%error, "waiting messages were not woken; trying again");
+            ids.to_vec()
+        }
+    }
+}
+
+/// The pause after each operation.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Maximum number of tries per word: two seconds. A message that a worker holds for longer is with
+/// its handler.
+const MOST_TRIES: u32 = 100;
+/// Maximum number of messages that wait for their word. The rest get none.
+const MOST_DUE: usize = 10_000;

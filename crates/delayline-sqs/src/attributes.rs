@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::Bytes;
+use delayline::after::{WAITS_FOR, WAKES};
 use delayline::message::Headers;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -148,7 +149,9 @@ pub(crate) fn read(map: &Map<String, Value>) -> Result<Attributes, Error> {
                        255 of them";
             return Err(Error::value(format!("Message attribute name {why}.")));
         }
-        if starts("AWS.") || starts("Amazon.") || name == HEADER {
+        // A message waits for messages of any queue, and its sender may have no right to others.
+        let is_reserved = [HEADER, WAITS_FOR, WAKES].contains(&&**name);
+        if starts("AWS.") || starts("Amazon.") || is_reserved {
             return Err(Error::value("Message attribute name has a reserved prefix."));
         }
         attributes.insert(name.clone(), Attribute::read(name, value)?);
@@ -307,6 +310,8 @@ mod tests {
             ("a..b", json!({"DataType": "String", "StringValue": "secret"})),
             ("a b", json!({"DataType": "String", "StringValue": "secret"})),
             (HEADER, json!({"DataType": "String", "StringValue": "secret"})),
+            (WAITS_FOR, json!({"DataType": "String", "StringValue": "0 0 1 wait"})),
+            (WAKES, json!({"DataType": "String", "StringValue": "others a"})),
         ] {
             let map = Map::from_iter([(name.to_owned(), value)]);
             let Err(error) = read(&map) else { panic!("{name} was accepted") };

@@ -41,8 +41,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// For each message like [`Draft::send`](super::Draft::send), except that a batch is never
     /// refused because too many sends are waiting. A draft of a queue with another name is invalid
     /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)). Messages after a failed operation
-    /// are not sent and fail with [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) or with
-    /// the error of that operation.
+    /// are not sent and fail with [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) or
+    /// with the error of that operation.
     pub async fn send_many<M: Sendable>(
         &self,
         messages: impl IntoIterator<Item = M>,

@@ -75,9 +75,9 @@ impl Dashboard {
     ///
     /// The list is read with [`Connection::queues_within`], which needs `SCAN`. It is read on
     /// request, at most once a minute for all visitors together. A search reads up to 1,000,000
-    /// keys of each primary and shows up to 1,000 queues, sorted by name. The page of all queues and
-    /// `/queues` of the API report when the list was read and whether it is complete. If a search
-    /// fails, the queues that are already known stay in the list.
+    /// keys of each primary and shows up to 1,000 queues, sorted by name. The page of all queues
+    /// and `/queues` of the API report when the list was read and whether it is complete. If a
+    /// search fails, the queues that are already known stay in the list.
     ///
     /// ```
     /// # use delayline_web::{Access, Dashboard, Role};

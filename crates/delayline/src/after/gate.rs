@@ -47,11 +47,11 @@ struct State {
     early: HashMap<MessageId, Lease>,
 }
 
-/// What a look has found.
+/// The result of a check.
 enum Verdict {
     Deliver(Why),
     Cancel,
-    /// So many members are left.
+    /// The number of members that are left.
     Wait(usize),
 }
 
@@ -436,16 +436,16 @@ impl Wakeup for Gate {
     }
 }
 
-/// With so many members left, there are at most two looks a second.
+/// With this number of members left, or more, there are at most two checks a second.
 const MANY: usize = 10;
-/// How long a message with many members left is not looked at again.
+/// How long a message with many members left is not checked again.
 const HOLD: Duration = Duration::from_millis(500);
-/// The shortest and longest pause between two looks without a word.
+/// The shortest and longest pause between two checks without a wake-up.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The pause after a look that has failed.
+/// The pause after a check that has failed.
 const FAILED: Duration = Duration::from_secs(1);
-/// A look must not hold up the other messages of its claim for long.
+/// A check must not hold up the other messages of its claim for long.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
 /// How often the end of a lease is tried.
 const TRIES: u32 = 3;

@@ -68,17 +68,21 @@ async fn a_queue_that_was_added_stays_and_too_many_are_counted() {
     let elsewhere = delayline::connect("memory:").await.unwrap();
     let mine = open(&elsewhere, "zzz").await;
     send(&mine, "order-1", "1").await;
-    for number in 0..203 {
-        open(&connection, &format!("queue-{number:03}")).await;
+    for number in 0..1_003 {
+        open(&connection, &format!("queue-{number:04}")).await;
     }
     open(&connection, "zzz").await;
     let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(mine);
     let site = dashboard.discover(connection).router().unwrap();
-    let page = get(&site, "/queues").await.status(200).has("queue-199").lacks("queue-200");
-    page.has("At most 200 queues are looked for, and 3 more were found.");
+    let page = get(&site, "/queues?page=5").await.status(200);
+    let page = page.has("queue?queue=queue-0999").lacks("queue-1000");
+    page.has("At most 1000 queues are looked for, and 3 more were found.");
     get(&site, "/queue?queue=zzz").await.status(200).has("1 ready");
     let list = call(&site, "GET", "/queues", "").await.status(200).json();
-    assert_eq!((list["queues"].as_array().unwrap().len(), &list["complete"]), (201, &false.into()));
+    assert_eq!(
+        (list["queues"].as_array().unwrap().len(), &list["complete"]),
+        (1_001, &false.into())
+    );
     // The page says that the list is incomplete, and how old it is.
     tokio::time::advance(Duration::from_secs(30)).await;
     let metrics = get(&site, "/metrics").await.status(200);

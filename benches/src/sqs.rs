@@ -38,8 +38,9 @@ pub(crate) async fn run(messages: usize, progress: &ProgressBar) -> Result<Vec<T
     let sqs = Sqs::new(connection, delayline_sqs::Access::everyone(rights));
     let sqs = sqs.only_queues([QUEUE]).router().await?;
     let sqs = Endpoint { address: http::serve(sqs).await?, wire: Wire::Sqs };
+    let late_messages = (messages / 50).max(10);
     progress.set_message("lateness over a long poll of SQS");
-    let late = lateness("sqs-lateness", "SQS", &queue, sqs.address, messages / 50, one).await?;
+    let late = lateness("sqs-lateness", "SQS", &queue, sqs.address, late_messages, one).await?;
     let moto = Moto::start()?;
     let mut endpoints = vec![("pull", pull), ("SQS", sqs)];
     if let Some(moto) = &moto {

@@ -12,11 +12,11 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::blocking_pool::BlockingPool;
-use super::driver::{Connection as _, Driver};
+use super::driver::{Connection, Driver};
 use super::health::{no_reply, unexpected};
 use crate::keys::Keys;
-use crate::route::slot_of;
 use crate::script::Script;
+use crate::route::slot_of;
 use crate::{CallError, Value};
 
 /// Listens to bells for waiting callers.
@@ -159,7 +159,7 @@ impl<D: Driver> Drop for Leaves<'_, D> {
 
 impl<D: Driver> Group<D> {
     fn new(pool: &Arc<BlockingPool<D>>) -> Arc<Self> {
-        pool.add_spare();
+        pool.add_group();
         Arc::new(Self { pool: Arc::clone(pool), state: Mutex::new(State::new()) })
     }
 
@@ -188,63 +188,53 @@ impl<D: Driver> Group<D> {
                 sleep(GATHERING).await;
             }
             let Some(Round { bells, limit }) = self.lock().next_round(number) else { break };
-            let heard = self.hear(bells, limit).await;
+            let (heard, connection) = match self.hear(bells, limit).await {
+                Ok((heard, connection)) => (Ok(heard), Some(connection)),
+                Err(error) => (Err(error), None),
+            };
             let unwanted = self.lock().heard(number, heard);
-            if let Some(bell) = unwanted {
-                self.ring_again(&bell).await;
+            let Some(connection) = connection else { continue };
+            match unwanted {
+                Some(bell) => self.ring_again(&bell, connection).await,
+                None => self.pool.give_back(connection),
             }
         }
-        if !self.lock().listeners.is_empty() {
-            // They have their own connections.
-            self.pool.close_surplus();
+    }
+
+    /// One blocking command. Returns which bell rang, if one did, and the connection.
+    async fn hear(
+        &self,
+        bells: Vec<Bytes>,
+        limit: Duration,
+    ) -> Result<(Option<Bytes>, D::Connection), CallError> {
+        let connection = self.pool.take().await?;
+        let mut args = bells;
+        args.push(seconds(limit).into());
+        match request(&connection, "BLPOP", args, limit + WAIT_GRACE).await.and_then(bell_of) {
+            Ok(heard) => Ok((heard, connection)),
+            Err(error) => {
+                self.pool.noted(connection, &error);
+                Err(error)
+            }
         }
     }
 
     /// Gives a hint back that no caller of this process waits for. A failure costs one hint.
-    async fn ring_again(&self, bell: &Bytes) {
+    async fn ring_again(&self, bell: &Bytes, connection: D::Connection) {
         // Only tests wait for a list that is no queue's bell.
-        let Some(keys) = Keys::of_bell(bell) else { return };
+        let Some(keys) = Keys::of_bell(bell) else { return self.pool.give_back(connection) };
         let script = Script::of_ring();
         let named = keys.of(&script.keys);
         let mut args = vec![script.source.clone().into(), named.len().to_string().into()];
         args.extend(named);
         args.push(Bytes::new());
-        if let Err(error) = self.request("EVAL", args, WAIT_GRACE).await {
-            tracing::debug!(error = %error.into_error(), "a hint could not be given back");
-        }
-    }
-
-    /// One blocking command. Answers which bell rang, if one did.
-    async fn hear(&self, bells: Vec<Bytes>, limit: Duration) -> Result<Option<Bytes>, CallError> {
-        let mut args = bells;
-        args.push(seconds(limit).into());
-        match self.request("BLPOP", args, limit + WAIT_GRACE).await? {
-            Value::Nil => Ok(None),
-            Value::Array(items) => match items.into_iter().next() {
-                Some(Value::Bytes(bell)) => Ok(Some(bell)),
-                _ => Err(unexpected("BLPOP").into()),
-            },
-            Value::Int(_) | Value::Bytes(_) => Err(unexpected("BLPOP").into()),
-        }
-    }
-
-    /// One command over a connection of the pool.
-    async fn request(
-        &self,
-        command: &'static str,
-        args: Vec<Bytes>,
-        bound: Duration,
-    ) -> Result<Value, CallError> {
-        let connection = self.pool.take().await?;
-        let reply = match timeout(bound, connection.request(command, args)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(no_reply(bound).into()),
-        };
-        match &reply {
+        match request(&connection, "EVAL", args, WAIT_GRACE).await {
             Ok(_) => self.pool.give_back(connection),
-            Err(error) => self.pool.noted(connection, error),
+            Err(error) => {
+                self.pool.noted(connection, &error);
+                tracing::debug!(error = %error.into_error(), "a hint could not be given back");
+            }
         }
-        reply
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -374,6 +364,31 @@ impl State {
                 bell.heard_by.retain(|listener| *listener != number);
             }
         }
+    }
+}
+
+/// One command, with a time limit.
+async fn request(
+    connection: &impl Connection,
+    command: &'static str,
+    args: Vec<Bytes>,
+    bound: Duration,
+) -> Result<Value, CallError> {
+    match timeout(bound, connection.request(command, args)).await {
+        Ok(reply) => reply,
+        Err(_) => Err(no_reply(bound).into()),
+    }
+}
+
+/// Which bell a reply to `BLPOP` names, if one rang.
+fn bell_of(reply: Value) -> Result<Option<Bytes>, CallError> {
+    match reply {
+        Value::Nil => Ok(None),
+        Value::Array(items) => match items.into_iter().next() {
+            Some(Value::Bytes(bell)) => Ok(Some(bell)),
+            _ => Err(unexpected("BLPOP").into()),
+        },
+        Value::Int(_) | Value::Bytes(_) => Err(unexpected("BLPOP").into()),
     }
 }
 

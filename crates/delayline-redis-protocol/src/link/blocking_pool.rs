@@ -19,14 +19,24 @@ pub(crate) struct BlockingPool<D: Driver> {
 
 struct State<C> {
     idle: Vec<C>,
-    /// How many idle connections are kept while others wait.
-    spares: usize,
+    most_idle: usize,
     backoff: ReconnectBackoff,
+}
+
+impl<C> State<C> {
+    /// Keeps a connection for the next wait. Returns it if enough are kept.
+    fn keep(&mut self, connection: C) -> Option<C> {
+        if self.idle.len() >= self.most_idle {
+            return Some(connection);
+        }
+        self.idle.push(connection);
+        None
+    }
 }
 
 impl<D: Driver> BlockingPool<D> {
     pub(crate) fn new(dial: Arc<Dial<D>>) -> Self {
-        let state = State { idle: Vec::new(), spares: 0, backoff: ReconnectBackoff::default() };
+        let state = State { idle: Vec::new(), most_idle: 0, backoff: ReconnectBackoff::default() };
         Self { dial, state: Mutex::new(state) }
     }
 
@@ -53,31 +63,29 @@ impl<D: Driver> BlockingPool<D> {
 
     /// Takes back a connection whose wait has ended.
     pub(crate) fn give_back(&self, connection: D::Connection) {
-        let mut state = self.lock();
-        state.backoff.served();
-        state.idle.push(connection);
+        let surplus = {
+            let mut state = self.lock();
+            state.backoff.served();
+            state.keep(connection)
+        };
+        drop(surplus);
     }
 
     /// Takes back a connection whose wait has failed, if it is still good.
     pub(crate) fn noted(&self, connection: D::Connection, error: &CallError) {
         match health_after(error) {
-            Health::Good => self.lock().idle.push(connection),
+            Health::Good => {
+                let surplus = self.lock().keep(connection);
+                drop(surplus);
+            }
             Health::Lost | Health::Refused => self.lock().backoff.failed(Instant::now(), lost()),
         }
     }
 
-    /// Keeps one more idle connection: each group of bells may soon need a second one again.
-    pub(crate) fn add_spare(&self) {
-        self.lock().spares += 1;
-    }
-
-    /// Closes idle connections that are not needed soon.
-    pub(crate) fn close_surplus(&self) {
-        let mut state = self.lock();
-        let from = state.spares.min(state.idle.len());
-        let surplus = state.idle.split_off(from);
-        drop(state);
-        drop(surplus);
+    /// Keeps two more connections: a group of bells has one listener or two, and none of them waits
+    /// between two commands.
+    pub(crate) fn add_group(&self) {
+        self.lock().most_idle += 2;
     }
 
     fn lock(&self) -> MutexGuard<'_, State<D::Connection>> {

@@ -17,8 +17,8 @@ use crate::keys::{BELL, CONTROL, FENCE, Keys};
 use crate::permissions::explained;
 use crate::preflight::check_server;
 use crate::record::unsupported;
-use crate::route::slot_of;
 use crate::script::{DELETE_QUEUE, Script};
+use crate::slot::slot_of;
 use crate::transport::{CallError, Fence, ScriptCall, ScriptName, Transport, Value};
 
 /// Why a cluster refuses a destination.

@@ -28,6 +28,7 @@ mod record;
 mod route;
 mod runtime;
 mod script;
+mod slot;
 mod socket_path;
 mod stream;
 #[cfg(feature = "tls")]

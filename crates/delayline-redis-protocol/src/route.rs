@@ -5,7 +5,6 @@ mod map;
 mod node;
 mod primaries;
 mod queues;
-mod slot;
 mod survey;
 mod workers;
 
@@ -27,12 +26,13 @@ use self::map::{Map, Moved, View};
 use self::node::{Node, NodeConnector, Nodes};
 pub(crate) use self::queues::scan;
 use self::queues::scan_all;
-pub(crate) use self::slot::slot_of;
+
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
 pub(crate) use self::survey::{survey, wrong_mode};
 use crate::link::Link;
 use crate::link::connection_name::ConnectionName;
 use crate::link::driver::Driver;
+use crate::slot::slot_of;
 use crate::{
     CallError, ConnectOptions, HostPort, QueueList, ScriptCall, Topology, Value, WorkerList,
     classify,

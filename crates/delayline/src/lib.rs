@@ -173,7 +173,6 @@ pub mod guarantees {}
 #[cfg(all(doc, not(doctest)))]
 pub mod guides;
 mod local;
-mod merge;
 pub mod message;
 mod queue;
 mod registry;

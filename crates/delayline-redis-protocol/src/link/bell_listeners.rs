@@ -16,7 +16,7 @@ use super::driver::{Connection, Driver};
 use super::health::{no_reply, unexpected};
 use crate::keys::Keys;
 use crate::script::Script;
-use crate::route::slot_of;
+use crate::slot::slot_of;
 use crate::{CallError, Value};
 
 /// Listens to bells for waiting callers.

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::Value;
 use crate::host_port::{HostPort, unbracketed};
 
-use super::slot::SLOTS;
+use crate::slot::SLOTS;
 
 /// One node's view of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::directory::{
 };
 use super::map::{Map, names};
 use super::node::{Node, NodeConnector};
-use super::slot::{SLOTS, slot_of};
+use crate::slot::{SLOTS, slot_of};
 
 /// How the servers of a [`Survey`] are related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

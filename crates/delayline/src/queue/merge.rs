@@ -10,9 +10,10 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
+use super::enqueue::{Answered, Group, enqueue};
+use super::sent::Sent;
 use crate::batches::fitting;
 use crate::client::Client;
-use crate::queue::{Answered, Group, Sent, enqueue};
 use crate::{Error, telemetry};
 
 /// The sends of one process that wait while a group of others is being sent.

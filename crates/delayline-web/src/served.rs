@@ -217,6 +217,16 @@ pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timesta
     }
 }
 
+/// How far the members of a message have come that waits for them. `None` for any other message,
+/// and if a member's queue cannot be queried, which is logged.
+pub(crate) async fn members_of(
+    queue: &Queue<Bytes, Raw>,
+    found: &Found<Bytes>,
+) -> Option<Vec<Ended>> {
+    let Found::Live(message) = found else { return None };
+    queue.members_of(message.waiting.as_ref()?).await.ok()
+}
+
 /// How long a request is repeated while the server is unreachable.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -234,17 +244,3 @@ pub(crate) const ROW_AGE: Duration = Duration::from_secs(5);
 const ROW_FORECAST_AGE: Duration = Duration::from_secs(15);
 const HISTORY_AGE: Duration = Duration::from_secs(60);
 const SURVEY_AGE: Duration = Duration::from_secs(60);
-
-/// How far the members of a message have come that waits for them; empty for any other message.
-pub(crate) async fn members_of(
-    queue: &Queue<Bytes, Raw>,
-    found: &Found<Bytes>,
-) -> Result<Vec<Ended>, Failure> {
-    match found {
-        Found::Live(message) => match &message.waiting {
-            Some(waiting) => Ok(queue.members_of(waiting).await?),
-            None => Ok(Vec::new()),
-        },
-        _ => Ok(Vec::new()),
-    }
-}

@@ -39,8 +39,8 @@ pub(crate) mod gate;
 mod member;
 pub(crate) mod siblings;
 mod waiting;
+mod wakeups;
 pub(crate) mod wire;
-mod words;
 
 pub use self::member::{Ended, Member, Members, OnFailure, Waiting, Why};
 pub use self::wire::{WAITS_FOR, WAKES, delivered, set_wakes, wakes};

@@ -131,8 +131,10 @@ pub(super) async fn explain(place: Place, context: Context) -> Result<Response, 
     let found = context.get(&queue, &id).await?;
     let (stats, now) = counted(context.named(&queue)?.1).await?;
     let explanation = Explanation::new(&found, now, &stats);
-    let ends = members_of(context.named(&queue)?.1, &found).await?;
-    let explanation = explanation.with_ends(&ends);
+    let explanation = match members_of(context.named(&queue)?.1, &found).await {
+        Some(ends) => explanation.with_ends(&ends),
+        None => explanation,
+    };
     Ok(answer(StatusCode::OK, &json::explanation(&id, &explanation)))
 }
 

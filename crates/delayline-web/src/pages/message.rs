@@ -24,12 +24,16 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let id = context.id()?;
     let found = context.get(name, &id).await?;
     let (stats, now) = counted(queue).await?;
-    let ends = members_of(queue, &found).await?;
-    let explanation = Explanation::new(&found, now, &stats).with_ends(&ends);
+    let ends = members_of(queue, &found).await;
+    let explanation = Explanation::new(&found, now, &stats);
+    let explanation = match &ends {
+        Some(ends) => explanation.with_ends(ends),
+        None => explanation,
+    };
     let content = html! {
         h1.id { (id) }
         @match &found {
-            Found::Live(message) => (live(&context, name, now, message, &explanation, &ends)),
+            Found::Live(message) => (live(&context, name, now, message, &explanation, ends.as_deref())),
             Found::Finished(_) => {
                 p { (explanation) }
                 p { "The queue remembers that for an hour or more, and nothing else about it." }
@@ -70,7 +74,7 @@ fn live(
     now: Timestamp,
     message: &Message<Bytes>,
     explanation: &Explanation,
-    ends: &[Ended],
+    ends: Option<&[Ended]>,
 ) -> Markup {
     let info = &message.info;
     html! {
@@ -120,9 +124,15 @@ fn live(
 }
 
 /// The messages that this one waits for, and the message that waits for this one.
-fn waits(context: &Context, queue: &str, message: &Message<Bytes>, ends: &[Ended]) -> Markup {
+fn waits(
+    context: &Context,
+    queue: &str,
+    message: &Message<Bytes>,
+    ends: Option<&[Ended]>,
+) -> Markup {
     let is_left = |it: &&Ended| matches!(it.completion, Completion::Pending | Completion::Unknown);
-    let left = ends.iter().filter(is_left).count();
+    let all = ends.unwrap_or_default();
+    let left = all.iter().filter(is_left).count();
     // It may be in a queue that the visitor does not know.
     let shown = |member: &Member| {
         let of = member.queue().map_or(queue, |name| name.as_str());
@@ -140,8 +150,13 @@ fn waits(context: &Context, queue: &str, message: &Message<Bytes>, ends: &[Ended
             section id="members" {
                 h2 { "Waits for" }
                 p {
-                    (number(bytes(ends.len() - left))) " of " (number(bytes(ends.len())))
-                    " messages have ended."
+                    @if ends.is_some() {
+                        (number(bytes(all.len() - left))) " of " (number(bytes(all.len())))
+                        " messages have ended."
+                    } @else {
+                        (number(bytes(waiting.members.len())))
+                        " messages. A queue of theirs cannot be read now."
+                    }
                     @match waiting.on_failure {
                         OnFailure::Deliver => " A failure delivers this message at once.",
                         OnFailure::Cancel => " A failure cancels this message.",
@@ -150,7 +165,7 @@ fn waits(context: &Context, queue: &str, message: &Message<Bytes>, ends: &[Ended
                 }
                 @if left > 0 {
                     ul {
-                        @for ended in ends.iter().filter(is_left).take(MOST_MEMBERS) {
+                        @for ended in all.iter().filter(is_left).take(MOST_MEMBERS) {
                             li {
                                 (shown(&ended.member)) " "
                                 @if ended.completion == Completion::Unknown {

@@ -9,31 +9,31 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
-    Applied, At, Backend, Claimed, Completion, Delivery, Durability, Error, ErrorClass, ErrorKind,
-    Hold, Lease, MessageId, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement,
-    Status, Timestamp, Wakeup,
+    Applied, At, Backend, Claimed, Completion, Delivery, Durability, Error, ErrorClass, Hold,
+    Lease, MessageId, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement, Status,
+    Timestamp, Wakeup,
 };
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::member::{Ended, Member, OnFailure, Waiting, Why};
 use super::siblings::Reach;
+use super::wakeups::Wakeups;
 use super::wire::{self, Read, WAITS_FOR};
-use super::words::Words;
 
 /// A queue whose claims return a waiting message only if its members have ended: of the others, it
-/// looks at the members and snoozes the message.
+/// checks the members and snoozes the message.
 ///
-/// - **Pace.** The time to the next look grows with the wait, up to [`LONGEST_PAUSE`]. A word of a
-///   worker that has ended a member ([`Words`]) makes the message due at once. If many members are
-///   left, the message's own group is held for [`HOLD`], so that words cause no more than two looks
-///   a second, by all processes together.
+/// - **Pace.** The time to the next check grows with the wait, up to [`LONGEST_PAUSE`]. A worker that
+///   has ended a member makes the message due at once ([`Wakeups`]). If many members are
+///   left, the message's own group is held for [`HOLD`], so that wake-ups cause no more than two
+///   checks a second, by all processes together.
 /// - **Ends** are remembered in this process: a member that has ended is not queried again, except
 ///   for a dead letter, which may be redriven, and for its result.
 #[derive(Debug)]
 pub(crate) struct Gate {
     reach: Reach,
-    words: Words,
+    wakeups: Wakeups,
     state: Mutex<State>,
 }
 
@@ -57,7 +57,7 @@ enum Verdict {
 
 impl Gate {
     pub(crate) fn new(reach: Reach) -> Self {
-        Self { reach, words: Words::default(), state: Mutex::default() }
+        Self { reach, wakeups: Wakeups::default(), state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -91,16 +91,16 @@ impl Gate {
     async fn sift(&self, at: At, now: Timestamp, max: usize, claimed: &mut Claimed) {
         let all = std::mem::take(&mut claimed.deliveries);
         let asked = all.len();
-        let looks = all.into_iter().map(async |delivery| {
+        let checks = all.into_iter().map(async |delivery| {
             match wire::read(&delivery.message.headers, &delivery.message.payload) {
-                Ok(Some(read)) if read.looked.is_none() => self.look(at, now, delivery, read).await,
+                Ok(Some(read)) if read.ended.is_none() => self.check(at, now, delivery, read).await,
                 // It has been delivered to a program that has sent it on. Or its list cannot be
                 // read, which the worker reports.
                 _ => Ok(delivery),
             }
         });
-        for looked in join_all(looks).await {
-            match looked {
+        for checked in join_all(checks).await {
+            match checked {
                 Ok(delivery) => claimed.deliveries.push(delivery),
                 Err(next) => claimed.next = claimed.next.into_iter().chain([next]).min(),
             }
@@ -113,16 +113,16 @@ impl Gate {
         for Delivery { message, lease, .. } in deliveries {
             let Some(waiting) = wire::wakes(&message.headers) else { continue };
             let mut state = self.lock();
-            if state.wakes.len() > MOST_REMEMBERED {
+            if state.wakes.len() >= MOST_REMEMBERED {
                 state.wakes.clear();
             }
             state.wakes.insert(message.info.id.clone(), (*lease, waiting));
         }
     }
 
-    /// Looks at the members of a leased message. Returns it if it is to be delivered. Otherwise
+    /// Checks the members of a leased message. Returns it if it is to be delivered. Otherwise
     /// ends the lease, and returns when it is due again.
-    async fn look(
+    async fn check(
         &self,
         at: At,
         now: Timestamp,
@@ -133,22 +133,23 @@ impl Gate {
         let key = (info.id.clone(), info.sequence);
         let count = read.waiting.members.len();
         let seen = self.lock().seen.remove(&key).filter(|seen| seen.len() == count);
-        let mut look = Look::new(&self.reach, at, &read.waiting.members, seen);
-        let mut is_complete = timeout(LONGEST_LOOK, look.query()).await.unwrap_or(false);
+        let mut check = Check::new(&self.reach, at, &read.waiting.members, seen);
+        let mut is_complete = matches!(timeout(LONGEST_CHECK, check.query()).await, Ok(Ok(())));
         let waited = now.since(info.enqueued_at);
-        let mut verdict = look.verdict(&read.waiting, waited);
+        let mut verdict = check.verdict(&read.waiting, waited);
         if matches!(verdict, Verdict::Deliver(_)) {
-            let has_results = timeout(LONGEST_LOOK, look.query_results()).await.unwrap_or(false);
+            let has_results =
+                matches!(timeout(LONGEST_CHECK, check.query_results()).await, Ok(Ok(())));
             if !has_results && waited < read.waiting.at_most {
                 (verdict, is_complete) = (Verdict::Wait(0), false);
             }
         }
         let pause = match verdict {
             Verdict::Deliver(why) => {
-                let ends = look.ends.iter().copied().zip(look.results.iter().cloned());
+                let ends = check.ends.iter().copied().zip(check.results.iter().cloned());
                 delivery.message.payload = wire::with_ends(&delivery.message.payload, why, ends);
                 let (id, lease) = (info.id.clone(), delivery.lease);
-                self.remember(key, look.ends);
+                self.remember(key, check.ends);
                 let mut state = self.lock();
                 if state.early.len() >= MOST_REMEMBERED {
                     state.early.clear();
@@ -175,7 +176,7 @@ impl Gate {
                 pause
             }
         };
-        self.remember(key, look.ends);
+        self.remember(key, check.ends);
         Err(now.after(pause))
     }
 
@@ -192,14 +193,14 @@ impl Gate {
         let id = delivery.message.info.id.clone();
         let op = Op::Cancel(vec![id.clone()]);
         if self.apply(at, &op).await.is_none() {
-            // Its lease expires, and another look follows.
+            // Its lease expires, and another check follows.
             return;
         }
         let end = Settlement::new(id, delivery.lease, Outcome::Release);
         if self.end(at, end).await == Some(Settled::Done { status: Status::Cancelled })
             && let Some(waiting) = wire::wakes(&delivery.message.headers)
         {
-            self.words.tell(waiting, &self.reach);
+            self.wakeups.add(waiting, &self.reach);
         }
     }
 
@@ -226,7 +227,7 @@ impl Gate {
         None
     }
 
-    /// Tells the waiting message of a message that has ended.
+    /// Wakes the waiting message of a message that has ended.
     fn settled(&self, item: &Settlement, result: Settled) {
         let status = match result {
             Settled::Done { status } => Some(status),
@@ -248,7 +249,7 @@ impl Gate {
         let has_ended = status
             .is_some_and(|it| it == Status::Dead || (it.is_finished() && it != Status::Replaced));
         if let Some((_, waiting)) = waiting.filter(|_| has_ended) {
-            self.words.tell(waiting, &self.reach);
+            self.wakeups.add(waiting, &self.reach);
         }
     }
 
@@ -281,20 +282,20 @@ impl Gate {
     }
 }
 
-/// One look at the members of a message.
-struct Look<'a> {
+/// One check of the members of a message.
+struct Check<'a> {
     reach: &'a Reach,
     at: At,
     members: &'a [Member],
     /// The end of each member, as it is stored.
     ends: Vec<u8>,
-    /// The results that this look has seen.
+    /// The results that this check has seen.
     results: Vec<Option<Bytes>>,
-    /// Which acks an earlier look has seen, so that their results must be queried.
+    /// Which acks an earlier check has seen, so that their results must be queried.
     acked_before: Vec<usize>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> Check<'a> {
     fn new(reach: &'a Reach, at: At, members: &'a [Member], seen: Option<Vec<u8>>) -> Self {
         let ends = seen.unwrap_or_else(|| vec![wire::UNKNOWN; members.len()]);
         let acked = ends.iter().enumerate().filter(|(_, end)| **end == wire::ACKED);
@@ -302,8 +303,12 @@ impl<'a> Look<'a> {
         Self { reach, at, members, ends, results: vec![None; members.len()], acked_before }
     }
 
-    /// Queries the members that may not have ended. Returns `false` if some could not be queried.
-    async fn query(&mut self) -> bool {
+    /// Queries the members that may not have ended.
+    ///
+    /// # Errors
+    ///
+    /// The first of those queues that could not be queried. The others are.
+    async fn query(&mut self) -> Result<(), crate::Error> {
         let left = (0..self.ends.len()).filter(|&place| !wire::is_final(self.ends[place]));
         let left: Vec<_> = left.collect();
         // Without a reply, it is not known whether a dead letter still is one.
@@ -311,28 +316,25 @@ impl<'a> Look<'a> {
         self.query_these(left).await
     }
 
-    /// Queries the results of members that an earlier look has seen acked.
-    async fn query_results(&mut self) -> bool {
+    /// Queries the results of members that an earlier check has seen acked.
+    async fn query_results(&mut self) -> Result<(), crate::Error> {
         let acked = std::mem::take(&mut self.acked_before);
         self.query_these(acked).await
     }
 
-    async fn query_these(&mut self, places: Vec<usize>) -> bool {
+    async fn query_these(&mut self, places: Vec<usize>) -> Result<(), crate::Error> {
         let mut by_queue = BTreeMap::<Option<&QueueName>, Vec<usize>>::new();
         for place in places {
             by_queue.entry(self.members[place].queue()).or_default().push(place);
         }
-        let mut is_complete = true;
+        let mut queried = Ok(());
         for (queue, places) in by_queue {
-            is_complete &= match self.query_queue(queue, &places).await {
-                Ok(()) => true,
-                Err(error) => {
-                    tracing::warn!(%error, "the messages that another one waits for");
-                    false
-                }
-            };
+            if let Err(error) = self.query_queue(queue, &places).await {
+                tracing::warn!(%error, "the messages that another one waits for");
+                queried = queried.and(Err(error));
+            }
         }
-        is_complete
+        queried
     }
 
     async fn query_queue(
@@ -345,20 +347,20 @@ impl<'a> Look<'a> {
             let batch = places.get(..MAX_BATCH).unwrap_or(places);
             let ids = batch.iter().map(|&place| self.members[place].id.clone()).collect();
             let reply = backend.apply(self.at, &Op::Progress(ids)).await?.reply;
-            let Reply::Progress(told) = reply else {
+            let Reply::Progress(found) = reply else {
                 return Err(crate::Error::unexpected_reply());
             };
             // With large results, the reply is shorter.
-            if told.is_empty() {
+            if found.is_empty() {
                 return Err(crate::Error::unexpected_reply());
             }
-            for (&place, completion) in batch.iter().zip(&told) {
+            for (&place, completion) in batch.iter().zip(&found) {
                 if !wire::is_final(self.ends[place]) {
                     self.ends[place] = wire::code(completion);
                 }
                 self.results[place] = completion.result().cloned();
             }
-            places = places.get(told.len()..).unwrap_or_default();
+            places = places.get(found.len()..).unwrap_or_default();
         }
         Ok(())
     }
@@ -377,12 +379,14 @@ impl<'a> Look<'a> {
 }
 
 /// Queries how far members have come.
-pub(crate) async fn look_at(reach: &Reach, members: &[Member]) -> Result<Vec<Ended>, crate::Error> {
-    let mut look = Look::new(reach, At::Server, members, None);
-    if !look.query().await {
-        return Err(Error::with_detail(ErrorKind::Unreachable, "the queue of a member").into());
-    }
-    let ends = members.iter().zip(look.ends).zip(look.results);
+///
+/// # Errors
+///
+/// A member's queue could not be queried.
+pub(crate) async fn query(reach: &Reach, members: &[Member]) -> Result<Vec<Ended>, crate::Error> {
+    let mut check = Check::new(reach, At::Server, members, None);
+    check.query().await?;
+    let ends = members.iter().zip(check.ends).zip(check.results);
     Ok(ends
         .map(|((member, code), result)| Ended {
             member: member.clone(),
@@ -391,7 +395,7 @@ pub(crate) async fn look_at(reach: &Reach, members: &[Member]) -> Result<Vec<End
         .collect())
 }
 
-/// The time to the next look, unless a word comes.
+/// The time to the next check, unless a wake-up comes.
 fn pause(waited: Duration, left: usize) -> Duration {
     let shortest = if left >= MANY { HOLD } else { SHORTEST_PAUSE };
     (waited / 8).clamp(shortest, LONGEST_PAUSE)
@@ -446,7 +450,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after a check that has failed.
 const FAILED: Duration = Duration::from_secs(1);
 /// A check must not hold up the other messages of its claim for long.
-const LONGEST_LOOK: Duration = Duration::from_secs(2);
+const LONGEST_CHECK: Duration = Duration::from_secs(2);
 /// How often the end of a lease is tried.
 const TRIES: u32 = 3;
 /// Maximum number of leased messages whose waiting messages are remembered.

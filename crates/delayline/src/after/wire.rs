@@ -4,7 +4,7 @@
 //! milliseconds, and the effect of a failure. Each member is the name of its queue, if it is
 //! another one, a space, and its id. Only the part of that text that differs from the member before
 //! is stored: the length of the common beginning (1 byte), the length of the rest (2 bytes,
-//! big-endian), and the rest. When a worker has looked at the members, their ends follow, in memory
+//! big-endian), and the rest. When a worker has checked the members, their ends follow, in memory
 //! only.
 
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub fn wakes(headers: &Headers) -> Option<Member> {
 /// A text if the list of members cannot be read. Then the payload cannot be decoded either.
 pub fn delivered(headers: &Headers, payload: &Bytes) -> Result<(Bytes, Option<Members>), String> {
     Ok(match read(headers, payload)? {
-        Some(read) => (read.payload, read.looked),
+        Some(read) => (read.payload, read.ended),
         None => (payload.clone(), None),
     })
 }
@@ -59,8 +59,8 @@ pub(crate) struct Read {
     /// The payload, as the sender has set it.
     pub(crate) payload: Bytes,
     pub(crate) waiting: Waiting,
-    /// The ends of the members, if a worker has looked at them.
-    pub(crate) looked: Option<Members>,
+    /// The ends of the members, if a worker has checked them.
+    pub(crate) ended: Option<Members>,
 }
 
 /// Writes what the message waits for behind its payload and into its headers.
@@ -114,10 +114,10 @@ fn read_from(header: &Bytes, mut rest: Bytes) -> Option<Read> {
         last.extend_from_slice(&rest.split_to(length));
         members.push(member(&last)?);
     }
-    let looked = if rest.is_empty() { None } else { Some(ends(&members, rest)?) };
+    let ended = if rest.is_empty() { None } else { Some(ends(&members, rest)?) };
     let at_most = Duration::from_millis(ms.parse().ok()?);
     let waiting = Waiting { members, on_failure: OnFailure::named(on_failure)?, at_most };
-    Some(Read { payload, waiting, looked })
+    Some(Read { payload, waiting, ended })
 }
 
 /// Adds the ends of the members, in order, to a payload that [`write`] has written.
@@ -250,7 +250,7 @@ mod tests {
         let (waiting, message) = waiting(all());
         let stored = read(&message.headers, &message.payload).unwrap().unwrap();
         assert_eq!((&stored.payload[..], &stored.waiting), (&b"payload"[..], &waiting));
-        assert_eq!(stored.looked, None);
+        assert_eq!(stored.ended, None);
         let completions = [
             Completion::acked_with(""),
             Completion::acked_with("42"),
@@ -259,9 +259,9 @@ mod tests {
             Completion::finished(Status::Cancelled),
         ];
         let ends = completions.iter().map(|it| (code(it), it.result().cloned()));
-        let looked = with_ends(&message.payload, Why::TimeLimit, ends);
-        let read = read(&message.headers, &looked).unwrap().unwrap();
-        let members = read.looked.unwrap();
+        let with_ends = with_ends(&message.payload, Why::TimeLimit, ends);
+        let read = read(&message.headers, &with_ends).unwrap().unwrap();
+        let members = read.ended.unwrap();
         assert_eq!((&read.payload[..], members.why), (&b"payload"[..], Why::TimeLimit));
         let read: Vec<_> = members.ended.into_iter().map(|it| it.completion).collect();
         assert_eq!(read, completions);

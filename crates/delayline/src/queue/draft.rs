@@ -11,6 +11,7 @@ use delayline_core::{
     UpdateToken, Violation,
 };
 
+use super::merge::Merger;
 use super::sent::Sent;
 use super::update::UpdateDue;
 use crate::Error;
@@ -18,7 +19,6 @@ use crate::after::wire;
 use crate::after::{Member, OnFailure, WAKES, Waiting};
 use crate::client::Client;
 use crate::error::{message_id, millis, timestamp};
-use crate::merge::Merger;
 use crate::telemetry::TraceContext;
 
 /// A message to be sent. Created by [`Queue::message`](crate::Queue::message), and sent by
@@ -474,14 +474,14 @@ impl Draft {
     }
 
     /// Sets the effect of a member that ends without an ack on a message that waits
-    /// [for it](Self::after). By default, it counts as ended.
+    /// [for it](Self::after). By default, it counts as ended. A draft without `after` is invalid.
     pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.waiting.on_failure = on_failure;
         self
     }
 
     /// Sets how long the message waits [for others](Self::after), from now: 1 ms to 100 years, one
-    /// day by default. Then it is delivered, whatever is left.
+    /// day by default. Then it is delivered, whatever is left. A draft without `after` is invalid.
     pub const fn wait_at_most(mut self, at_most: Duration) -> Self {
         self.waiting.at_most = at_most;
         self
@@ -556,6 +556,10 @@ impl TryFrom<Draft> for NewMessage {
         let mut message = message?;
         if waits {
             waiting.put(&mut message)?;
+        } else if waiting != Waiting::new() {
+            let reason = "on_failure and wait_at_most are for messages with after".to_owned();
+            let (what, value) = ("the draft", message.id.to_string());
+            return Err(Violation::Malformed { what, value, reason }.into());
         }
         if !named && (message.known != Known::Refuse || message.throttle.is_some()) {
             return Err(generated(&message.id).into());

@@ -31,7 +31,8 @@ pub enum Explanation {
     Waiting {
         /// The number of messages that it waits for.
         members: usize,
-        /// The number of members that have not ended, or `None` if they were not queried.
+        /// The number of members that have not ended, or `None` if they were not queried, or
+        /// could not be.
         left: Option<usize>,
         /// The time until the next check of its members, unless one ends earlier; zero if a worker
         /// checks them as soon as it has a free slot.

@@ -11,8 +11,7 @@ use delayline_core::{
 use tokio::time::MissedTickBehavior;
 
 use super::{Explanation, Found, Queue, only};
-use crate::after::gate::look_at;
-use crate::after::{Ended, Waiting};
+use crate::after::{Ended, Waiting, gate};
 use crate::codec::{Decode, Raw};
 use crate::error::{message_id, millis};
 use crate::{Error, telemetry};
@@ -154,10 +153,9 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) if a queue cannot be queried; the
-    /// reason is logged. The calls are not repeated.
+    /// The error of the first member's queue that could not be queried. The calls are not repeated.
     pub async fn members_of(&self, waiting: &Waiting) -> Result<Vec<Ended>, Error> {
-        look_at(self.client.reach(), &waiting.members).await
+        gate::query(self.client.reach(), &waiting.members).await
     }
 
     /// Explains why a message is not delivered now, or how it ended.
@@ -177,7 +175,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// ```
     ///
     /// The message and, if it is due, the counters and limits of the queue are read one after the
-    /// other.
+    /// other. If the members of a waiting message cannot be queried, [`Explanation::Waiting`] does
+    /// not say how many are left.
     ///
     /// # Cancel safety
     ///
@@ -199,16 +198,13 @@ impl<T: ?Sized, C> Queue<T, C> {
         );
         let stats = if is_ready { self.stats().await? } else { Stats::default() };
         let explanation = Explanation::new(&found, at, &stats);
-        match (&found, &explanation) {
-            (Found::Live(message), Explanation::Waiting { .. }) => {
-                let ends = match &message.waiting {
-                    Some(waiting) => self.members_of(waiting).await?,
-                    None => Vec::new(),
-                };
-                Ok(explanation.with_ends(&ends))
-            }
-            _ => Ok(explanation),
+        if let (Found::Live(message), Explanation::Waiting { .. }) = (&found, &explanation)
+            && let Some(waiting) = &message.waiting
+            && let Ok(ends) = self.members_of(waiting).await
+        {
+            return Ok(explanation.with_ends(&ends));
         }
+        Ok(explanation)
     }
 
     /// Counts the messages in each state, and the events so far ([G22](crate::guarantees#g22)).

@@ -183,6 +183,8 @@ async fn what_cannot_wait_is_refused_before_anything_is_sent() {
         (waits().priority(delayline::message::Priority::High), "has normal priority"),
         (waits().debounce(DAY), "neither an update nor throttled"),
         (waits().wait_at_most(Duration::ZERO), "must be from 1 to"),
+        (queue.message(&0).wait_at_most(ms(1)), "are for messages with after"),
+        (queue.message(&0).on_failure(OnFailure::Cancel), "are for messages with after"),
         (
             queue.message(&0).id("w").after((0..10_000).map(|n| format!("{n:0<128}x"))),
             "at most 128 are allowed",
@@ -212,11 +214,11 @@ async fn what_cannot_wait_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_are_rare_and_the_last_end_delivers_at_once() {
+async fn checks_are_rare_and_the_last_end_delivers_at_once() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
     let start = Instant::now();
-    // Half an hour apart from the send, so that looks without a word are 30 s apart.
+    // Half an hour apart from the send, so that checks without a wake-up are 30 s apart.
     let last = 1_800_000;
     let times = (0..1_000).map(|n| last - 5_000 + n * 5).chain([last + 1_000]);
     let members = times.clone().map(|at| queue.message(&1).due_in(ms(at)));
@@ -236,13 +238,13 @@ async fn looks_are_rare_and_the_last_end_delivers_at_once() {
     let delivered = delivered.recv().await.unwrap();
     let late = delivered.saturating_sub(ms(last + 1_000));
     assert!(late <= ms(50), "{late:?} after the last end");
-    // Each look queries a thousand members in one operation, or a thousand and one in two.
-    let looks: Vec<_> = backend.sent("progress").into_iter().map(|(at, _)| at).collect();
-    let before = looks.iter().filter(|at| **at < ms(last - 5_000)).count();
+    // Each check queries a thousand members in one operation, or a thousand and one in two.
+    let checks: Vec<_> = backend.sent("progress").into_iter().map(|(at, _)| at).collect();
+    let before = checks.iter().filter(|at| **at < ms(last - 5_000)).count();
     assert!(before <= 2 * 120, "{before} queries in half an hour");
     let seconds = ms(last - 4_000)..ms(last - 1_000);
-    let during = looks.iter().filter(|at| seconds.contains(*at));
-    assert!((4..=8).contains(&during.count()), "{looks:?}");
+    let during = checks.iter().filter(|at| seconds.contains(*at));
+    assert!((4..=8).contains(&during.count()), "{checks:?}");
     // Those that have ended are not queried again, but for their results.
     let queried = backend.sent("progress").into_iter().filter(|(at, _)| *at > ms(last));
     let queried = queried.map(|(_, op)| op.ids().len()).collect::<Vec<_>>();
@@ -250,7 +252,7 @@ async fn looks_are_rare_and_the_last_end_delivers_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_word_delays_by_half_a_minute_at_most() {
+async fn a_lost_wakeup_delays_by_half_a_minute_at_most() {
     let backend = Faulty::with_plan(|op| match op {
         Op::Reschedule(_) => Fault::Denied,
         _ => Fault::None,
@@ -263,6 +265,20 @@ async fn a_lost_word_delays_by_half_a_minute_at_most() {
     assert!(!backend.sent("reschedule").is_empty());
     let late = backend.elapsed().saturating_sub(Duration::from_secs(3_600));
     assert!(late <= Duration::from_secs(31), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_message_is_explained_although_its_members_cannot_be_queried() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let _ = queue.message(&0).id("w").after(["a", "b"]).send().await.unwrap();
+    assert!(queue.explain("w").await.unwrap().to_string().starts_with("It waits for 2 of 2 "));
+    backend.set_plan(|op| match op {
+        Op::Progress(_) => Fault::Denied,
+        _ => Fault::None,
+    });
+    let explained = queue.explain("w").await.unwrap().to_string();
+    assert!(explained.starts_with("It waits for 2 messages."), "{explained}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{Fault, Faulty};
 
 const SEEDS: u64 = 40;
-/// A word may be lost, and a look may fail. Then leases expire, and the next look follows.
+/// A wake-up may be lost, and a check may fail. Then leases expire, and the next check follows.
 const LATEST: Duration = Duration::from_secs(60);
 /// Longer than the queue remembers finished messages.
 const HOURS: Duration = Duration::from_secs(3 * 3_600);
@@ -177,7 +177,7 @@ async fn whatever_happens_a_waiting_message_ends_when_it_must() {
         let (play, mut random) = Play::new(seed);
         let ids = (0..play.count).map(|n| n.to_string());
         let waiting = play.queue().message(&0).id("w").after(ids).on_failure(play.on_failure);
-        // A worker may be killed during a look, which counts as a crash.
+        // A worker may be killed during a check, which counts as a crash.
         let sent = waiting.max_crashes(1_000).send().await.unwrap();
         assert!(sent.is_accepted());
         let members = (0..play.count).map(|n| tokio::spawn(play.clone().member(n, random.fork())));

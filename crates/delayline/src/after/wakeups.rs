@@ -1,4 +1,4 @@
-//! Tells waiting messages that a member has ended.
+//! Wakes waiting messages of which a member has ended.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +17,9 @@ use super::siblings::Reach;
 
 /// The waiting messages to wake. One task wakes them, and ends with the last one.
 ///
-/// A word that is lost only delays: workers look at a waiting message again in any case.
+/// A lost wake-up only delays: workers check a waiting message again in any case.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Words(Arc<Mutex<State>>);
+pub(crate) struct Wakeups(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,9 +28,9 @@ struct State {
     has_task: bool,
 }
 
-impl Words {
-    /// Makes the waiting message due now, in a separate task. Words within a pause are one.
-    pub(crate) fn tell(&self, waiting: Member, reach: &Reach) {
+impl Wakeups {
+    /// Makes the waiting message due now, in a separate task. Wake-ups within a pause are one.
+    pub(crate) fn add(&self, waiting: Member, reach: &Reach) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.lock();
         if state.due.len() >= MOST_DUE {
@@ -38,7 +38,7 @@ impl Words {
         }
         state.due.insert((waiting.queue, waiting.id), 0);
         if !std::mem::replace(&mut state.has_task, true) {
-            let task = Task { words: self.clone(), has_ended: false };
+            let task = Task { wakeups: self.clone(), has_ended: false };
             runtime.spawn(task.run(reach.clone()));
         }
     }
@@ -60,16 +60,16 @@ impl Words {
     }
 }
 
-/// Runs until there are no words. If its runtime ends, the next word starts another one.
+/// Runs until there are no wake-ups. If its runtime ends, the next one starts another one.
 struct Task {
-    words: Words,
+    wakeups: Wakeups,
     has_ended: bool,
 }
 
 impl Task {
     async fn run(mut self, reach: Reach) {
         loop {
-            let due = self.words.take();
+            let due = self.wakeups.take();
             if due.is_empty() {
                 self.has_ended = true;
                 return;
@@ -81,7 +81,7 @@ impl Task {
                         Ok(backend) => wake(backend, batch).await,
                         Err(_) => batch.to_vec(),
                     };
-                    let mut state = self.words.lock();
+                    let mut state = self.wakeups.lock();
                     for (id, tries) in again.into_iter().filter(|(_, tries)| *tries < MOST_TRIES) {
                         state.due.entry((queue.clone(), id)).or_insert(tries + 1);
                     }
@@ -95,12 +95,12 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if !self.has_ended {
-            *self.words.lock() = State::default();
+            *self.wakeups.lock() = State::default();
         }
     }
 }
 
-/// Makes messages due now. Returns those to try again: a worker looks at them, and may have missed
+/// Makes messages due now. Returns those to try again: a worker checks them, and may have missed
 /// the end.
 async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[(MessageId, u32)]) -> Vec<(MessageId, u32)> {
     let now = |(id, _): &(MessageId, u32)| Reschedule::new(id.clone(), Schedule::NOW);
@@ -109,7 +109,7 @@ async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[(MessageId, u32)]) -> Vec<
         Ok(Reply::Reschedule(results)) => {
             let all = ids.iter().zip(results);
             let busy = all.filter(|(_, result)| *result == Rescheduled::InFlight);
-            busy.map(|(word, _)| word.clone()).collect()
+            busy.map(|(wakeup, _)| wakeup.clone()).collect()
         }
         Ok(_) => Vec::new(),
         Err(error) => {
@@ -121,8 +121,8 @@ async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[(MessageId, u32)]) -> Vec<
 
 /// The pause after each operation.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Maximum number of tries per word: two seconds. A message that a worker holds for longer is with
+/// Maximum number of tries per wake-up: two seconds. A message that a worker holds for longer is with
 /// its handler.
 const MOST_TRIES: u32 = 100;
-/// Maximum number of messages that wait for their word. The rest get none.
+/// Maximum number of messages that are to be woken. The rest are not.
 const MOST_DUE: usize = 10_000;

@@ -57,14 +57,20 @@ pub(crate) fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Progra
     found.with_context(|| format!("there is no test program {name}"))
 }
 
-/// Builds all test programs of the workspace.
+/// Builds the test programs of the workspace, but those with `test = false` in their package.
 pub(crate) fn build(shell: &Shell) -> Result<Vec<Program>> {
-    let tests = ["--lib", "--bins", "--tests", "--no-run"];
-    let messages = cmd!(
-        shell,
-        "cargo test {EVERYTHING...} {tests...} --message-format json-render-diagnostics"
-    )
-    .read()?;
+    build_chosen(shell, &["--tests".to_owned()])
+}
+
+/// Builds test programs with `test = false`, by the names of their targets.
+pub(crate) fn build_named(shell: &Shell, names: &[&str]) -> Result<Vec<Program>> {
+    let chosen = names.iter().flat_map(|name| ["--test".to_owned(), (*name).to_owned()]);
+    build_chosen(shell, &chosen.collect::<Vec<_>>())
+}
+
+fn build_chosen(shell: &Shell, chosen: &[String]) -> Result<Vec<Program>> {
+    let format = ["--no-run", "--message-format", "json-render-diagnostics"];
+    let messages = cmd!(shell, "cargo test {EVERYTHING...} {chosen...} {format...}").read()?;
     let programs = messages.lines().map(|line| Ok(program(&serde_json::from_str(line)?)));
     Ok(programs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }

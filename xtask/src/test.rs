@@ -43,26 +43,25 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     }
 }
 
-/// Builds all test programs, and runs all but those of [`long`]. Returns all.
+/// Builds the test programs but those of [`long`], and runs them. Returns them.
 fn quick(shell: &Shell, args: &[String]) -> Result<Vec<Program>> {
     let start = Instant::now();
     println!("xtask: building the test programs");
-    let programs = programs::build(shell)?;
+    let mut programs = programs::build(shell)?;
     println!("xtask: built in {:.0} s", start.elapsed().as_secs_f64());
-    inventory::check(shell, &programs)?;
-    let mut chosen: Vec<_> = programs.iter().filter(|it| !is_long(it)).cloned().collect();
+    inventory::none_is_empty(shell, &programs)?;
     // The slowest first, so that the last ones do not run alone.
-    chosen.sort_by_key(|program| {
+    programs.sort_by_key(|program| {
         SLOWEST.iter().position(|name| program.name() == *name).unwrap_or(SLOWEST.len())
     });
-    let passed = programs::run(shell, &chosen, args)?;
+    let passed = programs::run(shell, &programs, args)?;
 
     println!("xtask: the examples in the documentation");
     let examples = documented(shell, args)?;
     println!(
         "xtask: {passed} tests of {} programs and {examples} examples in the documentation passed in \
          {:.0} s; `cargo xtask test --all` also runs {LONG_PARTS}",
-        chosen.len(),
+        programs.len(),
         start.elapsed().as_secs_f64()
     );
     println!("tests: {} passed, 0 failed", passed + examples);
@@ -86,8 +85,10 @@ fn documented(shell: &Shell, args: &[String]) -> Result<usize> {
 fn long(shell: &Shell, programs: &[Program], own_server: bool, args: &[String]) -> Result<()> {
     let start = Instant::now();
     programs::build_examples(shell)?;
-    let chosen: Vec<_> = programs.iter().filter(|program| is_long(program)).cloned().collect();
-    let passed = programs::run(shell, &chosen, args)?;
+    let longer = programs::build_named(shell, &LONG)?;
+    inventory::none_is_empty(shell, &longer)?;
+    inventory::has_all_named(shell, &[programs, &longer].concat())?;
+    let passed = programs::run(shell, &longer, args)?;
     // Chaos leaves a core idle for half of the time.
     let its_shell = shell.clone();
     thread::scope(|scope| -> Result<()> {
@@ -103,11 +104,6 @@ fn long(shell: &Shell, programs: &[Program], own_server: bool, args: &[String]) 
     Ok(())
 }
 
-/// Whether only [`long`] runs a program.
-fn is_long(program: &Program) -> bool {
-    LONG.contains(&program.name().as_str())
-}
-
 /// The server that `--server NAME` asks for, and the other arguments.
 fn server_of<'a>(shell: &Shell, args: &'a [String]) -> Result<(Option<PathBuf>, &'a [String])> {
     match args.split_first() {
@@ -119,15 +115,8 @@ fn server_of<'a>(shell: &Shell, args: &'a [String]) -> Result<(Option<PathBuf>, 
     }
 }
 
-/// The programs that take long and find what others do not often find.
-const LONG: [&str; 6] = [
-    "benches/tests/run.rs",
-    "benches/tests/soak.rs",
-    "crates/delayline-chaos/tests/partition.rs",
-    "crates/delayline-fred/tests/conformance_of_ways.rs",
-    "crates/delayline-redis/tests/conformance_of_ways.rs",
-    "examples/tests/run.rs",
-];
+/// The programs that take long and find what others do not often find. Two packages have a `run`.
+const LONG: [&str; 4] = ["conformance_of_ways", "partition", "run", "soak"];
 
 /// What a run without `--all` has left out.
 const LONG_PARTS: &str = "examples and benchmarks as programs, partitions, chaos, simulation, and \

@@ -86,6 +86,9 @@ pub enum Op {
 /// to [`MAX_BURIALS`](crate::limits::MAX_BURIALS) expired messages to the dead letters, and stops
 /// at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may return fewer than `max`
 /// messages, or none, although more are ready; then `more` is set in the reply.
+///
+/// Messages with a group take turns (G35). In a queue in order, it leases one message of a group, or
+/// several if it [asks for them](Self::several_in_order) (G37).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -104,13 +107,25 @@ pub struct Claim {
     /// The duration of the leases: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS)
     /// to [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS).
     pub lease: Millis,
+    /// Whether to lease several messages of a group together in a queue in order.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
+    pub several_in_order: bool,
 }
 
 impl Claim {
     /// A claim by `consumer` of up to `max` messages, for `lease`.
     #[must_use]
     pub const fn new(consumer: ConsumerName, claim_id: ClaimId, max: usize, lease: Millis) -> Self {
-        Self { consumer, claim_id, max, lease }
+        Self { consumer, claim_id, max, lease, several_in_order: false }
+    }
+
+    /// Sets whether to lease several messages of a group together in a queue in order (G37). The
+    /// reply has them in their order, and the caller must handle them in that order, one after the
+    /// other. In other queues, it makes no difference.
+    #[must_use]
+    pub const fn several_in_order(mut self, several: bool) -> Self {
+        self.several_in_order = several;
+        self
     }
 }
 

@@ -325,8 +325,8 @@ impl State {
         let mut deliveries = Vec::new();
         let (admitted, caught_up) = self.limiter.admit(now, Some(self.leased.len()));
         changes.any |= caught_up;
-        let (max, most) = (claim.max.min(admitted), self.limiter.slots_of_group());
-        for mut entry in self.take_ready(now, max, most, deaths, changes) {
+        let (max, share) = (claim.max.min(admitted), self.share(claim.several_in_order));
+        for mut entry in self.take_ready(now, max, share, deaths, changes) {
             entry.epoch += 1;
             entry.claim_id = Some(claim.claim_id);
             entry.settled = None;

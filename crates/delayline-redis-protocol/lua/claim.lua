@@ -1,4 +1,5 @@
--- State::claim. ARGV: now, consumer, claim id, max, lease in ms.
+-- State::claim. ARGV: now, consumer, claim id, max, lease in ms, and 1 if it asks for several of a
+-- group in a queue in order.
 -- Results: the microseconds of the clock past `now`, 1 if there are more, plus 2 if as many are
 -- leased as may be, plus 4 if more are due than go to their lanes, next instant or -1; then for
 -- each delivery its id, its record, and its due instant, if this call leases it for the first time,
@@ -21,8 +22,8 @@
 --@include finished.lua
 --@include remains.lua
 
--- The most that hold slots of a group; nil for any number.
-local most = most_of_group
+-- The most that hold slots of a group; nil for any number. In order, whether one call takes several.
+local most, several = most_of_group, ARGV[6] == '1'
 
 --@include ready.lua
 --@include next_claimable.lua

@@ -22,7 +22,7 @@
 --@include remains.lua
 
 -- What a relay moves takes no slot of its group.
-local most
+local most, several
 
 --@include ready.lua
 --@include next_claimable.lua

@@ -171,6 +171,7 @@ local function change()
       push(new_places, due_score(level_of(record), its_due), member_of(record, id))
       if level_of(record) == AT_GROUPED then
         keep_due(id, record, its_due)
+        leaving_lane[member_of(record, id)] = true
       end
       first_due = math.min(first_due, its_due)
       results[3 + i] = ENQUEUE_UPDATED + its_due

@@ -154,6 +154,9 @@ impl Arguments {
         self.0.push(Bytes::copy_from_slice(claim.claim_id.as_bytes()));
         self.count(claim.max);
         self.number(claim.lease.as_ms());
+        if claim.several_in_order {
+            self.number(1);
+        }
     }
 
     fn limits(&mut self, set: &SetLimits) {

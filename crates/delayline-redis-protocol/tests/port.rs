@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 19] = [
+const IN_RUST_ONLY: [(&str, &str); 20] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
@@ -25,6 +25,7 @@ const IN_RUST_ONLY: [(&str, &str); 19] = [
     ("head", "`first_in_lane` in turning.lua"),
     ("first_normal", "`first_in_lane` in turning.lua"),
     ("end_turn", "`pass_over` and `serve` in turning.lua"),
+    ("share", "`most` and `several` in claim.lua"),
     ("take_slot", "`deliver` in take.lua"),
     ("look_at_slot", "`end_lease` in settling.lua, and `take_back` in reclaim.lua"),
     ("oldest_in_lanes", "a part of stats.lua"),

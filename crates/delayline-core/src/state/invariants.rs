@@ -61,6 +61,9 @@ impl State {
             if self.slots.range(keys_of(lane)).next().is_none() {
                 return Err(format!("lane {lane} waits for a slot that no message holds"));
             }
+            if self.next_in_lane(lane, self.share(false)).is_some() {
+                return Err(format!("lane {lane} waits for a slot, but may have its turn"));
+            }
         }
         debug_assert_eq!(self.due.len(), Priority::ALL.len());
         self.check_totals()?;
@@ -157,12 +160,12 @@ mod tests {
         let mut state = State::new();
         let message = NewMessage::new(MessageId::new("a").unwrap(), "");
         state.apply(Timestamp::MIN, &Op::Enqueue(vec![message]));
-        let claim = Claim {
-            consumer: ConsumerName::new("w").unwrap(),
-            claim_id: ClaimId::from_bytes([1; 16]),
-            max: 1,
-            lease: Millis::MAX,
-        };
+        let claim = Claim::new(
+            ConsumerName::new("w").unwrap(),
+            ClaimId::from_bytes([1; 16]),
+            1,
+            Millis::MAX,
+        );
         state.apply(Timestamp::MIN, &Op::Claim(claim));
         state
     }

@@ -1,7 +1,10 @@
 //! Ready messages, for claims and relays.
 
+use std::collections::HashSet;
+
 use super::entry::{Entry, Place};
 use super::index::{keys_of, up_to};
+use super::slots::Share;
 use super::turns::Turns;
 use super::{Changes, Index, State};
 use crate::limits::{MAX_BATCH_BYTES, MAX_BURIALS, MAX_LOOK_AHEAD};
@@ -9,32 +12,31 @@ use crate::{Death, DeathReason, MessageId, Position, Priority, Timestamp};
 
 impl State {
     /// Removes ready messages, up to `max` and the bytes of a batch, and makes expired ones dead
-    /// letters. `most` messages may hold slots of a group, and each taken message gets one; for a
-    /// relay, nothing limits them.
+    /// letters. Of each group it takes a share.
     #[expect(clippy::vec_box, reason = "they go back into the map of boxes")]
     pub(super) fn take_ready(
         &mut self,
         now: Timestamp,
         max: usize,
-        most: Option<usize>,
+        share: Share,
         deaths: &mut Vec<Death>,
         changes: &mut Changes,
     ) -> Vec<Box<Entry>> {
         let (mut taken, mut freed) = (Vec::new(), Vec::new());
         let (mut bytes, mut buried, mut passed) = (0, 0, 0);
-        let by_turns = self.look_ahead(now, max, most, changes);
+        let by_turns = self.look_ahead(now, max, share, changes);
         while taken.len() < max && buried < MAX_BURIALS {
-            let next = self.next_ready(now, by_turns, most, MAX_LOOK_AHEAD - passed);
+            let next = self.next_ready(now, by_turns, share, MAX_LOOK_AHEAD - passed);
             let Some(mut entry) = next.id.as_ref().and_then(|id| self.remove(id)) else {
                 changes.any |= next.passed > 0;
-                (0..next.passed).for_each(|_| self.end_turn(now, most));
+                (0..next.passed).for_each(|_| self.end_turn(now, share));
                 break;
             };
             if entry.expires_at.is_some_and(|expires_at| expires_at <= now) {
                 buried += 1;
                 entry.place = self.bury(now, DeathReason::Expired);
                 deaths.push(Death { id: entry.id.clone(), reason: DeathReason::Expired });
-                if most.is_some() {
+                if share != Share::All {
                     // It uses up a slot until the end of this call.
                     self.take_slot(&mut entry);
                     freed.push(entry.id.clone());
@@ -48,14 +50,18 @@ impl State {
                     self.insert(entry);
                     break;
                 }
-                if most.is_some() {
+                if share != Share::All {
                     self.take_slot(&mut entry);
                 }
                 taken.push(entry);
             }
             passed += next.passed;
-            (0..next.passed + usize::from(next.is_turn)).for_each(|_| self.end_turn(now, most));
+            (0..next.passed + usize::from(next.is_turn)).for_each(|_| self.end_turn(now, share));
             changes.any = true;
+        }
+        if share == Share::Several {
+            let lanes: HashSet<_> = taken.iter().map(|entry| entry.lane()).collect();
+            self.turns.block_all(&lanes);
         }
         for id in freed {
             let Some(mut entry) = self.remove(&id) else { continue };
@@ -71,7 +77,7 @@ impl State {
         &mut self,
         now: Timestamp,
         max: usize,
-        most: Option<usize>,
+        share: Share,
         changes: &mut Changes,
     ) -> bool {
         changes.any |= self.turns.end_holds(now, MAX_LOOK_AHEAD);
@@ -81,7 +87,7 @@ impl State {
         }
         let [urgent, high, normal, _] = &self.due;
         let before = [urgent, high, normal].map(|index| up_to(index, now).take(max + 1).count());
-        let fits = most.is_none() && due.len() + before.iter().sum::<usize>() <= max;
+        let fits = share == Share::All && due.len() + before.iter().sum::<usize>() <= max;
         // Where a lane is held or waits for a slot, its group gets nothing in another way either.
         let is_free = self.turns.blocked().next().is_none() && self.turns.first_hold().is_none();
         if fits && is_free && self.turns.is_empty() {
@@ -112,7 +118,7 @@ impl State {
         &self,
         now: Timestamp,
         by_turns: bool,
-        most: Option<usize>,
+        share: Share,
         farthest: usize,
     ) -> NextReady {
         let first = |index: &Index| up_to(index, now).next().cloned();
@@ -130,7 +136,7 @@ impl State {
         }
         let next_of = |lane| match lane {
             Turns::NO_GROUP => self.first_normal(now).cloned(),
-            lane => self.next_in_lane(lane, most).cloned(),
+            lane => self.next_in_lane(lane, share).cloned(),
         };
         let mut passed = 0;
         for lane in self.turns.ring().take(farthest) {

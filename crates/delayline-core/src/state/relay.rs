@@ -1,5 +1,6 @@
 //! Relays.
 
+use super::slots::Share;
 use super::{Changes, State};
 use crate::{Death, DestinationKey, Element, MessageId, Relay, Relayed, Status, Timestamp};
 
@@ -46,7 +47,7 @@ impl State {
         let mut ids = Vec::new();
         let (admitted, caught_up) = self.limiter.admit(now, None);
         changes.any |= caught_up;
-        for entry in self.take_ready(now, max.min(admitted), None, deaths, changes) {
+        for entry in self.take_ready(now, max.min(admitted), Share::All, deaths, changes) {
             self.destinations.entry(to.clone()).or_default().push(entry.element());
             ids.push(entry.id.clone());
             self.finish(now, entry, Status::Relayed, None, changes);

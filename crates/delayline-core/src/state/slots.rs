@@ -7,16 +7,54 @@ use super::turns::Turns;
 use super::{Changes, State};
 use crate::{MessageId, SetLimits, Timestamp};
 
+/// How many messages of a group one call may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Any number: groups have no limit, or the call is a relay.
+    All,
+    /// As many as slots of the group are free, of which there are so many.
+    Slots(usize),
+    /// The next one in order.
+    Next,
+    /// Several in order, which hold the slot together.
+    Several,
+}
+
 impl State {
-    /// The next message of a lane that a claim may lease, where `most` messages may hold slots of
-    /// the group. In a queue in order, that is the holder of the slot, if there is one.
-    pub(super) fn next_in_lane(&self, lane: u64, most: Option<usize>) -> Option<&MessageId> {
-        let Some(most) = most else { return self.head(lane) };
-        let mut holders = self.slots.range(keys_of(lane));
-        if self.limiter.is_in_order() {
-            return holders.next().map_or_else(|| self.head(lane), |(key, _)| self.lanes.get(key));
+    /// What a claim may take of each group.
+    pub(super) fn share(&self, several_in_order: bool) -> Share {
+        match self.limiter.slots_of_group() {
+            None => Share::All,
+            Some(_) if self.limiter.is_in_order() && several_in_order => Share::Several,
+            Some(_) if self.limiter.is_in_order() => Share::Next,
+            Some(most) => Share::Slots(most),
         }
-        if holders.take(most).count() < most { self.head(lane) } else { None }
+    }
+
+    /// In a queue in order, those that hold slots come first, in their order: nothing passes one
+    /// that waits for its retry, and nothing is given while another call has one of them.
+    fn next_in_order(&self, lane: u64, share: Share) -> Option<&MessageId> {
+        let mut next = None;
+        for (_, id) in self.slots.range(keys_of(lane)) {
+            match self.entries.get(id).map(|entry| entry.place) {
+                Some(Place::Lane) => next = next.or(Some(id)),
+                Some(Place::Waiting) if next.is_some() => {}
+                // This call has taken it, or has made it a dead letter.
+                None | Some(Place::Dead { .. }) if share == Share::Several => {}
+                _ => return None,
+            }
+        }
+        next.or_else(|| self.head(lane))
+    }
+
+    /// The next message of a lane that a call with this share may take.
+    pub(super) fn next_in_lane(&self, lane: u64, share: Share) -> Option<&MessageId> {
+        let holders = || self.slots.range(keys_of(lane));
+        match share {
+            Share::Slots(most) if holders().take(most).count() == most => None,
+            Share::All | Share::Slots(_) => self.head(lane),
+            Share::Next | Share::Several => self.next_in_order(lane, share),
+        }
     }
 
     /// Lets a message that is about to be leased hold a slot of its group.
@@ -27,12 +65,18 @@ impl State {
         }
     }
 
-    /// Frees a message's slot, if it has one: its group may have its turn again.
+    /// Frees a message's slot, if it has one: its group may have its turn again. In a queue in
+    /// order, not before the first of the others that hold slots is in the lane.
     pub(super) fn free_slot(&mut self, entry: &mut Entry) {
         if entry.has_slot {
             entry.has_slot = false;
             self.slots.remove(&entry.slot_key());
-            self.turns.unblock(entry.lane());
+            let mut others = self.slots.range(keys_of(entry.lane()));
+            if !self.limiter.is_in_order()
+                || others.next().is_none_or(|(key, _)| self.lanes.contains_key(key))
+            {
+                self.turns.unblock(entry.lane());
+            }
         }
     }
 
@@ -67,11 +111,11 @@ impl State {
 
     /// What becomes of the lane whose turn it is: it goes to the end of the ring, waits for a slot,
     /// or leaves the ring, since it has no messages.
-    pub(super) fn end_turn(&mut self, now: Timestamp, most: Option<usize>) {
+    pub(super) fn end_turn(&mut self, now: Timestamp, share: Share) {
         let Some(lane) = self.turns.leave() else { return };
         let has_next = match lane {
             Turns::NO_GROUP => self.first_normal(now).is_some(),
-            lane => self.next_in_lane(lane, most).is_some(),
+            lane => self.next_in_lane(lane, share).is_some(),
         };
         if has_next {
             self.turns.join(lane);

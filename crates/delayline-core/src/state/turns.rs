@@ -121,6 +121,14 @@ impl Turns {
         self.blocked.insert(lane);
     }
 
+    /// Lets those of these lanes that are in the ring wait for a slot.
+    pub(super) fn block_all(&mut self, lanes: &HashSet<u64>) {
+        let is_one = |lane: &u64| *lane != Self::NO_GROUP && lanes.contains(lane);
+        self.blocked.extend(self.ring.iter().copied().filter(is_one));
+        self.ring.retain(|lane| !is_one(lane));
+        self.members.retain(|lane| !is_one(lane));
+    }
+
     /// Adds a lane that waits for a slot to the end of the ring.
     pub(super) fn unblock(&mut self, lane: u64) {
         if self.blocked.remove(&lane) {

@@ -196,7 +196,7 @@ impl Claims {
                 // A queue that fails must not hold up the others at each attempt.
                 self.lent = self.failing;
                 let (consumer, claim_id) = (self.consumer.clone(), rng.claim_id());
-                (Claim { consumer, claim_id, max: room, lease: self.lease }, now, None)
+                (Claim::new(consumer, claim_id, room, self.lease), now, None)
             }
         };
         self.open = Open::UnderWay { max: claim.max, first_sent, sent: now, suspect };

@@ -133,5 +133,5 @@ local function reclaim()
   count_finished()
   begin_writes()
   write()
-  changed, old_slots, served = true, {}, {}
+  changed, old_slots, served, holders = true, {}, {}, {}
 end

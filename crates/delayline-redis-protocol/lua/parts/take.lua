@@ -35,6 +35,10 @@ local function deliver()
   new_details[m + 1], new_details[m + 2] = id, its_details
   if most and byte(member, MEMBER_SEQUENCE_FROM) == OF_GROUP then
     push(new_slots, format('%d', (struct.unpack(INSTANT, member, MEMBER_LANE_FROM))), member)
+    local lane = several and by_turns and groups.lanes[sub(member, MEMBER_LANE)]
+    if lane and in_order then
+      lane.ends = true
+    end
   end
   taken[delivered], lengths[delivered] = id, #id
   n = 4 + 3 * delivered

@@ -5,7 +5,9 @@
 --   taken            members that this call takes; other due ones go to their lanes
 --   lanes            by name, each lane that this call met: `stored` members in `index` from `at`
 --                    on, `new` ones from `next_new` on, how many were `read` and `given`, whether
---                    those are all, and how many slots are `free`
+--                    those are all, and how many slots are `free`; in order, the `holders` of slots
+--                    that it gives first, whether it `waits` behind these for others, and whether
+--                    its turn `ends` with this call, since this leases messages of it
 --   ring             lanes as they stand in `turns`, from `next` on; how many were read, if not all
 --   arrived          lanes that join the ring in this call, from `next_arrived` on
 --   again            lanes that were served, from `next_again` on
@@ -172,20 +174,50 @@ local function first_in_lane(name, page)
   return stored, false
 end
 
--- The message that holds the slot of a lane, in a queue in order: false if it is not in the lane,
--- and nil if no message does.
-local function holder_of(name)
-  local score = format('%d', (struct.unpack(INSTANT, name)))
-  local holder = redis.call('ZRANGEBYSCORE', key.slots, score, score, 'LIMIT', '0', '1')[1]
-  if not holder or redis.call('ZSCORE', key.index, holder) == lane_score(name) then
-    return holder
-  end
-  for _, member in ipairs(groups.lanes[name].new) do
-    if member == holder then
-      return holder
+-- State::next_in_order.
+local function next_in_order(name, lane, page)
+  if lane.given > 0 and not several then
+    return nil
+  elseif not lane.holders then
+    local score, is_new = format('%d', (struct.unpack(INSTANT, name))), nil
+    lane.holders, lane.waits = {}, false
+    -- At most as many as one claim takes.
+    for _, holder in ipairs(redis.call('ZRANGEBYSCORE', key.slots, score, score)) do
+      local place = redis.call('ZSCORE', key.index, holder)
+      local is_here = place == lane_score(name)
+      if not is_here and not is_new then
+        is_new = {}
+        for _, member in ipairs(lane.new) do
+          is_new[member] = true
+        end
+      end
+      if is_here or is_new[holder] then
+        if not lane.waits then
+          push(lane.holders, holder)
+          lane.holders[holder] = true
+        end
+      elseif place and math.floor(place / BAND) == AT_LEASED then
+        lane.holders, lane.waits = {}, true
+        break
+      else
+        lane.waits = true
+      end
     end
   end
-  return false
+  local holder = lane.holders[lane.given + 1]
+  if holder or lane.waits then
+    return holder, false
+  end
+  local member, is_new = first_in_lane(name, page)
+  while member and lane.holders[member] do
+    if is_new then
+      lane.next_new = lane.next_new + 1
+    else
+      lane.at = lane.at + 1
+    end
+    member, is_new = first_in_lane(name, page)
+  end
+  return member, is_new
 end
 
 -- State::next_in_lane: like first_in_lane, for a lane whose slots may all be taken.
@@ -194,18 +226,13 @@ local function next_in_lane(name, page)
   if not most or #name ~= LANE_BYTES then
     return first_in_lane(name, page)
   end
-  if in_order and lane.given == 0 then
-    local holder = holder_of(name)
-    if holder == nil then
-      return first_in_lane(name, page)
-    end
-    lane.holder = holder
-    return holder or nil, false
-  elseif not in_order and not lane.free then
+  if in_order then
+    return next_in_order(name, lane, page)
+  elseif not lane.free then
     local score = format('%d', (struct.unpack(INSTANT, name)))
     lane.free = most - redis.call('ZCOUNT', key.slots, score, score)
   end
-  if in_order or lane.given >= lane.free then
+  if lane.given >= lane.free then
     return nil
   end
   return first_in_lane(name, page)
@@ -279,7 +306,7 @@ local function add_turns()
       members[count], ids[count] = member, id_of(member)
       if is_new then
         lane.next_new = lane.next_new + 1
-      elseif not lane.holder then
+      elseif not (lane.holders and lane.holders[member]) then
         due[count] = lane.instants[lane.at]
         lane.at = lane.at + 1
       end
@@ -349,7 +376,8 @@ local function look_at_rest()
     for _, name in ipairs(groups.passed[left] or {}) do
       groups.is_cut = groups.is_cut or name ~= ''
     end
-    groups.is_cut = groups.is_cut or (groups.turn_of[left] or '') ~= ''
+    local name = groups.turn_of[left] or ''
+    groups.is_cut = groups.is_cut or name ~= '' and not groups.lanes[name].ends
   end
 end
 
@@ -375,7 +403,7 @@ end
 --@inline
 local function keep_turns()
   for name, turn in pairs(groups.over) do
-    if turn == NO_TURN then
+    if turn == NO_TURN or turn and groups.lanes[name].ends then
       push(stalled, NO_TURN, name)
     elseif turn then
       push(served, format('%d', turn), name)
@@ -399,7 +427,8 @@ local function free_buried()
     if redis.call('ZSCORE', key.slots, member) then
       old_slots[#old_slots + 1] = member
     end
-    if groups.over[lane] == NO_TURN then
+    local its = groups.lanes[lane]
+    if groups.over[lane] == NO_TURN and not (its.waits and not its.holders[its.given + 1]) then
       last_turn = last_turn + 1
       groups.over[lane], groups.again[#groups.again + 1] = last_turn, lane
     end
@@ -423,7 +452,7 @@ local function look_at_lanes()
   local waits
   if by_turns then
     local name = next_lane(1)
-    if name == '' then
+    while name == '' or name and groups.lanes[name].ends do
       name = next_lane(1)
     end
     waits = groups.left > 0 and (name or groups.is_cut)

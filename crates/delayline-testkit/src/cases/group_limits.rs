@@ -1,7 +1,7 @@
 //! How many messages of a group are handled at once, and in which order.
 
 use delayline_core::{
-    Hold, Known, Lease, Op, Outcome, Relay, Reply, SetLimits, Settlement, Status, Update,
+    Claim, Hold, Known, Lease, Op, Outcome, Relay, Reply, SetLimits, Settlement, Status, Update,
     UpdateContent, UpdateDue, UpdateToken,
 };
 
@@ -23,6 +23,10 @@ super::cases! { "group_limits",
     a_message_in_order_waits_behind_earlier_ones: "G37",
     order_can_be_turned_off: "G37",
     a_relay_knows_no_slots: "G36, G37",
+    several_of_a_group_are_leased_together_in_order: "G35, G37",
+    nothing_passes_a_message_of_several_that_waits: "G37",
+    several_of_a_group_end_before_others_begin: "G3, G37",
+    several_leave_the_end_of_one_to_the_others: "G4, G13, G29, G37",
     a_held_group_waits: "G38",
     holds_and_slots_count_together: "G36, G38",
     a_group_in_order_is_held: "G37, G38",
@@ -229,6 +233,106 @@ async fn a_relay_knows_no_slots(queue: &Queue) {
         panic!("not the reply to a relay")
     };
     assert_eq!((none.ids.len(), none.more), (0, false));
+}
+
+/// A claim of several messages of a group.
+fn several(number: u8, max: usize, lease_ms: u64) -> Claim {
+    claim(number, max, lease_ms).several_in_order(true)
+}
+
+async fn several_of_a_group_are_leased_together_in_order(queue: &Queue) {
+    queue.enqueue(0, grouped(&[("z", 2)])).await;
+    // Without an order, it makes no difference.
+    assert_eq!(queue.claim_ids(0, several(1, 9, 9_000)).await, ["z1", "z2"]);
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("a", 5), ("b", 2), ("c", 1)])).await;
+    queue.enqueue(0, vec![message("plain")]).await;
+    // Groups take turns, and continue at the end of the ring.
+    let first = queue.claim(0, several(2, 6, 9_000)).await;
+    assert_eq!(ids(&first.deliveries), ["plain", "a1", "b1", "c1", "a2", "b2"]);
+    assert!(!first.more);
+    // The same claim again.
+    assert_eq!(queue.claim_ids(0, several(2, 6, 9_000)).await.len(), 6);
+    assert_eq!(queue.claim_ids(0, several(3, 9, 9_000)).await, [""; 0]);
+    let ends = |name| Settlement::new(id(name), lease(2, 1), Outcome::Ack);
+    queue.settle(1, vec![ends("a1"), ends("b1"), ends("b2"), ends("a2")]).await;
+    // A claim that does not ask gets one.
+    assert_eq!(queue.claim_ids(1, claim(4, 9, 9_000)).await, ["a3"]);
+    assert_eq!(queue.end(2, "a3", lease(4, 1), Outcome::Release).await, done(Status::Ready));
+    assert_eq!(queue.claim_ids(2, several(5, 9, 9_000)).await, ["a3", "a4", "a5"]);
+}
+
+async fn nothing_passes_a_message_of_several_that_waits(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue_one(0, of("a", "later").schedule(after(100))).await;
+    queue.enqueue(0, grouped(&[("a", 6)])).await;
+    assert_eq!(queue.claim_ids(0, several(1, 4, 9_000)).await, ["a1", "a2", "a3", "a4"]);
+    assert_eq!(queue.end(1, "a1", lease(1, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.end(1, "a2", lease(1, 1), retry(50, "no")).await, done(Status::Scheduled));
+    assert_eq!(queue.end(1, "a3", lease(1, 1), Outcome::Release).await, done(Status::Ready));
+    assert_eq!(queue.end(1, "a4", lease(1, 1), retry(99, "no")).await, done(Status::Scheduled));
+    nothing_until(queue, 1, 2, 51).await;
+    assert_eq!(queue.claim_ids(50, several(3, 9, 9_000)).await, [""; 0]);
+    // The first comes first again, then the one behind it, and nothing behind the other retry.
+    assert_eq!(queue.claim_ids(51, several(4, 9, 9_000)).await, ["a2", "a3"]);
+    assert_eq!(queue.end(52, "a3", lease(4, 2), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.end(52, "a2", lease(4, 2), Outcome::Ack).await, done(Status::Acked));
+    nothing_until(queue, 53, 5, 100).await;
+    // A message that was due later is behind those that were leased before.
+    assert_eq!(queue.claim_ids(100, several(6, 9, 9_000)).await, ["a4", "later", "a5", "a6"]);
+    assert_eq!(queue.end(101, "a5", lease(6, 1), Outcome::Release).await, done(Status::Ready));
+    assert_eq!(queue.end(101, "a4", lease(6, 2), Outcome::Release).await, done(Status::Ready));
+    assert_eq!(queue.end(101, "later", lease(6, 1), Outcome::Release).await, done(Status::Ready));
+    assert_eq!(queue.end(102, "a6", lease(6, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(102, several(7, 9, 9_000)).await, ["later", "a4", "a5"]);
+}
+
+async fn several_of_a_group_end_before_others_begin(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("a", 5), ("b", 3)])).await;
+    let first = queue.claim_ids(0, several(1, 6, 100)).await;
+    assert_eq!(first, ["a1", "b1", "a2", "b2", "a3", "b3"]);
+    queue.extend(0, "a3", lease(1, 1), 200).await;
+    assert_eq!(queue.end(1, "a1", lease(1, 1), retry(0, "no")).await, done(Status::Ready));
+    assert_eq!(queue.claim_ids(1, several(2, 9, 100)).await, [""; 0]);
+    // Two leases of b end with their worker, and one by a message that has crashed.
+    assert_eq!(queue.end(2, "b1", lease(1, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(100, several(3, 9, 500)).await, ["b2", "b3"]);
+    assert_eq!(queue.claim_ids(199, several(4, 9, 100)).await, [""; 0]);
+    assert_eq!(queue.end(199, "a3", lease(1, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(199, several(5, 9, 100)).await, ["a1", "a2", "a4", "a5"]);
+}
+
+async fn several_leave_the_end_of_one_to_the_others(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    let mut all = grouped(&[("a", 7)]);
+    (all[1].expires, all[6].expires) = (Some(after(5)), Some(after(5)));
+    queue.enqueue(0, all).await;
+    // An expired message is passed over, and takes none of the others with it.
+    let first = queue.claim(5, several(1, 4, 9_000)).await;
+    assert_eq!((ids(&first.deliveries).join(" "), first.deaths.len()), ("a1 a3 a4 a5".into(), 1));
+    for (name, outcome) in
+        [("a3", Outcome::Release), ("a4", Outcome::Release), ("a1", retry(9, ""))]
+    {
+        queue.end(6, name, lease(1, 1), outcome).await;
+    }
+    queue.claim(6, several(2, 9, 9_000)).await;
+    // The end of one that waits lets nothing pass a lease, and the end of the lease does.
+    queue.cancel(7, "a1").await;
+    assert_eq!(queue.claim_ids(7, several(3, 9, 9_000)).await, [""; 0]);
+    let token = |n| UpdateToken::from_bytes([n; UpdateToken::BYTES]);
+    let moved = Update::new(UpdateContent::Keep, UpdateDue::Set, token(1));
+    let replaced = Update::new(UpdateContent::Replace, UpdateDue::Set, token(2));
+    let updates = [
+        of("a", "a3").schedule(after(20)).known(Known::Update(moved)),
+        of("a", "a4").payload("other").known(Known::Update(replaced)),
+    ];
+    queue.enqueue(8, updates.to_vec()).await;
+    let dies = Outcome::Reject { error: "no".into() };
+    assert_eq!(queue.end(9, "a5", lease(1, 1), dies).await, done(Status::Dead));
+    nothing_until(queue, 9, 4, 28).await;
+    let last = queue.claim(28, several(5, 9, 9_000)).await;
+    assert_eq!((ids(&last.deliveries).join(" "), last.deaths.len()), ("a3 a6 a4".into(), 1));
 }
 
 /// Ends a lease, and holds the message's group for this long.

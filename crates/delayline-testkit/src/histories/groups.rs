@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use delayline_core::{
-    Change, Claim, Delivery, Extended, Group, Hold, Lease, MessageId, Op, Reply, SetLimits,
-    Settled, Settlement, Timestamp,
+    Change, Claim, Delivery, Enqueued, Extended, Group, Hold, Lease, MessageId, Op, Reply,
+    SetLimits, Settled, Settlement, Status, Timestamp,
 };
 
 use super::call::Call;
@@ -16,6 +16,9 @@ pub(super) struct Groups {
     in_order: bool,
     /// The leases of messages with a group.
     leases: HashMap<MessageId, Held>,
+    /// In order: messages that were leased under this rule and certainly have not ended, with their
+    /// sequence numbers.
+    begun: HashMap<MessageId, (Group, u64)>,
     /// The ends of holds.
     held_until: HashMap<Group, Timestamp>,
 }
@@ -37,8 +40,23 @@ impl Groups {
         match (&call.op, &call.applied.reply) {
             (Op::SetLimits(change), _) => self.set_limits(change),
             (Op::Claim(claim), Reply::Claim(claimed)) => {
+                claimed.deaths.iter().for_each(|death| self.end(&death.id));
                 let mut deliveries = claimed.deliveries.iter();
                 return deliveries.try_for_each(|it| self.deliver(at, claim, it, latest));
+            }
+            (Op::Relay(_), Reply::Relay(relayed)) => {
+                let died = relayed.deaths.iter().map(|death| &death.id);
+                relayed.ids.iter().chain(died).for_each(|id| self.end(id));
+            }
+            // The end of a message with a follower, or whose cancellation waits for its lease, may
+            // be unseen.
+            (Op::Cancel(ids), _) => ids.iter().for_each(|id| self.end(id)),
+            (Op::Enqueue(messages), Reply::Enqueue(answers)) => {
+                for (message, answer) in messages.iter().zip(answers) {
+                    if !matches!(answer, Enqueued::Duplicate { .. } | Enqueued::Conflict { .. }) {
+                        self.end(&message.id);
+                    }
+                }
             }
             (Op::Settle(items), Reply::Settle(answers)) => {
                 items.iter().zip(answers).for_each(|(item, it)| self.settle(at, item, it));
@@ -76,6 +94,13 @@ impl Groups {
         if before.is_none() || self.most().is_none() || self.in_order != was_in_order {
             self.leases.values_mut().for_each(|held| held.counts = false);
         }
+        if self.in_order != was_in_order {
+            self.begun.clear();
+        }
+    }
+
+    fn end(&mut self, id: &MessageId) {
+        self.begun.remove(id);
     }
 
     fn deliver(
@@ -98,8 +123,25 @@ impl Groups {
         let deadline = at.after(claim.lease);
         let held = Held { group: group.clone(), lease, deadline, counts: true };
         self.leases.insert(info.id.clone(), held);
-        let is_held = |it: &&Held| it.group == group && it.counts && it.deadline > latest;
-        let held = self.leases.values().filter(is_held).count();
+        let is_own = |it: &Held| it.lease.claim_id == claim.claim_id;
+        let together = self.in_order && claim.several_in_order;
+        let is_held = |it: &&Held| {
+            it.group == group && it.counts && it.deadline > latest && !(together && is_own(it))
+        };
+        let held = self.leases.values().filter(is_held).count() + usize::from(together);
+        if self.in_order {
+            // Messages that were leased before come first, in their order.
+            let has_begun = self.begun.contains_key(&info.id);
+            let overtaken = |(id, (its_group, sequence)): &(&MessageId, &(Group, u64))| {
+                let came_before = self.leases.get(*id).is_some_and(is_own);
+                let comes_before = !has_begun || *sequence < info.sequence;
+                **id != info.id && *its_group == group && comes_before != came_before
+            };
+            if let Some((earlier, _)) = self.begun.iter().find(overtaken) {
+                return Err(format!("G37: {} came before {earlier} had ended", info.id));
+            }
+            self.begun.insert(info.id.clone(), (group.clone(), info.sequence));
+        }
         match self.most() {
             Some(most) if held > most as usize => {
                 let promise = if self.in_order { "G37" } else { "G36" };
@@ -113,6 +155,9 @@ impl Groups {
         let Settlement { id, lease, hold, .. } = settlement;
         if !matches!(settled, Settled::Done { .. }) {
             return;
+        }
+        if !matches!(settled, Settled::Done { status: Status::Scheduled | Status::Ready }) {
+            self.end(id);
         }
         let Some(ended) = self.leases.remove(id) else { return };
         if let (true, Some(Hold::Group(until))) = (ended.lease == *lease, hold) {
@@ -154,6 +199,36 @@ mod tests {
         let (consumer, id) =
             (ConsumerName::new("c").unwrap(), ClaimId::from_bytes(number.to_be_bytes()));
         same(Op::Claim(Claim::new(consumer, id, max, Millis::saturating(1_000))))
+    }
+
+    #[test]
+    fn a_message_of_several_that_is_overtaken_is_found() {
+        let in_order = || same(Op::SetLimits(SetLimits::new().in_order(true)));
+        let forgets = || (Op::Stats, Op::SetLimits(SetLimits::new().in_order(false)));
+        let several = |number, max| {
+            let (Op::Claim(claim), _) = claim(number, max) else { unreachable!() };
+            same(Op::Claim(claim.several_in_order(true)))
+        };
+        let ends = |number: u128, name, outcome| {
+            let lease = Lease { claim_id: ClaimId::from_bytes(number.to_be_bytes()), epoch: 1 };
+            let id = MessageId::try_from(name).unwrap();
+            same(Op::Settle(vec![Settlement::new(id, lease, outcome)]))
+        };
+        let retry = || {
+            let schedule = Schedule::In(Millis::saturating(5));
+            Outcome::Retry { schedule, error: String::new() }
+        };
+        let both = [in_order(), enqueue(), several(1, 2)];
+        assert_eq!(judge(both.to_vec()), Ok(()));
+        // One waits for its retry, and the other one is leased again.
+        let passed =
+            [ends(1, "a", retry()), ends(1, "b", Outcome::Release), forgets(), claim(2, 1)];
+        let reason = judge([both.to_vec(), passed.to_vec()].concat()).unwrap_err();
+        assert!(reason.starts_with("G37: b came before a"), "{reason}");
+        // Another claim leases a message while one is leased.
+        let overlap = [in_order(), enqueue(), several(1, 1), forgets(), several(2, 1)];
+        let reason = judge(overlap.to_vec()).unwrap_err();
+        assert!(reason.starts_with("G37: b came before a"), "{reason}");
     }
 
     #[test]

@@ -197,10 +197,10 @@ fn no_lease() -> delayline_core::Lease {
 
 fn claim() -> impl Strategy<Value = Claim> {
     let max = prop_oneof![4 => 1..=3_usize, 2 => 4..=10_usize, 1 => Just(1000)];
-    let claim = |(consumer, claim_id, max, lease): (ConsumerName, _, _, _)| {
-        Claim::new(consumer, claim_id, max, lease)
+    let claim = |(consumer, claim_id, max, lease, several): (ConsumerName, _, _, _, _)| {
+        Claim::new(consumer, claim_id, max, lease).several_in_order(several)
     };
-    (consumer(), claim_id(), max, lease_duration()).prop_map(claim)
+    (consumer(), claim_id(), max, lease_duration(), any::<bool>()).prop_map(claim)
 }
 
 fn lease_ref() -> impl Strategy<Value = LeaseRef> {

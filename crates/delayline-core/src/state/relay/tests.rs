@@ -91,12 +91,12 @@ fn a_stream_is_full_by_what_its_group_has_left() {
 fn expired_leases_are_taken_back_for_the_next_relay() {
     let mut state = State::new();
     enqueue(&mut state, 0, "held", 0);
-    let claim = Claim {
-        consumer: ConsumerName::new("w").unwrap(),
-        claim_id: ClaimId::from_bytes([1; 16]),
-        max: 1,
-        lease: Millis::saturating(10),
-    };
+    let claim = Claim::new(
+        ConsumerName::new("w").unwrap(),
+        ClaimId::from_bytes([1; 16]),
+        1,
+        Millis::saturating(10),
+    );
     state.apply(at(0), &Op::Claim(claim));
     enqueue(&mut state, 0, "free", 0);
     assert_eq!(relay(&mut state, 9, 9, None).next, Some(at(10)));

@@ -17,12 +17,12 @@ fn cancelled(sim: &Sim) -> Option<(Moment, CancelReason)> {
 }
 
 fn steal(sim: &mut Sim) -> Reply {
-    let claim = Claim {
-        consumer: ConsumerName::new("thief").unwrap(),
-        claim_id: ClaimId::from_bytes([9; 16]),
-        max: 10,
-        lease: Millis::new(60_000).unwrap(),
-    };
+    let claim = Claim::new(
+        ConsumerName::new("thief").unwrap(),
+        ClaimId::from_bytes([9; 16]),
+        10,
+        Millis::new(60_000).unwrap(),
+    );
     sim.apply(0, &Op::Claim(claim))
 }
 

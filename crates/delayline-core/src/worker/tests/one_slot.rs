@@ -104,12 +104,12 @@ fn a_retry_whose_reply_is_lost_is_not_counted_as_lost_when_another_worker_has_th
         .first("settle", &[Fault::LostReply]);
     sim.send_many(0, 1);
     sim.run_to(at(15));
-    let thief = Claim {
-        consumer: ConsumerName::new("thief").unwrap(),
-        claim_id: ClaimId::from_bytes([9; 16]),
-        max: 1,
-        lease: Millis::new(60_000).unwrap(),
-    };
+    let thief = Claim::new(
+        ConsumerName::new("thief").unwrap(),
+        ClaimId::from_bytes([9; 16]),
+        1,
+        Millis::new(60_000).unwrap(),
+    );
     sim.apply(0, &Op::Claim(thief));
     sim.run_to(at(1_000));
     let summary = sim.machine.summary();

@@ -57,6 +57,8 @@ codes! {
         "MissingParameter";
     PurgeQueueInProgress => "com.amazonaws.sqs#PurgeQueueInProgress",
         "AWS.SimpleQueueService.PurgeQueueInProgress";
+    QueueDeletedRecently => "com.amazonaws.sqs#QueueDeletedRecently",
+        "AWS.SimpleQueueService.QueueDeletedRecently";
     QueueDoesNotExist => "com.amazonaws.sqs#QueueDoesNotExist",
         "AWS.SimpleQueueService.NonExistentQueue";
     QueueNameExists => "com.amazonaws.sqs#QueueNameExists", "QueueAlreadyExists";
@@ -92,6 +94,12 @@ impl Error {
 
     pub(crate) fn no_queue() -> Self {
         Self::new(Code::QueueDoesNotExist, "The specified queue does not exist.")
+    }
+
+    /// A change of settings that changes at other servers keep refusing.
+    pub(crate) fn busy() -> Self {
+        let why = "The queue is being changed at other servers. Repeat the request.";
+        Self::new(Code::Unavailable, why)
     }
 
     /// A reply of the queue's backend that belongs to another operation, or a task that has ended.

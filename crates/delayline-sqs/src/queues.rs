@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use delayline::admin::{Listed, QueueName};
 use delayline::backend::{Stats, UpdateContent};
 use delayline::codec::Raw;
-use delayline::update::UpdateDue;
+use delayline::update::{UpdateDue, UpdateToken};
 use delayline::{Bytes, Cancelled, Connection, Enqueued, Found, Queue};
 use delayline_web::waiting::Polls;
 use tokio::sync::OwnedMutexGuard;
@@ -45,7 +45,8 @@ pub(crate) struct Queues {
     only: Option<BTreeSet<String>>,
     open: Mutex<HashMap<String, Arc<Open>>>,
     known: Mutex<HashMap<String, Known>>,
-    /// Held while settings are read, changed and stored.
+    /// Held while settings are read, changed and stored, so that changes at this server do not
+    /// refuse each other.
     changing: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -142,11 +143,20 @@ impl Queues {
     /// Reads the settings of a queue.
     pub(crate) async fn read(&self, name: &str) -> Result<Option<Arc<Settings>>, Error> {
         let settings = match self.settings.get(name).await? {
-            Found::Live(message) => Some(Arc::new(message.payload)),
+            Found::Live(message) => {
+                Some(Arc::new(Settings { version: message.info.sequence, ..message.payload }))
+            }
             _ => None,
         };
         self.keep(name, settings.as_ref());
         Ok(settings)
+    }
+
+    /// Like [`get`](Self::get), but reads the settings again: the known ones may be older than a
+    /// change at another server.
+    pub(crate) async fn current(&self, name: &str) -> Result<(Arc<Open>, Arc<Settings>), Error> {
+        self.locked_known().remove(name);
+        self.get(name).await
     }
 
     fn keep(&self, name: &str, settings: Option<&Arc<Settings>>) {
@@ -157,49 +167,65 @@ impl Queues {
         known.insert(name.to_owned(), (Instant::now(), settings.cloned()));
     }
 
-    /// Stores new settings. Returns `false` if the queue has some already.
-    pub(crate) async fn create(&self, name: &str, settings: &Settings) -> Result<bool, Error> {
-        let draft = self.settings.message(settings).id(name).due_at(never()).reuse_finished_id();
-        let sent = draft.send().await?;
-        self.locked_known().remove(name);
-        Ok(matches!(sent.outcome, Enqueued::Created { .. }))
-    }
-
-    /// Returns a guard for a change of settings. Without it, of two changes at the same time only
-    /// one would stay. Changes at different servers are not kept apart.
+    /// Returns a guard for a change of settings.
     pub(crate) async fn changing(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.changing).lock_owned().await
     }
 
-    /// Replaces the settings of a queue.
-    pub(crate) async fn put(&self, name: &str, settings: &Settings) -> Result<(), Error> {
-        let draft = self.settings.message(settings).id(name).due_at(never());
-        let sent = draft.update(UpdateContent::Replace, UpdateDue::Keep).send().await;
+    /// Stores settings in place of the version that they were read from. Returns `false` if that
+    /// version has been replaced or removed since; then nothing has changed.
+    pub(crate) async fn put(&self, name: &str, settings: &Settings) -> Result<bool, Error> {
+        let mut draft = self.settings.message(settings).id(name).due_at(never());
+        // An update has an effect once for each token, and each version has its own token. It stays
+        // known after the version was removed, so a change does not undo that. Four later changes
+        // forget it: a server that they overtake between its read and its write undoes them.
+        draft = match settings.version {
+            0 => draft.reuse_finished_id(),
+            version => {
+                let token = UpdateToken::from_bytes(version.to_be_bytes());
+                draft.update_as(UpdateContent::Replace, UpdateDue::Keep, token)
+            }
+        };
+        let sent = draft.send().await;
         self.locked_known().remove(name);
         match sent {
+            Ok(sent) => {
+                Ok(matches!(sent.outcome, Enqueued::Created { .. } | Enqueued::Updated { .. }))
+            }
             Err(error) if error.is_invalid() => {
                 let why = "All attributes and tags of a queue may have at most 16 KiB.";
                 Err(Error::new(Code::InvalidAttributeValue, why))
             }
-            sent => Ok(sent.map(drop)?),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Removes all messages of a queue and its settings.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), Error> {
         let open = self.opened(name).await?;
-        let settings = Settings { is_deleted: true, ..Settings::default() };
-        self.put(name, &settings).await?;
-        clear(&open.queue).await?;
-        let mut dead = open.queue.list(Listed::Dead);
-        while let Some(page) = dead.next_page().await? {
-            open.queue.purge_many(page.into_iter().map(|info| info.id)).await?;
+        let changing = self.changing().await;
+        let deleted = Settings { is_deleted: true, modified_ms: now_ms(), ..Settings::default() };
+        let mut tries = 0;
+        loop {
+            let version = self.current(name).await?.1.version;
+            if self.put(name, &Settings { version, ..deleted.clone() }).await? {
+                break;
+            }
+            tries += 1;
+            if tries == MOST_TRIES {
+                return Err(Error::busy());
+            }
         }
+        // Until the queue is empty, no server creates it again.
+        drop(changing);
+        empty(&open.queue).await?;
+        let Some(marked) = self.read(name).await?.filter(|it| it.is_deleted) else { return Ok(()) };
         // Leased messages are removed at the end of their leases; a storage without this call keeps
         // the counters. In both cases, the settings keep saying that the queue is deleted.
-        let removed = self.connection.delete_queue(name).await.is_ok_and(|it| it.is_removed());
-        if removed {
+        if self.connection.delete_queue(name).await.is_ok_and(|it| it.is_removed()) {
             self.settings.cancel(name).await?;
+        } else {
+            self.put(name, &Settings { modified_ms: 0, ..(*marked).clone() }).await?;
         }
         self.locked_known().remove(name);
         Ok(())
@@ -250,6 +276,16 @@ const fn is_used(stats: &Stats) -> bool {
     stats.scheduled + stats.ready + stats.leased + stats.dead + stats.totals.enqueued > 0
 }
 
+/// Removes all messages of a queue, and its dead letters.
+pub(crate) async fn empty(queue: &Queue<Bytes, Raw>) -> Result<(), Error> {
+    clear(queue).await?;
+    let mut dead = queue.list(Listed::Dead);
+    while let Some(page) = dead.next_page().await? {
+        queue.purge_many(page.into_iter().map(|info| info.id)).await?;
+    }
+    Ok(())
+}
+
 /// Cancels all messages of a queue. Leased ones end with their leases.
 pub(crate) async fn clear(queue: &Queue<Bytes, Raw>) -> Result<(), Error> {
     for status in [Listed::Scheduled, Listed::Ready, Listed::Leased] {
@@ -279,3 +315,5 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 const AGE: Duration = Duration::from_secs(2);
 const MOST_KNOWN: usize = 10_000;
 const LOOK_UP: usize = 16;
+/// Attempts of a change that changes at other servers refuse.
+pub(crate) const MOST_TRIES: usize = 100;

@@ -17,9 +17,14 @@ use tower::ServiceExt as _;
 
 async fn served() -> (Connection, Router) {
     let connection = delayline::connect("memory:").await.unwrap();
-    let access = Access::everyone(Role::Operator | Role::Worker);
-    let router = Sqs::new(connection.clone(), access).router().await.unwrap();
+    let router = served_too(&connection).await;
     (connection, router)
+}
+
+/// A server of the same queues.
+async fn served_too(connection: &Connection) -> Router {
+    let access = Access::everyone(Role::Operator | Role::Worker);
+    Sqs::new(connection.clone(), access).router().await.unwrap()
 }
 
 async fn answered(router: &Router, request: Builder, body: impl Into<Body>) -> Response {
@@ -84,20 +89,37 @@ async fn the_query_protocol_sends_receives_and_deletes() {
 
 #[tokio::test]
 async fn changes_of_a_queue_at_the_same_time_all_stay() {
-    let (_, router) = served().await;
-    let (_, queue) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
+    let (connection, router) = served().await;
+    let routers = [router, served_too(&connection).await];
+    let (_, queue) = action(&routers[0], "CreateQueue", json!({"QueueName": "orders"})).await;
     let url = &queue["QueueUrl"];
     let tag = |n: usize| {
         let input = json!({"QueueUrl": url, "Tags": {n.to_string(): "x"}});
-        let router = router.clone();
+        let router = routers[n % 2].clone();
         async move { action(&router, "TagQueue", input).await }
     };
     let mut tags: FuturesUnordered<_> = (0..20).map(tag).collect();
     while let Some((status, answer)) = tags.next().await {
         assert_eq!(status, StatusCode::OK, "{answer}");
     }
-    let (_, answer) = action(&router, "ListQueueTags", json!({"QueueUrl": url})).await;
+    let (_, answer) = action(&routers[0], "ListQueueTags", json!({"QueueUrl": url})).await;
     assert_eq!(answer["Tags"].as_object().unwrap().len(), 20, "{answer}");
+}
+
+#[tokio::test]
+async fn a_change_does_not_bring_a_deleted_queue_back() {
+    let (connection, router) = served().await;
+    for changes_at in [&router, &served_too(&connection).await] {
+        let (_, queue) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
+        let input = json!({"QueueUrl": queue["QueueUrl"], "Tags": {"a": "x"}});
+        let (deleted, changed) = tokio::join!(
+            action(&router, "DeleteQueue", input.clone()),
+            action(changes_at, "TagQueue", input),
+        );
+        assert_eq!(deleted.0, StatusCode::OK);
+        let (_, answer) = action(&router, "ListQueues", json!({})).await;
+        assert!(answer["QueueUrls"].is_null(), "{} {answer}", changed.1);
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::call::{Call, Number, queue_name, read, to_the_end};
 use crate::error::{Code, Error};
 use crate::leases::counted;
 use crate::names::{self, Arn, FIFO};
-use crate::queues::{clear, now_ms};
+use crate::queues::{MOST_TRIES, clear, empty, now_ms};
 use crate::settings::{self, Settings};
 
 #[derive(Deserialize)]
@@ -52,25 +52,33 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     let url = json!({"QueueUrl": call.url(&name)});
     let (shared, region) = (Arc::clone(shared), call.caller.region.clone());
     let work = async move {
-        let known = shared.queues.read(&name).await?;
-        if let Some(known) = known.as_deref().filter(|known| !known.is_deleted) {
-            return same(known, &name, &region, &attributes);
+        let _changing = shared.queues.changing().await;
+        for _ in 0..MOST_TRIES {
+            let known = shared.queues.read(&name).await?;
+            settings.version = known.as_ref().map_or(0, |known| known.version);
+            match known.as_deref() {
+                Some(known) if !known.is_deleted => {
+                    return same(known, &name, &region, &attributes);
+                }
+                Some(known) if known.is_being_deleted(now_ms) => {
+                    let why = "A server is deleting a queue of this name. Repeat the request.";
+                    return Err(Error::new(Code::QueueDeletedRecently, why));
+                }
+                // The server that deleted it has failed meanwhile.
+                Some(known) if known.modified_ms > 0 => {
+                    empty(&shared.queues.opened(&name).await?.queue).await?;
+                }
+                _ => {}
+            }
+            if name.ends_with(FIFO) {
+                let open = shared.queues.opened(&name).await?;
+                open.queue.set_limits(SetLimits::new().in_order(true)).await?;
+            }
+            if shared.queues.put(&name, &settings).await? {
+                return Ok(());
+            }
         }
-        if name.ends_with(FIFO) {
-            let open = shared.queues.opened(&name).await?;
-            open.queue.set_limits(SetLimits::new().in_order(true)).await?;
-        }
-        if known.is_some() {
-            return shared.queues.put(&name, &settings).await;
-        }
-        if shared.queues.create(&name, &settings).await? {
-            return Ok(());
-        }
-        // Another server was faster.
-        match shared.queues.read(&name).await?.as_deref() {
-            Some(known) if !known.is_deleted => same(known, &name, &region, &attributes),
-            _ => shared.queues.put(&name, &settings).await,
-        }
+        Err(Error::busy())
     };
     to_the_end(work).await?;
     Ok(url)
@@ -236,28 +244,31 @@ pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error
     Ok(if shown.is_empty() { json!({}) } else { json!({"Attributes": shown}) })
 }
 
-/// Changes the settings of the queue that a request names.
+/// Changes the settings of the queue that a request names. The change is made again if a change at
+/// another server was faster.
 async fn change(
     call: &Call,
     input: &Value,
-    change: impl FnOnce(&mut Settings, &str) -> Result<(), Error>,
+    change: impl Fn(&mut Settings, &str) -> Result<(), Error>,
 ) -> Result<Value, Error> {
     let (open, _) = call.queue(input).await?;
-    let shared = Arc::clone(&call.shared);
-    let changing = shared.queues.changing().await;
-    // The cached settings may be older than a change at another server.
-    let known = shared.queues.read(&open.name).await?;
-    let mut settings = known.as_deref().cloned().unwrap_or_default();
-    change(&mut settings, &open.name)?;
-    if known.as_deref() == Some(&settings) {
-        return Ok(json!({}));
+    let mut changing = call.shared.queues.changing().await;
+    for _ in 0..MOST_TRIES {
+        let known = call.shared.queues.current(&open.name).await?.1;
+        let mut settings = (*known).clone();
+        change(&mut settings, &open.name)?;
+        if *known == settings {
+            return Ok(json!({}));
+        }
+        let (shared, open) = (Arc::clone(&call.shared), Arc::clone(&open));
+        let put = async move { Ok((shared.queues.put(&open.name, &settings).await?, changing)) };
+        let (is_stored, still) = to_the_end(put).await?;
+        if is_stored {
+            return Ok(json!({}));
+        }
+        changing = still;
     }
-    let put = async move {
-        let _changing = changing;
-        shared.queues.put(&open.name, &settings).await
-    };
-    to_the_end(put).await?;
-    Ok(json!({}))
+    Err(Error::busy())
 }
 
 pub(super) async fn set_attributes(call: &Call, input: Value) -> Result<Value, Error> {
@@ -284,7 +295,7 @@ pub(super) async fn tag(call: &Call, input: Value) -> Result<Value, Error> {
         return Err(Error::missing("Tags"));
     }
     change(call, &input, |settings, _| {
-        settings.tags.extend(tags);
+        settings.tags.extend(tags.clone());
         valid_tags(&settings.tags)
     })
     .await

@@ -77,7 +77,8 @@ pub(crate) fn validate(items: &[HandOff]) -> Result<(), Violation> {
     }
     let results = items.iter().filter_map(|item| item.result.as_ref());
     let contents = messages().map(NewMessage::content_bytes);
-    let bytes = contents.chain(results.map(|result| result.bytes.len())).sum();
+    let contents = contents.chain(results.map(|result| result.bytes.len()));
+    let bytes = contents.chain(items.iter().map(|item| item.settlement.save_bytes())).sum();
     Violation::at_most(WHAT, "bytes", bytes, MAX_BATCH_BYTES)
 }
 

@@ -74,6 +74,7 @@ mod relay;
 mod reply;
 mod results;
 mod retry;
+mod save;
 mod settlement;
 mod state;
 mod status;
@@ -104,6 +105,7 @@ pub use reply::{
 };
 pub use results::{Completion, NewResult};
 pub use retry::{Jitter, RetryPolicy};
+pub use save::{Progress, Save};
 pub use settlement::{Hold, Outcome, Settlement};
 pub use state::{Held, State};
 pub use status::{DeathReason, MessageState, Status};

@@ -37,6 +37,15 @@ pub const MAX_ATTEMPTS: usize = 8;
 /// Longest error text stored with an attempt, in bytes.
 pub const MAX_ATTEMPT_ERROR_BYTES: usize = 120;
 
+/// Largest checkpoint of a message, in bytes.
+pub const MAX_CHECKPOINT_BYTES: usize = 4 * 1024;
+
+/// Longest text of a message's progress, in bytes.
+pub const MAX_PROGRESS_TEXT_BYTES: usize = 256;
+
+/// Highest number of a save: all integers up to it are exact in a script's numbers.
+pub const MAX_SAVE_NUMBER: u64 = (1 << 53) - 1;
+
 /// Maximum number of items in one enqueue, settle, extend, cancel, reschedule, redrive or purge.
 /// Also the maximum number of settlements and messages together in one hand-off, and of messages in
 /// one claim or relay.
@@ -60,7 +69,8 @@ pub const MAX_THROTTLE_MS: u64 = 31 * 86_400_000;
 /// Maximum number of ids of one queue that are throttled at a time.
 pub const MAX_THROTTLED_IDS: usize = 100_000;
 
-/// Maximum number of payload and header bytes in one enqueue or hand-off. A claim or relay stops
+/// Maximum number of payload and header bytes in one enqueue or hand-off, and of bytes that one
+/// settlement, hand-off or extension saves. A claim or relay stops
 /// before the message that would exceed it, but always takes at least one message.
 pub const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
 

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::limits::{MAX_ATTEMPT_LIMIT, MAX_PAYLOAD_BYTES, MAX_THROTTLE_MS};
 use crate::{
-    Attempt, Group, Headers, Known, MessageId, MessageState, Millis, ProcessId, Schedule,
+    Attempt, Group, Headers, Known, MessageId, MessageState, Millis, ProcessId, Progress, Schedule,
     Timestamp, Violation,
 };
 
@@ -399,13 +399,17 @@ pub struct Message {
     /// not count. Only [`Op::Get`](crate::Op::Get) shows them.
     #[cfg_attr(feature = "serde", serde(default))]
     pub attempts: Vec<Attempt>,
+    /// The checkpoint that its handlers have saved (G40). It is content, as the payload is.
+    #[cfg_attr(feature = "serde", serde(default, with = "crate::form::optional_bytes"))]
+    pub checkpoint: Option<Bytes>,
 }
 
 impl Message {
-    /// A message without headers, without a follower and without attempts.
+    /// A message without headers, follower, attempts and checkpoint.
     #[must_use]
     pub fn new(info: MessageInfo, payload: Bytes) -> Self {
-        Self { info, headers: Headers::default(), payload, follower: None, attempts: Vec::new() }
+        let (headers, attempts) = (Headers::default(), Vec::new());
+        Self { info, headers, payload, follower: None, attempts, checkpoint: None }
     }
 }
 
@@ -494,6 +498,9 @@ pub struct MessageInfo {
     /// report it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub holder: Option<ProcessId>,
+    /// The progress that its handlers have saved (G40).
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub progress: Option<Progress>,
 }
 
 impl MessageInfo {
@@ -525,6 +532,7 @@ impl MessageInfo {
             first_error: None,
             last_error: None,
             holder: None,
+            progress: None,
         }
     }
 }

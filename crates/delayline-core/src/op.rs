@@ -1,10 +1,12 @@
 //! The operations of a queue.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES, MAX_FORECAST, MAX_LOOK_UP, MAX_PAGE};
 use crate::validate::{batch, count, lease_duration};
 use crate::{
     ClaimId, ConsumerName, Group, HandOff, Lease, MessageId, Millis, NewMessage, Relay, Resolution,
-    Schedule, SetLimits, Settlement, Status, Timestamp, Violation,
+    Save, Schedule, SetLimits, Settlement, Status, Timestamp, Violation,
 };
 
 /// One atomic operation on one queue.
@@ -37,7 +39,8 @@ pub enum Op {
     /// Ends leases, enqueues the messages that each settlement carries (G31), and keeps the results
     /// of acks (G32). Repeated: returns `AlreadyDone`, and stores nothing.
     HandOff(Vec<HandOff>),
-    /// Extends leases. Repeated: extends them again.
+    /// Extends leases, and saves what their holders want to keep (G40). Repeated: extends them
+    /// again.
     Extend(Extend),
     /// Cancels messages before they are delivered. Repeated: returns `Cancelled` again (G13).
     Cancel(Vec<MessageId>),
@@ -143,13 +146,50 @@ pub struct Extend {
     /// The duration of the leases from now: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS)
     /// to [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS).
     pub lease: Millis,
+    /// What is saved with some of these messages (G40), if the lease is extended.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
+    pub saves: Vec<(MessageId, Save)>,
 }
 
 impl Extend {
     /// Lets each of `leases` last for `lease` from now.
     #[must_use]
     pub const fn new(leases: Vec<(MessageId, Lease)>, lease: Millis) -> Self {
-        Self { leases, lease }
+        Self { leases, lease, saves: Vec::new() }
+    }
+
+    /// Saves something with some of the messages.
+    #[must_use]
+    pub fn saves(mut self, saves: Vec<(MessageId, Save)>) -> Self {
+        self.saves = saves;
+        self
+    }
+
+    /// Returns the saves in the order of the leases: one for each, if it has one.
+    pub fn saves_in_order(&self) -> impl Iterator<Item = Option<&Save>> {
+        let saves: HashMap<_, _> = self.saves.iter().map(|(id, save)| (id, save)).collect();
+        self.leases.iter().map(move |(id, _)| saves.get(id).copied())
+    }
+
+    fn validate(&self) -> Result<(), Violation> {
+        const WHAT: &str = "the extension";
+        batch(WHAT, self.leases.iter().map(|(id, _)| id))?;
+        lease_duration(self.lease)?;
+        if self.saves.is_empty() {
+            return Ok(());
+        }
+        batch("the list of saves", self.saves.iter().map(|(id, _)| id))?;
+        let extended: HashSet<_> = self.leases.iter().map(|(id, _)| id).collect();
+        if let Some((id, _)) = self.saves.iter().find(|(id, _)| !extended.contains(id)) {
+            return Err(Violation::Malformed {
+                what: "the save of",
+                value: id.to_string(),
+                reason: "the extension does not extend its lease".to_owned(),
+            });
+        }
+        self.saves.iter().try_for_each(|(_, save)| save.validate())?;
+        let bytes = self.saves.iter().map(|(_, save)| save.bytes()).sum();
+        Violation::at_most(WHAT, "bytes", bytes, MAX_BATCH_BYTES)
     }
 }
 
@@ -340,13 +380,12 @@ impl Op {
             Self::Relay(relay) => relay.validate(),
             Self::Settle(settlements) => {
                 batch("the settlement", settlements.iter().map(|item| &item.id))?;
-                settlements.iter().try_for_each(Settlement::validate)
+                settlements.iter().try_for_each(Settlement::validate)?;
+                let bytes = settlements.iter().map(Settlement::save_bytes).sum();
+                Violation::at_most("the settlement", "bytes", bytes, MAX_BATCH_BYTES)
             }
             Self::HandOff(items) => crate::hand_off::validate(items),
-            Self::Extend(extend) => {
-                batch("the extension", extend.leases.iter().map(|(id, _)| id))?;
-                lease_duration(extend.lease)
-            }
+            Self::Extend(extend) => extend.validate(),
             Self::Cancel(ids) => batch("the cancellation", ids),
             Self::Reschedule(items) => batch("the rescheduling", items.iter().map(|item| &item.id)),
             Self::Redrive(redrive) => batch("the redrive", &redrive.ids),

@@ -1,7 +1,7 @@
 //! How the handling of a message ended.
 
 use crate::limits::MAX_ERROR_BYTES;
-use crate::{Lease, MessageId, Schedule, Violation};
+use crate::{Lease, MessageId, Save, Schedule, Violation};
 
 /// The end of one lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,13 +26,17 @@ pub struct Settlement {
     /// say so, it sends no hint for messages that this claim can lease. `false` by default.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub claims_next: bool,
+    /// What is saved with the message (G40), if this ends the lease and the message stays. An ack
+    /// removes the message with all that was saved.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub save: Option<Box<Save>>,
 }
 
 impl Settlement {
     /// The end of `lease` on the message `id`.
     #[must_use]
     pub const fn new(id: MessageId, lease: Lease, outcome: Outcome) -> Self {
-        Self { id, lease, outcome, hold: None, claims_next: false }
+        Self { id, lease, outcome, hold: None, claims_next: false, save: None }
     }
 
     /// Holds the queue or the message's group, if this ends the lease; `None` for no hold.
@@ -49,7 +53,21 @@ impl Settlement {
         self
     }
 
+    /// Saves something with the message, if it stays: see [`save`](Self::save). `None` keeps what
+    /// was saved.
+    #[must_use]
+    pub fn save(mut self, save: impl Into<Option<Save>>) -> Self {
+        self.save = save.into().map(Box::new);
+        self
+    }
+
+    /// Returns the number of bytes that it saves.
+    pub(crate) fn save_bytes(&self) -> usize {
+        self.save.as_ref().map_or(0, |save| save.bytes())
+    }
+
     pub(crate) fn validate(&self) -> Result<(), Violation> {
+        self.save.iter().try_for_each(|save| save.validate())?;
         match &self.outcome {
             Outcome::Retry { error, .. }
             | Outcome::Undecodable { error, .. }

@@ -44,7 +44,7 @@ use crate::{
     Applied, AttemptOutcome, Cancelled, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason,
     Delivery, DestinationKey, Element, Enqueued, Extend, Extended, FinishedIds, Hold, Known, Lease,
     MessageId, NewMessage, Op, Priority, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled,
-    Resolution, Settled, Settlement, Status, Timestamp, Totals,
+    Resolution, Save, Settled, Settlement, Status, Timestamp, Totals,
 };
 
 /// A whole queue.
@@ -378,7 +378,7 @@ impl State {
 
     fn extend(&mut self, now: Timestamp, extend: &Extend, changes: &mut Changes) -> Vec<Extended> {
         let deadline = now.after(extend.lease);
-        let mut extend_one = |id: &MessageId, lease: Lease| {
+        let mut extend_one = |id: &MessageId, lease: Lease, save: Option<&Save>| {
             let Some(entry) = self.entries.get(id) else {
                 return Extended::Missing;
             };
@@ -393,10 +393,12 @@ impl State {
             };
             changes.any = true;
             entry.place = Place::Leased { deadline, cancel_requested };
+            save.into_iter().for_each(|save| entry.save(save));
             self.insert(entry);
             Extended::Done { deadline, cancel_requested }
         };
-        extend.leases.iter().map(|(id, lease)| extend_one(id, *lease)).collect()
+        let items = extend.leases.iter().zip(extend.saves_in_order());
+        items.map(|((id, lease), save)| extend_one(id, *lease, save)).collect()
     }
 
     fn cancel(&mut self, now: Timestamp, id: &MessageId, changes: &mut Changes) -> Cancelled {

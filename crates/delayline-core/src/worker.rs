@@ -15,6 +15,7 @@ mod leases;
 mod moment;
 mod plan;
 mod rng;
+mod saving;
 mod settles;
 mod stage;
 mod summary;
@@ -23,6 +24,8 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use bytes::Bytes;
 
 pub use self::action::{Action, CancelReason, Slot};
 use self::claims::Leased;
@@ -40,7 +43,7 @@ pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
     Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, Hold, MessageId,
-    NewMessage, NewResult, Op, Outcome, Reply, Settlement, Stats, Timestamp,
+    NewMessage, NewResult, Op, Outcome, Progress, Reply, Settlement, Stats, Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -179,6 +182,18 @@ impl Machine {
         self.lanes.change(queue, |lane| lane.bell.ringing = false);
     }
 
+    /// Reports that a handler saves something with its message (G40): a missing part stays as it
+    /// was. Saves are merged: the extension that stores them comes at most once a second. The last
+    /// one is stored at the latest with the settlement.
+    pub fn handle_saved(
+        &mut self,
+        slot: Slot,
+        progress: Option<Progress>,
+        checkpoint: Option<Bytes>,
+    ) {
+        self.lanes.change(slot.queue, |lane| lane.leases.save(slot, progress, checkpoint));
+    }
+
     /// Reports that a handler has ended, with the parts of its [`HandOff`]: the messages to send,
     /// the result of an ack, and the end of a hold.
     pub fn handle_finished(
@@ -193,7 +208,9 @@ impl Machine {
             let held = lane.leases.remove(slot)?;
             let gone = held.state == LeaseState::Lost;
             if !gone {
-                let settlement = Settlement::new(held.id.clone(), held.lease, outcome).hold(hold);
+                let save = held.unsaved().filter(|_| outcome != Outcome::Ack);
+                let settlement = Settlement::new(held.id.clone(), held.lease, outcome);
+                let settlement = settlement.hold(hold).save(save);
                 lane.finish(held, HandOff { settlement, messages, result });
             }
             Some(gone)

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use delayline_core::{
     At, Backend, Backlog, Check, Claim, ClaimId, Claimed, ConsumerName, Destination,
     DestinationKey, Error, ErrorKind, Extend, FinishedIds, GroupName, HandOff, Hold, Known, Lease,
-    List, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Priority, QueueName,
-    Rate, Redrive, Relay, Reply, Reschedule, Resolution, Schedule, SetLimits, Settlement, Status,
-    Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
+    List, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Priority, Progress,
+    QueueName, Rate, Redrive, Relay, Reply, Reschedule, Resolution, Save, Schedule, SetLimits,
+    Settlement, Status, Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use delayline_redis_protocol::layout::bytes_before_id;
 use delayline_redis_protocol::{SCHEMA_VERSION, Script, ScriptBackend, all_scripts};
@@ -225,7 +225,10 @@ pub fn every_op() -> Vec<Op> {
         hand_off("leased", 1, Outcome::Ack, &["new", "ready"]),
         hand_off("leased", 1, Outcome::Release, &["new", "acked"]),
         hand_off("leased", 1, Outcome::Ack, &[]),
-        Op::Extend(Extend::new(vec![(id("leased"), lease(1))], millis(9_000))),
+        Op::Extend(
+            Extend::new(vec![(id("leased"), lease(1))], millis(9_000))
+                .saves(vec![(id("leased"), Save::new(1).progress(Progress::new(0.4, "saved")))]),
+        ),
         Op::Cancel(vec![id("leased")]),
         Op::Cancel(vec![id("ready"), id("dead")]),
         Op::Reschedule(vec![Reschedule::new(id("scheduled"), schedule)]),

@@ -1,4 +1,4 @@
--- State::extend. ARGV: now, lease in ms, then for each lease the id and a `lease` (layout.rs).
+-- State::extend. ARGV: now, lease in ms, then for each lease the id and an `extension` (layout.rs).
 -- Results: EXTEND_DONE, EXTEND_CANCELLING if cancelling is requested too, EXTEND_STALE,
 -- EXTEND_MISSING. The deadline is the same for all: now and the lease.
 
@@ -6,28 +6,38 @@
 --@include lists.lua
 --@include places.lua
 --@include details.lua
+--@include saving.lua
 --@include write.lua
 
 -- READ
---@reads index
-local ids, leases = {}, {}
+--@reads index, details
+local ids, items = {}, {}
 for i = 3, #ARGV, 2 do
-  ids[#ids + 1], leases[#leases + 1] = ARGV[i], ARGV[i + 1]
+  ids[#ids + 1], items[#items + 1] = ARGV[i], ARGV[i + 1]
 end
 local stored = redis.call('HMGET', key.details, unpack(ids))
 
 -- DECIDE
-local results, new_places = {ANSWER_RESULTS, now, 0}, {}
+local results, new_places, new_details = {ANSWER_RESULTS, now, 0}, {}, {}
 local deadline = format('%d', AT_LEASED * BAND + after(tonumber(ARGV[2])))
 for i, id in ipairs(ids) do
-  local entry = stored[i]
-  local state = entry and readable_details(entry) and sub(entry, DETAILS_LEASE) == leases[i]
+  local entry, item = stored[i], items[i]
+  local lease = #item > LEASE_BYTES and sub(item, EXTENSION_LEASE) or item
+  local state = entry and readable_details(entry) and sub(entry, DETAILS_LEASE) == lease
     and byte(entry, DETAILS_STATE)
   if state == LEASE_OPEN or state == LEASE_CANCELLING then
     local member = member_by(entry, id)
     -- Details may be all that a torn end has left.
     if place_of(member) == AT_LEASED then
       push(new_places, deadline, member)
+      if #item > LEASE_BYTES then
+        local d, save = read_details(entry), sub(item, EXTENSION_SAVE_FROM)
+        local before = d.saved
+        keep_save()
+        if d.saved ~= before then
+          push(new_details, id, write_details(d))
+        end
+      end
       results[3 + i] = state == LEASE_OPEN and EXTEND_DONE or EXTEND_CANCELLING
     else
       results[3 + i] = EXTEND_STALE

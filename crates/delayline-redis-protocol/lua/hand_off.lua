@@ -29,6 +29,7 @@ local new_results, new_ends, old_results = {}, {}, {}
 
 --@include finish.lua
 --@include take_over.lua
+--@include saving.lua
 --@include settling.lua
 --@include enqueuing.lua
 --@include write.lua

@@ -1,8 +1,8 @@
 -- State::list. ARGV: now, status, limit, and the position to go on from, if any: index, instant,
 -- sequence in two halves.
 -- Results: 1 if there may be more, then for each message its band, member, the first bytes of
--- its record, the length of its payload, details without the attempts ('' if there are none) and
--- the instant of its place.
+-- its record, the length of its payload, details without the attempts and the checkpoint ('' if
+-- there are none) and the instant of its place.
 
 --@include prelude.lua
 --@include records.lua
@@ -23,9 +23,13 @@ local function list(band, from, to)
     -- Another message of that id may have taken the place of this one.
     record = member_of(record, id) == member and record or ''
     details = sub(details, DETAILS_SEQUENCE) == sequence and details or ''
-    if #details > DETAILS_BYTES and byte(details, DETAILS_ATTEMPTS) > 0 then
+    if #details > DETAILS_BYTES then
       local first, last = struct.unpack(ERROR_LENGTHS, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
-      details = sub(details, 1, head_of_details(details) + first + last)
+      local shown = head_of_details(details) + first + last
+      if struct.unpack(U16, details, DETAILS_SAVED_LENGTH_FROM) >= SAVED_BYTES and #details >= shown + SAVED_BYTES then
+        shown = shown + SAVED_BYTES + struct.unpack(U16, details, shown + SAVED_TEXT_LENGTH_FROM)
+      end
+      details = sub(details, 1, shown)
     end
     local content = read_record(record)
     if content then

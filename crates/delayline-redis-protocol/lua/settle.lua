@@ -20,6 +20,7 @@ local new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}
 
 --@include finish.lua
 --@include take_over.lua
+--@include saving.lua
 --@include settling.lua
 --@include write.lua
 

@@ -504,9 +504,11 @@ fn read_message(
     at: Timestamp,
 ) -> Option<Message> {
     let (head, headers, payload) = decode_record(record)?;
+    let checkpoint = details.as_ref().and_then(|details| details.checkpoint.clone());
     let info = read_info(id, &head, payload.len(), details, place, at)?;
     let mut message = Message::new(info, payload);
     message.headers = headers;
+    message.checkpoint = checkpoint;
     Some(message)
 }
 
@@ -553,6 +555,7 @@ fn read_info(
         info.crashes = details.crashes;
         info.first_error = details.first_error;
         info.last_error = details.last_error;
+        info.progress = details.progress;
     }
     Some(info)
 }

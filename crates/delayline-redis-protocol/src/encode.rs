@@ -2,12 +2,12 @@
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
-    At, Change, Claim, Destination, Error, HandOff, Hold, Op, Outcome, Position, Resolution,
+    At, Change, Claim, Destination, Error, HandOff, Hold, Op, Outcome, Position, Resolution, Save,
     Schedule, SetLimits, Settlement, Status, Timestamp,
 };
 
-use crate::layout::codes::{destination, resolution, settlement_kind as kind, status};
-use crate::layout::{hand_off, hold, settlement};
+use crate::layout::codes::{destination, part, resolution, settlement_kind as kind, status};
+use crate::layout::{hand_off, hold, save, settlement};
 use crate::record::{encode_new_message, put_lease, put_runs, put_schedule, unsupported};
 
 /// The arguments of the script that carries out `op`.
@@ -65,9 +65,12 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
         }
         Op::Extend(extend) => {
             args.number(extend.lease.as_ms());
-            for (id, lease) in &extend.leases {
+            for ((id, lease), save) in extend.leases.iter().zip(extend.saves_in_order()) {
                 args.bytes(id.as_bytes());
-                args.packed(|bytes| put_lease(bytes, *lease));
+                args.packed(|bytes| {
+                    put_lease(bytes, *lease);
+                    save.into_iter().for_each(|save| put_save(bytes, save));
+                });
             }
         }
         Op::Reschedule(items) => {
@@ -232,9 +235,28 @@ fn encode_settlement(item: &Settlement) -> Result<Bytes, Error> {
     if let Some((kind, schedule, error)) = other_than_ack {
         settlement::KIND.put(&mut bytes, kind.into());
         put_schedule(&mut bytes, schedule);
+        let mut saved = Vec::new();
+        item.save.iter().for_each(|save| put_save(&mut saved, save));
+        settlement::SAVE_LENGTH.put(&mut bytes, saved.len() as u64);
+        bytes.put_slice(&saved);
         bytes.put_slice(error.as_bytes());
     }
     Ok(bytes.into())
+}
+
+fn put_save(bytes: &mut Vec<u8>, item: &Save) {
+    let Save { number, progress, checkpoint, .. } = item;
+    let bit = |is_set, bit| if is_set { bit } else { 0 };
+    let parts =
+        bit(progress.is_some(), part::PROGRESS) | bit(checkpoint.is_some(), part::CHECKPOINT);
+    let (permille, text) =
+        progress.as_ref().map_or((0, ""), |progress| (progress.permille, progress.text.as_str()));
+    save::NUMBER.put(bytes, *number);
+    save::PARTS.put(bytes, parts.into());
+    save::PROGRESS.put(bytes, permille.into());
+    save::TEXT_LENGTH.put(bytes, text.len() as u64);
+    bytes.put_slice(text.as_bytes());
+    bytes.put_slice(checkpoint.as_deref().unwrap_or_default());
 }
 
 fn put_hold(bytes: &mut Vec<u8>, number: u64, of_group: u64, until: Schedule) {

@@ -248,10 +248,12 @@ structure! {
         FIRST_ERROR_LENGTH: U16, "length of the first error";
         LAST_ERROR_LENGTH: U16, "length of the latest error";
         ATTEMPTS: U8, "number of attempts";
-        SPARE: Spare(3), "reserved for later versions; 0";
+        SAVED_LENGTH: U16, "length of what handlers have saved; 0 if they saved nothing";
+        SPARE: Spare(1), "reserved for later versions; 0";
         LANE: Bytes(6) if "it has a group", "the record's";
         FIRST_ERROR: Rest, "the text of the first error";
         LAST_ERROR: Rest, "the text of the latest error";
+        SAVED: Rest, "what handlers have saved";
         LATEST: Rest, "the latest attempts that did not succeed, oldest first";
     }
     groups {
@@ -259,6 +261,20 @@ structure! {
         FIXED: DIGEST to MAX_CRASHES;
         COPIED: SEQUENCE to MAX_CRASHES;
     }
+}
+
+structure! {
+    /// What handlers have saved with a message.
+    saved in "a part of details" {
+        EPOCH: U64, "the lease under which the latest save was made";
+        NUMBER: U64, "its number under that lease";
+        PARTS: U8, "1: there is a progress, 2: there is a checkpoint";
+        PROGRESS: U16, "thousandths of the work that are done";
+        TEXT_LENGTH: U16, "length of the progress text";
+        TEXT: Rest, "the progress text";
+        CHECKPOINT: Rest, "the checkpoint";
+    }
+    groups {}
 }
 
 structure! {
@@ -427,12 +443,39 @@ structure! {
 }
 
 structure! {
+    /// A save, as an argument: what is saved, without the lease, which is in front of it.
+    save in "an argument" {
+        NUMBER: U64, "its number under the lease";
+        PARTS: U8, "1: it has a progress, 2: it has a checkpoint";
+        PROGRESS: U16, "thousandths of the work that are done";
+        TEXT_LENGTH: U16, "length of the progress text";
+        TEXT: Rest, "the progress text";
+        CHECKPOINT: Rest, "the checkpoint";
+    }
+    groups {}
+}
+
+structure! {
+    /// A lease to extend, as an argument. One without a save ends after the lease.
+    extension in "an argument" {
+        EPOCH: U64, "number of the lease";
+        CLAIM_ID: Bytes(16), "the claim";
+        SAVE: Rest, "the save";
+    }
+    groups {
+        LEASE: EPOCH to CLAIM_ID;
+    }
+}
+
+structure! {
     /// A settlement, as an argument. An ack ends after the lease.
     settlement in "an argument" {
         EPOCH: U64, "number of the lease";
         CLAIM_ID: Bytes(16), "the claim";
         KIND: U8, "the outcome's kind";
         DUE: Bytes(super::schedule::BYTES), "when it is due again";
+        SAVE_LENGTH: U16, "length of the save; 0 without one";
+        SAVE: Rest, "the save";
         ERROR: Rest, "the text of an error";
     }
     groups {
@@ -460,7 +503,7 @@ structure! {
 }
 
 /// Every structure, in the order of this file.
-pub const STRUCTURES: [&Structure; 27] = [
+pub const STRUCTURES: [&Structure; 30] = [
     &control::STRUCTURE,
     &queue_limits::STRUCTURE,
     &conversion::STRUCTURE,
@@ -471,6 +514,7 @@ pub const STRUCTURES: [&Structure; 27] = [
     &content::STRUCTURE,
     &header::STRUCTURE,
     &details::STRUCTURE,
+    &saved::STRUCTURE,
     &attempt::STRUCTURE,
     &finished::STRUCTURE,
     &updates::STRUCTURE,
@@ -485,6 +529,8 @@ pub const STRUCTURES: [&Structure; 27] = [
     &expiring_message::STRUCTURE,
     &update::STRUCTURE,
     &window::STRUCTURE,
+    &save::STRUCTURE,
+    &extension::STRUCTURE,
     &settlement::STRUCTURE,
     &hold::STRUCTURE,
     &hand_off::STRUCTURE,

@@ -8,16 +8,16 @@ use bytes::{BufMut, Bytes};
 use delayline_core::limits::MAX_ATTEMPTS;
 use delayline_core::{
     Attempt, AttemptOutcome, ClaimId, DeathReason, Error, ErrorKind, FinishedIds, Group, Headers,
-    Known, Lease, NewMessage, Position, Priority, Schedule, Timestamp, Update, UpdateContent,
-    UpdateDue,
+    Known, Lease, NewMessage, Position, Priority, Progress, Schedule, Timestamp, Update,
+    UpdateContent, UpdateDue,
 };
 
 use crate::layout::codes::{
-    argument, form, lease_state, place, reason, settlement_kind, update as update_code,
+    argument, form, lease_state, part, place, reason, settlement_kind, update as update_code,
 };
 use crate::layout::{
     Field, LEVEL_OF_FORM, SAME_ERROR, SMALL, attempt, details, lease, new_message, record, run,
-    schedule, update, window,
+    saved, schedule, update, window,
 };
 
 /// What stands in `records`, without the headers and payload that follow.
@@ -221,6 +221,9 @@ pub(crate) struct Details {
     pub(crate) crashes: u32,
     pub(crate) first_error: Option<String>,
     pub(crate) last_error: Option<String>,
+    /// What handlers have saved.
+    pub(crate) progress: Option<Progress>,
+    pub(crate) checkpoint: Option<Bytes>,
     /// The attempts as they are stored: only look-ups read them.
     attempts: Bytes,
 }
@@ -237,6 +240,8 @@ impl Details {
             crashes: 0,
             first_error: None,
             last_error: None,
+            progress: None,
+            checkpoint: None,
             attempts: Bytes::new(),
         }
     }
@@ -250,6 +255,7 @@ impl Details {
         let crashes = u32::try_from(details::CRASHES.read(&bytes)?).ok()?;
         let first_error_length = details::FIRST_ERROR_LENGTH.read(&bytes)?;
         let last_error_length = details::LAST_ERROR_LENGTH.read(&bytes)?;
+        let saved_length = usize::try_from(details::SAVED_LENGTH.read(&bytes)?).ok()?;
         let cancel_requested = match small(details::STATE.read(&bytes)?)? {
             lease_state::CLOSED | lease_state::OPEN => false,
             lease_state::CANCELLING => true,
@@ -272,6 +278,9 @@ impl Details {
         // Scripts do not look at what follows either: if it is cut off, the message is not lost.
         let last_error_length = usize::try_from(last_error_length).ok()?.min(bytes.len());
         let last_error = error_text(&bytes.split_to(last_error_length));
+        let is_whole = saved_length <= bytes.len();
+        let kept = bytes.split_to(saved_length.min(bytes.len()));
+        let (progress, checkpoint) = decode_saved(kept, is_whole).unwrap_or_default();
         let lease = Lease { claim_id: ClaimId::from_bytes(claim_id), epoch };
         let known = Self {
             cancel_requested,
@@ -282,6 +291,8 @@ impl Details {
             crashes,
             first_error,
             last_error,
+            progress,
+            checkpoint,
             attempts: bytes,
         };
         Some(known)
@@ -313,6 +324,18 @@ impl Details {
         attempts.reverse();
         attempts
     }
+}
+
+/// Reads what handlers have saved. Lists show only its beginning, without the checkpoint.
+fn decode_saved(mut bytes: Bytes, is_whole: bool) -> Option<(Option<Progress>, Option<Bytes>)> {
+    let parts = small(saved::PARTS.read(&bytes)?)?;
+    let permille = u16::try_from(saved::PROGRESS.read(&bytes)?).ok()?;
+    let length = usize::try_from(saved::TEXT_LENGTH.read(&bytes)?).ok()?;
+    bytes = saved::STRUCTURE.rest(&bytes)?;
+    let text = (length <= bytes.len()).then(|| bytes.split_to(length))?;
+    let progress = || Progress::from_permille(permille, String::from_utf8_lossy(&text));
+    let has_checkpoint = is_whole && parts & part::CHECKPOINT != 0;
+    Some(((parts & part::PROGRESS != 0).then(progress), has_checkpoint.then_some(bytes)))
 }
 
 fn attempt_outcome(code: u8) -> Option<AttemptOutcome> {

@@ -26,6 +26,7 @@ mod queue;
 mod queue_limits;
 mod relay;
 mod results;
+mod saves;
 mod settle;
 mod throttle;
 mod totals;
@@ -62,7 +63,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 27] = [
+    let topics: [fn() -> Vec<Case>; 28] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -71,6 +72,7 @@ pub(crate) fn all() -> Vec<Case> {
         attempts::cases,
         hand_off::cases,
         results::cases,
+        saves::cases,
         cancel::cases,
         dead::cases,
         dedup::cases,

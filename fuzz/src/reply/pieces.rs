@@ -104,7 +104,8 @@ fn details(data: &mut Unstructured<'_>) -> Result<Bytes> {
                     }
                     details::FIRST_ERROR_LENGTH
                     | details::LAST_ERROR_LENGTH
-                    | details::ATTEMPTS => data.arbitrary::<u8>()?.into(),
+                    | details::ATTEMPTS
+                    | details::SAVED_LENGTH => data.arbitrary::<u8>()?.into(),
                     details::DUE => now(),
                     details::FAILURES => 1,
                     _ => 0,

@@ -8,7 +8,7 @@ use crate::known::Tokens;
 use crate::{
     Attempt, AttemptOutcome, ClaimId, DeathReason, Delivery, Element, Follower, Group, Headers,
     Lease, Message, MessageId, MessageInfo, MessageState, NewMessage, Outcome, Position, Priority,
-    ProcessId, Status, Timestamp,
+    ProcessId, Progress, Save, Status, Timestamp,
 };
 
 /// A live message.
@@ -73,6 +73,9 @@ pub(super) struct Entry {
     /// Boxed, because most messages have none.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     attempts: Option<Box<Attempts>>,
+    /// Boxed, because most messages have none.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    saved: Option<Box<Saved>>,
     /// The latest updates of this id.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) tokens: Tokens,
@@ -99,6 +102,30 @@ pub(super) struct Next {
     pub(super) enqueued_at: Timestamp,
     pub(super) due: Timestamp,
     pub(super) expires_at: Option<Timestamp>,
+}
+
+/// The latest saves of a message, part by part.
+#[derive(Clone, Debug)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
+struct Saved {
+    /// The lease and the number of the latest one.
+    epoch: u64,
+    number: u64,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    progress: Option<Progress>,
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            default,
+            with = "crate::form::optional_bytes",
+            skip_serializing_if = "Option::is_none"
+        )
+    )]
+    checkpoint: Option<Bytes>,
 }
 
 /// The index that contains a message. Whether a waiting one is scheduled or ready depends on the
@@ -193,6 +220,7 @@ impl Entry {
             first_error: None,
             last_error: None,
             attempts: None,
+            saved: None,
             tokens: Tokens::default(),
             follower: None,
             has_slot: false,
@@ -288,6 +316,25 @@ impl Entry {
         self.last_error = Some(error.to_owned());
     }
 
+    /// Keeps what the holder of its latest lease saves, unless a newer save of that lease is kept.
+    pub(super) fn save(&mut self, save: &Save) {
+        let earlier = self.saved.take().map(|earlier| *earlier);
+        let saved = match earlier {
+            Some(kept) if kept.epoch == self.epoch && kept.number >= save.number => kept,
+            earlier => {
+                let (progress, checkpoint) =
+                    earlier.map_or((None, None), |it| (it.progress, it.checkpoint));
+                Saved {
+                    epoch: self.epoch,
+                    number: save.number,
+                    progress: save.progress.clone().or(progress),
+                    checkpoint: save.checkpoint.clone().or(checkpoint),
+                }
+            }
+        };
+        self.saved = Some(Box::new(saved));
+    }
+
     pub(super) fn content_bytes(&self) -> usize {
         self.payload.len() + self.headers.encoded_len()
     }
@@ -304,6 +351,7 @@ impl Entry {
             payload: self.payload.clone(),
             follower: None,
             attempts: Vec::new(),
+            checkpoint: self.saved.as_ref().and_then(|saved| saved.checkpoint.clone()),
         }
     }
 
@@ -335,6 +383,7 @@ impl Entry {
             first_error: self.first_error.clone(),
             last_error: self.last_error.clone(),
             holder: self.holder(),
+            progress: self.saved.as_ref().and_then(|saved| saved.progress.clone()),
         }
     }
 

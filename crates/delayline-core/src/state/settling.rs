@@ -19,7 +19,9 @@ impl State {
     }
 
     /// Puts a message back into the queue, or buries it, and returns its status.
-    fn give_back(&mut self, now: Timestamp, mut entry: Box<Entry>, outcome: &Outcome) -> Status {
+    fn give_back(&mut self, now: Timestamp, mut entry: Box<Entry>, item: &Settlement) -> Status {
+        let outcome = &item.outcome;
+        item.save.iter().for_each(|save| entry.save(save));
         entry.settled = Some((outcome.kind(), None));
         entry.place = Place::Waiting;
         match outcome {
@@ -78,7 +80,7 @@ impl State {
             self.finish(now, entry, status, Some((item.lease, kind)), changes);
             status
         } else {
-            self.give_back(now, entry, &item.outcome)
+            self.give_back(now, entry, item)
         }
     }
 }

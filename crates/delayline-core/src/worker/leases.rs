@@ -3,11 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::plan::FAILURES;
 use super::rng::Rng;
+use super::saving::Saving;
 use super::{Action, CancelReason, Moment, QueuePlan, Slot};
-use crate::limits::MAX_BATCH;
-use crate::{Backoff, Extend, Extended, Lease, MessageId, Millis, Settlement};
+use crate::limits::{MAX_BATCH, MAX_BATCH_BYTES};
+use crate::{Backoff, Extend, Extended, Lease, MessageId, Millis, Progress, Save, Settlement};
 
 /// The leases of all running handlers of one queue. However a handler ends, it is removed, and its
 /// lease is no longer extended, except while a hand-off is not confirmed.
@@ -23,6 +26,8 @@ pub(super) struct Leases {
     /// The leases of hand-offs that the queue has not confirmed.
     kept: HashMap<MessageId, Kept>,
     under_way: Option<Extension>,
+    /// The earliest time of the next extension that saves something.
+    saves_at: Moment,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
     backoff: Backoff,
@@ -64,6 +69,8 @@ pub(super) struct Held {
     since: Moment,
     cancelled: bool,
     asked: Asked,
+    /// Boxed, because most handlers save nothing.
+    saving: Option<Box<Saving>>,
 }
 
 /// Whether to extend a lease at once, because its message may have been cancelled.
@@ -99,6 +106,7 @@ impl Leases {
             latest: HashMap::new(),
             kept: HashMap::new(),
             under_way: None,
+            saves_at: Moment::START,
             retry_at: None,
             backoff: FAILURES,
             next: None,
@@ -139,6 +147,7 @@ impl Leases {
             since,
             cancelled: false,
             asked: Asked::No,
+            saving: None,
         };
         let first = held.next(self.beat(), self.lease());
         self.next = self.next.into_iter().chain(first).min();
@@ -190,6 +199,22 @@ impl Leases {
         }
     }
 
+    /// Takes what a handler saves. An extension stores it at once, or a second after the latest one
+    /// that stored something.
+    pub(super) fn save(
+        &mut self,
+        slot: Slot,
+        progress: Option<Progress>,
+        checkpoint: Option<Bytes>,
+    ) {
+        let Some(held) = self.held.get_mut(&slot) else { return };
+        held.saving.get_or_insert_default().note(progress, checkpoint);
+        if held.state == LeaseState::Held && self.under_way.is_none() {
+            let at = self.retry_at.unwrap_or(Moment::START).max(self.saves_at);
+            self.next = self.next.into_iter().chain([at]).min();
+        }
+    }
+
     /// When to call [`beat_at`](Self::beat_at) next.
     pub(super) const fn next(&self) -> Option<Moment> {
         self.next
@@ -210,11 +235,15 @@ impl Leases {
         let is_asked = firm().any(|(_, held)| held.asked == Asked::Yes);
         let since =
             || firm().map(|(_, held)| held.since).chain(self.kept.values().map(|k| k.since));
+        let saves = now >= self.saves_at && firm().any(|(_, held)| held.is_unsaved());
         let mut extend = None;
-        if ready && (is_asked || since().any(|since| now >= since.after(beat))) {
+        if ready && (is_asked || saves || since().any(|since| now >= since.after(beat))) {
             // The others are included unless quite fresh: one extension instead of many.
             let is_due = |since: Moment| now >= since.after(beat / 2);
-            let due = firm().filter(|(_, held)| held.asked == Asked::Yes || is_due(held.since));
+            let saves_now = |held: &Held| saves && held.is_unsaved();
+            let due = firm().filter(|(_, held)| {
+                held.asked == Asked::Yes || is_due(held.since) || saves_now(held)
+            });
             let (slots, mut leases): (Vec<_>, Vec<_>) =
                 due.map(|(slot, held)| (*slot, (held.id.clone(), held.lease))).unzip();
             let kept = self.kept.iter().filter(|(_, kept)| is_due(kept.since));
@@ -225,11 +254,31 @@ impl Leases {
             for slot in &slots {
                 self.held.entry(*slot).and_modify(|held| held.asked.sent());
             }
+            let saves = if saves { self.take_saves(now, &slots) } else { Vec::new() };
             self.under_way = Some(Extension { slots, kept, sent: now });
-            extend = Some(Extend { leases, lease: self.lease });
+            extend = Some(Extend::new(leases, self.lease).saves(saves));
         }
         self.plan();
         extend
+    }
+
+    /// Returns what the handlers in these slots have not saved yet. What is too much for one
+    /// operation waits for the next.
+    fn take_saves(&mut self, now: Moment, slots: &[Slot]) -> Vec<(MessageId, Save)> {
+        let (mut saves, mut bytes) = (Vec::new(), 0);
+        for slot in slots {
+            let Some(held) = self.held.get_mut(slot) else { continue };
+            let Some(saving) = held.saving.as_mut() else { continue };
+            let Some(save) = saving.unsaved() else { continue };
+            bytes += save.bytes();
+            if bytes > MAX_BATCH_BYTES {
+                break;
+            }
+            saving.sent();
+            saves.push((held.id.clone(), save));
+        }
+        self.saves_at = now.after(SAVES);
+        saves
     }
 
     pub(super) fn extended(&mut self, items: Vec<Extended>, todo: &mut VecDeque<Action>) {
@@ -243,6 +292,7 @@ impl Leases {
             match extended {
                 Extended::Done { cancel_requested, .. } => {
                     held.since = sent;
+                    held.saving.iter_mut().for_each(|saving| saving.confirmed());
                     if cancel_requested {
                         held.cancel(slot, CancelReason::Requested, todo);
                     }
@@ -265,7 +315,10 @@ impl Leases {
 
     pub(super) fn failed(&mut self, now: Moment, rng: &mut Rng) {
         for slot in self.under_way.take().into_iter().flat_map(|extension| extension.slots) {
-            self.held.entry(slot).and_modify(|held| held.asked.failed());
+            self.held.entry(slot).and_modify(|held| {
+                held.asked.failed();
+                held.saving.iter_mut().for_each(|saving| saving.failed());
+            });
         }
         self.retry_at = Some(now.after(self.backoff.next(rng.chance())));
         self.plan();
@@ -288,7 +341,10 @@ impl Leases {
         let held = self.held.values().filter_map(next);
         let kept = self.kept.values().filter(|_| beats);
         let kept = kept.map(|kept| kept.next(retry_at.since(kept.since).max(beat)));
-        self.next = held.chain(kept).min();
+        let is_unsaved = |held: &Held| held.state == LeaseState::Held && held.is_unsaved();
+        let saves = beats && self.held.values().any(is_unsaved);
+        let saves = saves.then(|| retry_at.max(self.saves_at));
+        self.next = held.chain(kept).chain(saves).min();
     }
 
     fn beat(&self) -> Duration {
@@ -329,6 +385,15 @@ impl Kept {
 }
 
 impl Held {
+    /// Returns what the queue has not confirmed of what the handler has saved.
+    pub(super) fn unsaved(&self) -> Option<Save> {
+        self.saving.as_ref().and_then(|saving| saving.unsaved())
+    }
+
+    fn is_unsaved(&self) -> bool {
+        self.saving.as_ref().is_some_and(|saving| saving.is_unsaved())
+    }
+
     /// When something must be done about it, if it is extended `beat` after the last time.
     fn next(&self, beat: Duration, lease: Duration) -> Option<Moment> {
         let end = match self.state {
@@ -376,3 +441,6 @@ impl Held {
         }
     }
 }
+
+/// Between two extensions of a queue's leases that save something.
+const SAVES: Duration = Duration::from_secs(1);

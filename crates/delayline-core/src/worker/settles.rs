@@ -38,10 +38,11 @@ pub(super) trait Settling {
 
     fn settlement_mut(&mut self) -> &mut Settlement;
 
-    /// The size of the messages and of the result.
+    /// The size of the messages, of the result and of the save.
     fn bytes(&self) -> usize {
         let messages = self.messages().iter().map(NewMessage::content_bytes);
-        messages.sum::<usize>().saturating_add(self.result_bytes())
+        let saved = self.settlement().save_bytes();
+        messages.sum::<usize>().saturating_add(self.result_bytes()).saturating_add(saved)
     }
 }
 

@@ -6,6 +6,7 @@ mod full;
 mod leases;
 mod one_slot;
 mod random;
+mod saves;
 mod silence;
 mod sim;
 

@@ -35,22 +35,25 @@ local function readable_details(details)
     and #details >= head_of_details(details) + struct.unpack(U16, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
 end
 
--- `lease` is epoch and claim id as they stand; `fixed` is digest, level and limits. The attempts
+-- `lease` is epoch and claim id as they stand; `fixed` is digest, level and limits; `saved` is ''
+-- if nothing was saved, or if its end is missing. The attempts
 -- are those from `attempts_from` to `attempts_to` in `details`, then `latest`: they may be long,
 -- and every copy of a long text costs a script more than all of its numbers.
 local function read_details(details)
-  local state, settled, reason, lease, sequence, fixed, due, failures, crashes, first, last, attempts =
+  local state, settled, reason, lease, sequence, fixed, due, failures, crashes, first, last, attempts,
+    saved_bytes =
     struct.unpack(DETAILS_FORMAT, details)
   local level, max_failures, max_crashes = struct.unpack(LEVEL_AND_LIMITS, fixed, FIXED_LEVEL_FROM)
   local head = head_of_details(details)
   first = head + first
   last = first + last
+  local saved = last + saved_bytes <= #details and sub(details, last + 1, last + saved_bytes) or ''
   return {
     state = state, settled = settled, reason = reason, lease = lease, sequence = sequence, fixed = fixed,
     due = due, failures = failures, crashes = crashes, level = level, max_failures = max_failures,
     max_crashes = max_crashes, lane = sub(details, DETAILS_BYTES + 1, head), first_error = sub(details, head + 1, first),
-    last_error = sub(details, first + 1, last), attempts = attempts, details = details,
-    attempts_from = last + 1, attempts_to = #details, latest = '',
+    last_error = sub(details, first + 1, last), attempts = attempts, saved = saved, details = details,
+    attempts_from = last + saved_bytes + 1, attempts_to = #details, latest = '',
   }
 end
 
@@ -58,14 +61,15 @@ end
 local function fresh_details(sequence, fixed, lane)
   return {
     state = LEASE_CLOSED, settled = 0, reason = 0, lease = NO_LEASE, sequence = sequence, fixed = fixed,
-    due = 0, failures = 0, crashes = 0, lane = lane, first_error = '', last_error = '', attempts = 0, details = '',
+    due = 0, failures = 0, crashes = 0, lane = lane, first_error = '', last_error = '', attempts = 0, saved = '', details = '',
     attempts_from = 1, attempts_to = 0, latest = '',
   }
 end
 
 local function write_details(d)
   return struct.pack(DETAILS_FORMAT, d.state, d.settled, d.reason, d.lease, d.sequence, d.fixed, d.due,
-    d.failures, d.crashes, #d.first_error, #d.last_error, d.attempts) .. d.lane .. d.first_error .. d.last_error
+    d.failures, d.crashes, #d.first_error, #d.last_error, d.attempts, #d.saved) .. d.lane .. d.first_error .. d.last_error
+    .. d.saved
     .. sub(d.details, d.attempts_from, d.attempts_to) .. d.latest
 end
 

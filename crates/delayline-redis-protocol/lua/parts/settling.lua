@@ -26,7 +26,12 @@ end
 local function give_back(id, entry, item, kind)
   local d = read_details(entry)
   d.settled, d.state, d.reason = kind, LEASE_CLOSED, 0
-  local text = sub(item, SETTLEMENT_ERROR_FROM)
+  local behind_save = SETTLEMENT_SAVE_FROM + struct.unpack(U16, item, SETTLEMENT_SAVE_LENGTH_FROM)
+  local text = sub(item, behind_save)
+  if behind_save > SETTLEMENT_SAVE_FROM then
+    local save = sub(item, SETTLEMENT_SAVE_FROM, behind_save - 1)
+    keep_save()
+  end
   if kind == SNOOZE then
     d.due = instant(item, SETTLEMENT_DUE_FROM)
     tally(TOTAL_SNOOZED, 1)

@@ -3,10 +3,11 @@
 
 use delayline_core::limits::{
     FINISHED_RETENTION_MS, HISTORY_HOURS, HISTORY_MINUTES, JOURNAL_RETENTION_MS,
-    MAX_ATTEMPT_ERROR_BYTES, MAX_ATTEMPTS, MAX_BATCH, MAX_BATCH_BYTES, MAX_BURIALS, MAX_FINISHED,
-    MAX_HEADERS_BYTES, MAX_ID_BYTES, MAX_JOURNAL, MAX_LOOK_AHEAD, MAX_MESSAGE_GROUP_BYTES,
-    MAX_OLDEST_LANES, MAX_RECLAIM, MAX_RESULT_RETENTION_MS, MAX_RESULTS_BYTES, MAX_THROTTLE_MS,
-    MAX_THROTTLED_IDS, MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
+    MAX_ATTEMPT_ERROR_BYTES, MAX_ATTEMPTS, MAX_BATCH, MAX_BATCH_BYTES, MAX_BURIALS,
+    MAX_CHECKPOINT_BYTES, MAX_FINISHED, MAX_HEADERS_BYTES, MAX_ID_BYTES, MAX_JOURNAL,
+    MAX_LOOK_AHEAD, MAX_MESSAGE_GROUP_BYTES, MAX_OLDEST_LANES, MAX_PROGRESS_TEXT_BYTES,
+    MAX_RECLAIM, MAX_RESULT_RETENTION_MS, MAX_RESULTS_BYTES, MAX_THROTTLE_MS, MAX_THROTTLED_IDS,
+    MAX_TIMESTAMP_MS, SAFETY_POLL_MS,
 };
 use delayline_core::{Element, NewMessage, Position, Priority, Resolution, Totals, UpdateToken};
 
@@ -14,7 +15,7 @@ use super::codes::{lease_state, place, status};
 use super::{
     BAND_SHIFT, CODES, CONVERTING, Field, Kind, RUN_ID_BYTES, SAME_ERROR, SCHEMA_VERSION, SMALL,
     STRUCTURES, Structure, TOKENS_BYTES, attempt, control, conversion, details, finished, member,
-    point, queue_limits, record, run, schedule, totals, update, updates,
+    point, queue_limits, record, run, saved, schedule, totals, update, updates,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -109,6 +110,8 @@ fn numbers() -> Vec<(String, String)> {
         ("TOKENS_BYTES", TOKENS_BYTES as u64),
         // What stands in `updates` is at least as long if there is a follower.
         ("FOLLOWED_BYTES", followed()),
+        // The longest that is saved with a message.
+        ("MOST_SAVED", (saved::BYTES + MAX_PROGRESS_TEXT_BYTES + MAX_CHECKPOINT_BYTES) as u64),
         // How the lease before a message ended: a kind, and this times a status if that was the
         // end.
         ("ENDED", 16),
@@ -141,7 +144,7 @@ const BAND: u64 = 1 << BAND_SHIFT;
 fn texts() -> Vec<(String, String)> {
     let (failures, crashes) = (NewMessage::DEFAULT_MAX_FAILURES, NewMessage::DEFAULT_MAX_CRASHES);
     let details = "STATE SETTLED REASON LEASE SEQUENCE FIXED DUE FAILURES CRASHES \
-                   FIRST_ERROR_LENGTH LAST_ERROR_LENGTH ATTEMPTS SPARE";
+                   FIRST_ERROR_LENGTH LAST_ERROR_LENGTH ATTEMPTS SAVED_LENGTH SPARE";
     let first_score = |band: u8| format!("'{}'", u64::from(band) * BAND);
     let last_score = |band: u8| format!("'{}'", u64::from(band) * BAND + MAX_TIMESTAMP_MS);
     let history = [
@@ -150,6 +153,7 @@ fn texts() -> Vec<(String, String)> {
         details::FIRST_ERROR_LENGTH,
         details::LAST_ERROR_LENGTH,
         details::ATTEMPTS,
+        details::SAVED_LENGTH,
         details::SPARE,
     ];
     let error_lengths = [details::FIRST_ERROR_LENGTH, details::LAST_ERROR_LENGTH];

@@ -19,7 +19,7 @@ pub(super) const PARTS: &[(&str, &str)] = files! {
     "prelude.lua" "lists.lua" "bell.lua" "scheduling.lua" "limits.lua" "admitting.lua" "totals.lua" "point.lua" "minute.lua" "places.lua"
     "records.lua" "details.lua" "lanes.lua" "turns.lua" "slots.lua" "freeing.lua" "turning.lua" "finished.lua" "over.lua" "results.lua" "windows.lua" "finish.lua" "remains.lua" "ready.lua"
     "next_claimable.lua" "journal.lua" "claimed_before.lua" "reclaim.lua" "take.lua" "take_over.lua" "write.lua"
-    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "settling.lua" "converting.lua" "converted.lua"
+    "walk.lua" "audit.lua" "orphans.lua" "enqueuing.lua" "saving.lua" "settling.lua" "converting.lua" "converted.lua"
 };
 
 fn part(name: &str) -> Option<&'static str> {

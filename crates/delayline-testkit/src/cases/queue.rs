@@ -6,8 +6,8 @@ use delayline_core::{
     Applied, At, Cancelled, Check, Claim, ClaimId, Claimed, ConsumerName, Death, DeathReason,
     Delivery, Enqueued, Error, Extend, Extended, Found, HistoryPoint, Lease, List, Message,
     MessageId, Millis, NewMessage, Op, Outcome, Page, Position, Purged, QueueBackend, Redrive,
-    Redriven, Reply, Reschedule, Rescheduled, Resolution, Schedule, SetLimits, Settled, Settlement,
-    Stats, Status, Timestamp,
+    Redriven, Reply, Reschedule, Rescheduled, Resolution, Save, Schedule, SetLimits, Settled,
+    Settlement, Stats, Status, Timestamp,
 };
 
 use crate::oracle;
@@ -92,6 +92,13 @@ impl Queue {
 
     pub(super) async fn extend(&self, ms: u64, name: &str, lease: Lease, for_ms: u64) -> Extended {
         let extend = Extend::new(vec![(id(name), lease)], millis(for_ms));
+        answer!(self, ms, Op::Extend(extend), Reply::Extend(items) => one(items))
+    }
+
+    /// Extends a lease for 100 ms, with a save.
+    pub(super) async fn save(&self, ms: u64, name: &str, lease: Lease, save: Save) -> Extended {
+        let extend = Extend::new(vec![(id(name), lease)], millis(100));
+        let extend = extend.saves(vec![(id(name), save)]);
         answer!(self, ms, Op::Extend(extend), Reply::Extend(items) => one(items))
     }
 

@@ -1,7 +1,8 @@
 //! The operations of random runs, in terms of earlier ones.
 
 use delayline_core::{
-    Claim, Hold, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Status,
+    Claim, Hold, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Position, Save,
+    Status,
 };
 
 /// The most operations in one random run, including repetitions.
@@ -47,7 +48,7 @@ pub enum Action {
     /// [`Op::Settle`].
     HandOff(Vec<Ending>, Vec<NewMessage>, Option<NewResult>),
     /// [`Op::Extend`].
-    Extend(Vec<(MessageId, LeaseRef)>, Millis),
+    Extend(Vec<(MessageId, LeaseRef, Option<Save>)>, Millis),
     /// A claim with a token that no earlier claim had.
     ClaimAnew(Claim),
     /// [`Op::List`].
@@ -69,8 +70,8 @@ impl Action {
     }
 }
 
-/// A settlement: its message, lease and outcome, and its hold, if any.
-pub type Ending = (MessageId, LeaseRef, Outcome, Option<Hold>);
+/// A settlement: its message, lease and outcome, and its hold and its save, if any.
+pub type Ending = (MessageId, LeaseRef, Outcome, Option<Hold>, Option<Save>);
 
 /// A lease, by origin.
 #[derive(Clone, Copy, Debug)]

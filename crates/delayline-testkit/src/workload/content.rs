@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use delayline_core::limits::{
-    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_RESULT_BYTES, MAX_RESULT_RETENTION_MS,
-    MAX_THROTTLE_MS,
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_CHECKPOINT_BYTES, MAX_PROGRESS_TEXT_BYTES,
+    MAX_RESULT_BYTES, MAX_RESULT_RETENTION_MS, MAX_SAVE_NUMBER, MAX_THROTTLE_MS,
 };
 use delayline_core::{
     ClaimId, ConsumerName, FinishedIds, Group, Headers, Known, Lease, MessageId, Millis,
-    NewMessage, NewResult, Outcome, Position, Priority, Schedule, Timestamp, Update, UpdateContent,
-    UpdateDue, UpdateToken,
+    NewMessage, NewResult, Outcome, Position, Priority, Progress, Save, Schedule, Timestamp,
+    Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -236,6 +236,26 @@ pub(super) fn result() -> impl Strategy<Value = NewResult> {
     let retention =
         prop_oneof![2 => 1..10_u64, 2 => 10..200_u64, 2 => Just(MAX_RESULT_RETENTION_MS)];
     (bytes, retention).prop_map(|(bytes, ms)| NewResult::new(bytes, Millis::saturating(ms)))
+}
+
+/// Numbers are often alike, or lower than the one before.
+pub(super) fn save() -> impl Strategy<Value = Save> {
+    let text = prop_oneof![
+        3 => select(&["", "page 12 of 30", "\0\r\n\u{1f980}"][..]).prop_map(str::to_owned),
+        1 => Just("\u{e9}".repeat(MAX_PROGRESS_TEXT_BYTES / 2)),
+    ];
+    let progress = (select(&[0_u16, 1, 255, 256, 1_000][..]), text)
+        .prop_map(|(permille, text)| Progress::from_permille(permille, text));
+    let checkpoint = prop_oneof![
+        4 => select(vec![&b""[..], b"42", b"\0\r\n\xff"]).prop_map(Bytes::from_static),
+        1 => (1..=MAX_CHECKPOINT_BYTES).prop_map(|len| vec![b's'; len].into()),
+    ];
+    let number = prop_oneof![6 => 0..5_u64, 1 => Just(MAX_SAVE_NUMBER)];
+    (number, prop::option::of(progress), prop::option::of(checkpoint)).prop_map(
+        |(number, progress, checkpoint)| {
+            Save::new(number).progress(progress).checkpoint(checkpoint)
+        },
+    )
 }
 
 /// When a settled message is due again: rarely now, which a release is for.

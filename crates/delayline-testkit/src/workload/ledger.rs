@@ -62,11 +62,14 @@ impl Ledger {
                 hand_off(self.settlements(items), messages, result.as_ref())
             }
             Action::Extend(leases, lease) => {
-                let leases = leases.iter().map(|(id, lease)| {
+                let items = leases.iter().map(|(id, lease, save)| {
                     let (id, lease) = self.lease(id, *lease);
-                    (id.clone(), (id, lease))
+                    (id.clone(), ((id.clone(), lease), save.clone().map(|save| (id, save))))
                 });
-                Op::Extend(Extend::new(without_repetitions(leases), *lease))
+                let (leases, saves): (Vec<_>, Vec<_>) =
+                    without_repetitions(items).into_iter().unzip();
+                let saves = saves.into_iter().flatten().collect();
+                Op::Extend(Extend::new(leases, *lease).saves(saves))
             }
             Action::ClaimAnew(claim) => {
                 let mut anew = claim.clone();
@@ -171,9 +174,10 @@ impl Ledger {
     }
 
     fn settlements(&self, items: &[Ending]) -> Vec<Settlement> {
-        without_repetitions(items.iter().map(|(id, lease, outcome, hold)| {
+        without_repetitions(items.iter().map(|(id, lease, outcome, hold, save)| {
             let (id, lease) = self.lease(id, *lease);
-            (id.clone(), Settlement::new(id, lease, outcome.clone()).hold(*hold))
+            let settlement = Settlement::new(id.clone(), lease, outcome.clone());
+            (id, settlement.hold(*hold).save(save.clone()))
         }))
     }
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use delayline_core::limits::MAX_CHECKPOINT_BYTES;
 use delayline_core::{
     Change, Claim, ClaimId, ConsumerName, Extend, HandOff, Hold, Known, Millis, NewResult, Op,
-    Outcome, Rate, Redrive, Relay, Reschedule, Resolution, SetLimits, Settlement, Status,
+    Outcome, Rate, Redrive, Relay, Reschedule, Resolution, Save, SetLimits, Settlement, Status,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +15,7 @@ use proptest::sample::select;
 use super::action::{Action, Cursor, LeasePart, LeaseRef, MAX_MOVES, Move, Tick};
 use super::content::{
     claim_id, consumer, content, delay, every_id, for_ids, id, ids, lease, lease_duration,
-    memory_span, message, outcome, position, result, schedule,
+    memory_span, message, outcome, position, result, save, schedule,
 };
 use super::destinations::{list, stream};
 
@@ -40,11 +42,12 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
             if of_group { Hold::Group(until) } else { Hold::Queue(until) }
         });
         let hold = prop::option::weighted(0.04, hold);
-        let items = for_ids((lease_ref(), outcome(), hold));
+        let save = prop::option::weighted(0.2, save());
+        let items = for_ids((lease_ref(), outcome(), hold, save));
         items.prop_map(|items| {
             items
                 .into_iter()
-                .map(|(id, (lease, how, hold))| (id, lease, how, hold))
+                .map(|(id, (lease, how, hold, save))| (id, lease, how, hold, save))
                 .collect::<Vec<_>>()
         })
     };
@@ -55,7 +58,10 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         let messages = messages.map(|message| message.known(Known::Refuse).throttle(None));
         Action::HandOff(settlements, messages.collect(), result)
     });
-    let extend = (for_ids(lease_ref()), lease_duration());
+    let extend = for_ids((lease_ref(), prop::option::of(save()))).prop_map(|items| {
+        items.into_iter().map(|(id, (lease, save))| (id, lease, save)).collect::<Vec<_>>()
+    });
+    let extend = (extend, lease_duration());
     prop_oneof![
         7 => for_ids(content()).prop_map(|items| {
             Action::Send(Op::Enqueue(items.into_iter().map(message).collect()))
@@ -64,7 +70,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> + Clone {
         1 => claim().prop_map(|claim| Action::Send(Op::Claim(claim))),
         7 => settle,
         3 => hand_off,
-        2 => extend.prop_map(|(leases, lease)| Action::Extend(leases, lease)),
+        3 => extend.prop_map(|(leases, lease)| Action::Extend(leases, lease)),
         1 => relay().prop_map(|relay| Action::Send(Op::Relay(relay))),
         2 => ids().prop_map(|ids| Action::Send(Op::Cancel(ids))),
         2 => for_ids(schedule()).prop_map(|items| {
@@ -187,6 +193,11 @@ fn invalid() -> impl Strategy<Value = Op> {
         Just(Op::Relay(Relay::new(list("a-list", Some(0)), 1))),
         Just(Op::Relay(Relay::new(stream("a-stream", None), 1001))),
         id().prop_map(|id| Op::Extend(Extend::new(vec![(id, no_lease())], Millis::MAX))),
+        id().prop_map(|id| {
+            let save = Save::new(1).checkpoint(Bytes::from(vec![0; MAX_CHECKPOINT_BYTES + 1]));
+            let extend = Extend::new(vec![(id.clone(), no_lease())], Millis::saturating(1));
+            Op::Extend(extend.saves(vec![(id, save)]))
+        }),
         claim().prop_flat_map(beyond),
     ]
 }

@@ -399,13 +399,24 @@ pub struct Message {
     /// not count. Only [`Op::Get`](crate::Op::Get) shows them.
     #[cfg_attr(feature = "serde", serde(default))]
     pub attempts: Vec<Attempt>,
+    /// If the message is ready, in a queue in order: the message of its group that ends first (G37),
+    /// if one is known. Only [`Op::Get`](crate::Op::Get) returns it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub behind: Option<MessageId>,
 }
 
 impl Message {
     /// A message without headers, without a follower and without attempts.
     #[must_use]
     pub fn new(info: MessageInfo, payload: Bytes) -> Self {
-        Self { info, headers: Headers::default(), payload, follower: None, attempts: Vec::new() }
+        Self {
+            info,
+            headers: Headers::default(),
+            payload,
+            follower: None,
+            attempts: Vec::new(),
+            behind: None,
+        }
     }
 }
 
@@ -416,6 +427,7 @@ impl fmt::Debug for Message {
             .field("headers", &self.headers)
             .field("follower", &self.follower)
             .field("attempts", &self.attempts)
+            .field("behind", &self.behind)
             .finish_non_exhaustive()
     }
 }

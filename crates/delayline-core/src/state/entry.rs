@@ -304,6 +304,7 @@ impl Entry {
             payload: self.payload.clone(),
             follower: None,
             attempts: Vec::new(),
+            behind: None,
         }
     }
 

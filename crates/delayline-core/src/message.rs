@@ -402,14 +402,25 @@ pub struct Message {
     /// The checkpoint that its handlers have saved (G40). It is content, as the payload is.
     #[cfg_attr(feature = "serde", serde(default, with = "crate::form::optional_bytes"))]
     pub checkpoint: Option<Bytes>,
+    /// If the message is ready, in a queue in order: the message of its group that ends first (G37),
+    /// if one is known. Only [`Op::Get`](crate::Op::Get) returns it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub behind: Option<MessageId>,
 }
 
 impl Message {
     /// A message without headers, follower, attempts and checkpoint.
     #[must_use]
     pub fn new(info: MessageInfo, payload: Bytes) -> Self {
-        let (headers, attempts) = (Headers::default(), Vec::new());
-        Self { info, headers, payload, follower: None, attempts, checkpoint: None }
+        Self {
+            info,
+            headers: Headers::default(),
+            payload,
+            follower: None,
+            attempts: Vec::new(),
+            checkpoint: None,
+            behind: None,
+        }
     }
 }
 
@@ -420,6 +431,7 @@ impl fmt::Debug for Message {
             .field("headers", &self.headers)
             .field("follower", &self.follower)
             .field("attempts", &self.attempts)
+            .field("behind", &self.behind)
             .finish_non_exhaustive()
     }
 }

@@ -172,6 +172,7 @@ pub fn explanation(message: &MessageId, explanation: &Explanation) -> Value {
     let mut object = id(message);
     object.insert("why".to_owned(), explanation.name().into());
     object.insert("explanation".to_owned(), explanation.to_string().into());
+    object.extend(explanation.behind().map(|front| named("behind", front.as_bytes())));
     Value::Object(object)
 }
 

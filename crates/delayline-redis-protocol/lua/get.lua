@@ -2,7 +2,8 @@
 -- Results, five for each id: record, details ('' if there are none) and the score in `index` of a
 -- live message; the status of a finished one, '' and 0; GET_UNKNOWN, '' and 0; GET_UNREADABLE, ''
 -- and 0 for one that cannot be read; then of its follower the due instant with the first bytes of
--- its record, and the length of its payload; '' and 0 if there is none.
+-- its record, and the length of its payload; '' and 0 if there is none. A ready message has the id
+-- of the one that it waits for instead, in a queue in order.
 
 --@include prelude.lua
 --@include places.lua
@@ -12,6 +13,31 @@
 --@include over.lua
 --@include take_over.lua
 
+-- State::in_front. Reads record, id, n and results.
+--@inline
+local function in_front()
+  local member = member_of(record, id)
+  local number = struct.unpack(INSTANT, member, MEMBER_LANE_FROM)
+  local score, lane = format('%d', number), format('%d', AT_LANES * BAND + number)
+  local holders = redis.call('ZRANGEBYSCORE', key.slots, score, score)
+  if #holders == 0 then
+    local head = redis.call('ZRANGEBYSCORE', key.index, lane, lane, 'LIMIT', '0', '1')[1]
+    if head and #head >= GROUPED_ID_FROM and struct.unpack(NUMBER, head, 2) < struct.unpack(NUMBER, member, 2) then
+      results[n + 4] = id_of(head)
+    end
+  elseif holders[1] ~= member then
+    results[n + 4] = id_of(holders[1])
+  else
+    for i = 2, #holders do
+      if place_of(holders[i]) == AT_LEASED then
+        results[n + 4] = id_of(holders[i])
+        break
+      end
+    end
+  end
+end
+
+local in_order = control.limits ~= '' and byte(control.limits, QUEUE_LIMITS_IN_ORDER) == 1
 local ids = {}
 for i = 2, #ARGV do
   ids[i - 1] = ARGV[i]
@@ -49,6 +75,8 @@ for i, id in ipairs(ids) do
         _, results[n + 5] = content_lengths(follower, position)
         results[n + 4] = sub(known[i], UPDATES_DUE) .. head_of(follower)
       end
+    elseif in_order and (band == AT_LANES or band == AT_GROUPED and instant <= now) then
+      in_front()
     end
   elseif record and (place_of(member_of(record, id)) or not is_over(record, past[i], details)) then
     results[n + 1], results[n + 2], results[n + 3] = GET_UNREADABLE, '', 0

@@ -279,7 +279,7 @@ impl Reader {
         let first = self.value()?;
         let details = self.bytes()?;
         let place = self.place()?;
-        let (follower, payload_bytes) = (self.bytes()?, self.count()?);
+        let (beside, payload_bytes) = (self.bytes()?, self.count()?);
         let payload_bytes = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
         match first {
             Value::Int(item::UNREADABLE) => Ok(Found::Unreadable),
@@ -290,7 +290,11 @@ impl Reader {
                     let attempts = details.as_ref().map(Details::attempts);
                     let mut message = read_message(id.clone(), record, details, place, at)?;
                     message.attempts = attempts.unwrap_or_default();
-                    message.follower = read_follower(follower, payload_bytes);
+                    if message.info.state == MessageState::Ready {
+                        message.behind = MessageId::new(beside).ok();
+                    } else {
+                        message.follower = read_follower(beside, payload_bytes);
+                    }
                     Some(Found::Live(Box::new(message)))
                 });
                 Ok(message.unwrap_or(Found::Unreadable))

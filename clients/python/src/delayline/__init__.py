@@ -155,7 +155,8 @@ class Client:
         return self.call("POST", "/messages", message)
 
     def claim(self, max: int = 1, wait: float = 20.0, lease: float = 30.0, **fields: Any) -> list[Job]:
-        """Leases messages. With `consumer` and `claim_id`, the claim can be repeated."""
+        """Leases messages. With `consumer` and `claim_id`, the claim can be repeated. In a queue in
+        order, `several_in_order=True` leases several of a group: handle them one after the other."""
         body = {"max": max, "wait": ms(wait), "lease": ms(lease)} | fields
         claimed = self.call("POST", "/claim", body, timeout=wait + 10)
         return [Job(delivery) for delivery in claimed["deliveries"]]

@@ -352,6 +352,7 @@ impl Entry {
             follower: None,
             attempts: Vec::new(),
             checkpoint: self.saved.as_ref().and_then(|saved| saved.checkpoint.clone()),
+            behind: None,
         }
     }
 

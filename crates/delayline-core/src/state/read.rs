@@ -4,12 +4,13 @@ use std::ops::{Bound, RangeInclusive};
 
 use bytes::Bytes;
 
-use super::entry::Place;
+use super::entry::{Entry, Place};
+use super::index::keys_of;
 use super::{Index, State, first};
 use crate::limits::{MAX_BATCH_BYTES, MAX_OLDEST_LANES};
 use crate::{
-    Check, Checked, Completion, Forecast, Found, History, HistoryPoint, List, MessageId, Millis,
-    Page, Position, Priority, Resolution, Stats, Status, Timestamp,
+    Check, Checked, Completion, Forecast, Found, History, HistoryPoint, List, Message, MessageId,
+    MessageState, Millis, Page, Position, Priority, Resolution, Stats, Status, Timestamp,
 };
 
 /// The indexes in the order of the audit: the priorities, leased, dead, lanes, groups.
@@ -18,9 +19,35 @@ const ALL_INDEXES: RangeInclusive<u8> = 0..=Position::GROUPED;
 impl State {
     pub(super) fn get(&self, now: Timestamp, id: &MessageId) -> Found {
         match (self.entries.get(id), self.finished.get(now, id)) {
-            (Some(entry), _) => Found::Live(Box::new(entry.looked_up(now))),
+            (Some(entry), _) => {
+                let behind = self.in_front(now, entry).cloned();
+                Found::Live(Box::new(Message { behind, ..entry.looked_up(now) }))
+            }
             (None, Some(past)) => Found::Finished(past.status),
             (None, None) => Found::Unknown,
+        }
+    }
+
+    /// The message of the group that a ready message waits for, in a queue in order: the first that
+    /// holds a slot, or one that is leased if the message is the first itself, or else the head of
+    /// the lane.
+    fn in_front(&self, now: Timestamp, entry: &Entry) -> Option<&MessageId> {
+        let is_ready = entry.state(now) == MessageState::Ready;
+        if entry.group.is_none() || !is_ready || !self.limiter.is_in_order() {
+            return None;
+        }
+        let mut holders = self.slots.range(keys_of(entry.lane())).map(|(_, id)| id);
+        let is_leased = |id: &&MessageId| {
+            let entry = self.entries.get(*id);
+            entry.is_some_and(|entry| matches!(entry.place, Place::Leased { .. }))
+        };
+        match holders.next() {
+            Some(first) if *first == entry.id => holders.find(is_leased),
+            Some(first) => Some(first),
+            None => {
+                let (key, head) = self.lanes.range(keys_of(entry.lane())).next()?;
+                (*key < entry.slot_key()).then_some(head)
+            }
         }
     }
 

@@ -64,7 +64,8 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
         let visitor = &call.caller.visitor.name;
         let (consumer, claim_id) = claim_ids(visitor, &open.name, attempt.take().as_deref())?;
         let hold = Hold::new(&open.polls.claims, &open.queue, claim_id).await;
-        let claim = Claim::new(consumer, claim_id, max, lease);
+        // As in Amazon SQS, several messages of a group come together.
+        let claim = Claim::new(consumer, claim_id, max, lease).several_in_order(open.is_fifo());
         let granted = open.polls.claim(&open.queue, claim, &hold, deadline, &shared.stop).await?;
         let was_empty = granted.claimed.deliveries.is_empty();
         let mut deliveries = Vec::new();

@@ -27,6 +27,7 @@ super::cases! { "group_limits",
     nothing_passes_a_message_of_several_that_waits: "G37",
     several_of_a_group_end_before_others_begin: "G3, G37",
     several_leave_the_end_of_one_to_the_others: "G4, G13, G29, G37",
+    the_message_in_front_is_shown: "G37",
     a_held_group_waits: "G38",
     holds_and_slots_count_together: "G36, G38",
     a_group_in_order_is_held: "G37, G38",
@@ -333,6 +334,29 @@ async fn several_leave_the_end_of_one_to_the_others(queue: &Queue) {
     nothing_until(queue, 9, 4, 28).await;
     let last = queue.claim(28, several(5, 9, 9_000)).await;
     assert_eq!((ids(&last.deliveries).join(" "), last.deaths.len()), ("a3 a6 a4".into(), 1));
+}
+
+async fn the_message_in_front_is_shown(queue: &Queue) {
+    let front = async |ms, name| queue.live(ms, name).await.behind.map(|id| id.to_string());
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("a", 5)])).await;
+    queue.enqueue_one(0, message("plain")).await;
+    assert_eq!(queue.claim_ids(0, several(1, 4, 9_000)).await, ["plain", "a1", "a2", "a3"]);
+    assert_eq!((front(1, "a1").await, front(1, "a4").await.as_deref()), (None, Some("a1")));
+    // The first of those that were leased waits for the others.
+    assert_eq!(queue.end(1, "a1", lease(1, 1), Outcome::Release).await, done(Status::Ready));
+    assert_eq!(front(1, "a1").await.as_deref(), Some("a2"));
+    assert_eq!(queue.end(1, "a2", lease(1, 1), retry(9, "no")).await, done(Status::Scheduled));
+    assert_eq!(front(1, "a2").await, None);
+    assert_eq!(front(10, "a2").await.as_deref(), Some("a1"));
+    assert_eq!(queue.end(10, "a3", lease(1, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(front(10, "a1").await, None);
+    queue.cancel(11, "a1").await;
+    queue.cancel(11, "a2").await;
+    // Without one that was leased, the first that is due.
+    assert_eq!((front(11, "a4").await, front(11, "a5").await.as_deref()), (None, Some("a4")));
+    limit(queue, 12, SetLimits::new().in_order(false)).await;
+    assert_eq!(front(12, "a5").await, None);
 }
 
 /// Ends a lease, and holds the message's group for this long.

@@ -41,7 +41,7 @@ pub(super) async fn claim(
 ) -> Result<Response, Problem> {
     let served = consumed(&context, &place.queue).await?;
     let body = context.shared.bodies.read(request, JSON, MOST_OBJECT_BYTES).await?;
-    let names = ["max", "lease", "wait", "consumer", "claim_id"];
+    let names = ["max", "lease", "wait", "consumer", "claim_id", "several_in_order"];
     let asked = if body.is_empty() { Map::new() } else { members(&body, &names)? };
     drop(body);
     let Asked { claim, claim_id, wait } = Asked::read(&context, &place.queue, &asked)?;
@@ -138,6 +138,13 @@ impl Asked {
             let why = "a claim_id needs a consumer, whose latest claim can be repeated";
             return Err(Failure::Wrong(why.to_owned()));
         }
+        let several = match members.get("several_in_order") {
+            None => false,
+            Some(Value::Bool(several)) => *several,
+            Some(_) => {
+                return Err(Failure::Wrong("several_in_order must be true or false".to_owned()));
+            }
+        };
         let visitor = context.visitor.name.as_bytes();
         let consumer = match consumer {
             Some(name) => ConsumerName::try_from(name)?,
@@ -149,7 +156,8 @@ impl Asked {
         let claim_id = claim_id.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
         let parts = [visitor, queue.as_bytes(), consumer.as_bytes(), claim_id.as_bytes()];
         let real = context.shared.claim_ids.of(parts);
-        Ok(Self { claim: Claim::new(consumer, real, max, lease(members)?), claim_id, wait })
+        let claim = Claim::new(consumer, real, max, lease(members)?).several_in_order(several);
+        Ok(Self { claim, claim_id, wait })
     }
 }
 

@@ -91,6 +91,9 @@ fn live(
                 div { dt { "Expires" } dd { (time(now, expires)) } }
             }
             @if let Some(group) = &info.group { div { dt { "Group" } dd { (group) } } }
+            @if let Some(front) = &message.behind {
+                div { dt { "Behind" } dd { a href=(message_link(queue, front)) { (front) } } }
+            }
             div { dt { "Priority" } dd { (info.priority.name()) } }
             div { dt { "Failures" } dd { (tries(info)) } }
             div { dt { "Expired leases" } dd { (info.crashes) "/" (info.max_crashes) } }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use delayline_core::{
-    Completion, DeathReason, Group, Limits, MessageInfo, MessageState, Millis, Stats, Status,
-    Timestamp,
+    Completion, DeathReason, Group, Limits, MessageId, MessageInfo, MessageState, Millis, Stats,
+    Status, Timestamp,
 };
 
 use super::Found;
@@ -84,6 +84,8 @@ pub enum Explanation {
         /// Whether it is handled after the earlier messages of its group
         /// ([G37](crate::guarantees#g37)).
         in_order: bool,
+        /// The message of its group that ends first, if one is known.
+        behind: Option<MessageId>,
     },
     /// A worker holds it.
     Leased {
@@ -122,9 +124,13 @@ impl Explanation {
         match found {
             Found::Live(message) => match &message.waiting {
                 Some(waiting) => Self::of_waiting(waiting, &message.info, now, stats),
-                None => Self::of_live(&message.info, now, stats),
+                None => {
+                    Self::of_live(&message.info, now, stats).with_front(message.behind.as_ref())
+                }
             },
-            Found::Undecodable { message, .. } => Self::of_live(&message.info, now, stats),
+            Found::Undecodable { message, .. } => {
+                Self::of_live(&message.info, now, stats).with_front(message.behind.as_ref())
+            }
             Found::Finished(status) => Self::Finished(*status),
             Found::Unreadable => Self::Unreadable,
             Found::Unknown => Self::Unknown,
@@ -158,6 +164,25 @@ impl Explanation {
                 Self::Waiting { members, left, next_check, limit }
             }
             explanation => explanation,
+        }
+    }
+
+    /// Adds the message that a ready one waits for, in a queue in order.
+    fn with_front(self, front: Option<&MessageId>) -> Self {
+        match self {
+            Self::Ready { overdue, group, each_group, in_order: true, .. } => {
+                Self::Ready { overdue, group, each_group, in_order: true, behind: front.cloned() }
+            }
+            explanation => explanation,
+        }
+    }
+
+    /// Returns the message that ends before this one, if it is in order and one is known.
+    #[must_use]
+    pub const fn behind(&self) -> Option<&MessageId> {
+        match self {
+            Self::Ready { behind, .. } => behind.as_ref(),
+            _ => None,
         }
     }
 
@@ -202,6 +227,7 @@ impl Explanation {
                 group: info.group.clone(),
                 each_group: each_group.filter(|_| info.group.is_some()),
                 in_order: in_order && info.group.is_some(),
+                behind: None,
             },
         }
     }
@@ -275,21 +301,24 @@ impl fmt::Display for Explanation {
                 write!(f, "It has been due for {}, but {leased} of {most} ", Span(*overdue))?;
                 f.write_str("are leased: it waits for the end of a lease.")
             }
-            Self::Ready { overdue, group, each_group, in_order } => {
+            Self::Ready { overdue, group, each_group, in_order, behind } => {
                 write!(f, "It has been due for {}, and waits for a free worker", Span(*overdue))?;
                 match group {
                     Some(group) => write!(f, " and the turn of its group, {group}.")?,
                     None => f.write_str(".")?,
                 }
-                match each_group {
+                match (behind, each_group) {
+                    (Some(behind), _) => {
+                        write!(f, " The message {behind} of its group must end before.")
+                    }
                     // In order, a group has one message at a time, whatever its limit.
                     _ if *in_order => {
                         f.write_str(" It may wait for an earlier message of its group.")
                     }
-                    Some(most) => {
+                    (None, Some(most)) => {
                         write!(f, " It may wait for a slot of its group (limit: {most}).")
                     }
-                    None => Ok(()),
+                    (None, None) => Ok(()),
                 }
             }
             Self::Leased { remaining, epoch, cancel_requested } => {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use delayline_core::{Attempt, Follower, Headers, MessageInfo, Status};
+use delayline_core::{Attempt, Follower, Headers, MessageId, MessageInfo, Status};
 
 use crate::after::Waiting;
 use crate::codec::{CodecError, Decode};
@@ -48,6 +48,9 @@ pub struct Message<T> {
     /// [`MAX_ATTEMPTS`](crate::limits::MAX_ATTEMPTS). A redrive keeps them. Snoozes and releases do
     /// not count.
     pub attempts: Vec<Attempt>,
+    /// If the message is ready, in a queue in order: the message of its group that ends first
+    /// ([G37](crate::guarantees#g37)), if one is known.
+    pub behind: Option<MessageId>,
     /// The messages that it waits for, if the sender has named any: see
     /// [`Draft::after`](crate::Draft::after).
     pub waiting: Option<Waiting>,
@@ -102,7 +105,15 @@ impl<T> Message<T> {
     #[must_use]
     pub fn new(info: MessageInfo, payload: T) -> Self {
         let headers = Headers::default();
-        Self { info, headers, payload, follower: None, attempts: Vec::new(), waiting: None }
+        Self {
+            info,
+            headers,
+            payload,
+            follower: None,
+            attempts: Vec::new(),
+            behind: None,
+            waiting: None,
+        }
     }
 
     fn of(
@@ -110,9 +121,16 @@ impl<T> Message<T> {
         waiting: Option<Waiting>,
         payload: impl FnOnce(Bytes) -> T,
     ) -> Self {
-        let delayline_core::Message { info, headers, payload: bytes, follower, attempts, .. } =
-            message;
-        Self { info, headers, payload: payload(bytes), follower, attempts, waiting }
+        let delayline_core::Message {
+            info,
+            headers,
+            payload: bytes,
+            follower,
+            attempts,
+            behind,
+            ..
+        } = message;
+        Self { info, headers, payload: payload(bytes), follower, attempts, behind, waiting }
     }
 }
 

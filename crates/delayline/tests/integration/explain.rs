@@ -118,6 +118,29 @@ async fn what_expires_is_explained() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_message_that_ends_first_is_named() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    queue.set_limits(SetLimits::new().in_order(true)).await.unwrap();
+    for id in ["a", "b", "c"] {
+        let _ = queue.message(&1).id(id).group("t-7").send().await.unwrap();
+    }
+    let front = async |id: &str| queue.explain(id).await.unwrap().behind().map(ToString::to_string);
+    assert_eq!(front("b").await, None);
+    let leases = claim(&backend, 1, 30 * SECOND).await;
+    assert_eq!((front("a").await, front("b").await), (None, Some("a".to_owned())));
+    let words = said(&queue, "c").await;
+    assert!(words.ends_with("group, t-7. The message a of its group must end before."), "{words}");
+    let schedule = Schedule::In(Millis::try_from(5 * SECOND).unwrap());
+    settle(&backend, leases[0], Outcome::Retry { schedule, error: String::new() }).await;
+    assert_eq!(front("c").await, Some("a".to_owned()));
+    sleep(5 * SECOND).await;
+    let leases = claim(&backend, 2, 30 * SECOND).await;
+    settle(&backend, leases[0], Outcome::Ack).await;
+    assert_eq!((front("b").await, front("c").await), (None, Some("b".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bad_forecast_is_refused() {
     let queue: Queue<u64> = Queue::new(Faulty::new());
     let rising = |count: u64| (0..count).map(Duration::from_secs).collect::<Vec<_>>();

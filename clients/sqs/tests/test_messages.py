@@ -132,8 +132,10 @@ class Standard(Case):
             ReceiptHandle=message["ReceiptHandle"],
             VisibilityTimeout=5,
         )
+        # Another receipt does not change that, once its visibility timeout has passed.
+        self.receive(queue, WaitTimeSeconds=5, VisibilityTimeout=0)
         self.delete(queue, message)
-        self.assertEqual(self.receive(queue), [])
+        self.assertEqual(self.receive(queue, WaitTimeSeconds=1), [])
 
     def test_long_polls(self):
         queue = self.queue()

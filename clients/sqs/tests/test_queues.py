@@ -65,6 +65,43 @@ class Queues(Case):
             self.fails(name, self.sqs.set_queue_attributes, QueueUrl=queue, Attributes=attributes)
         self.fails("InvalidAttributeName", get, QueueUrl=queue, AttributeNames=["Unknown"])
 
+    def test_words_of_errors(self):
+        sqs, queue, fifo = self.sqs, self.queue(), self.queue(".fifo", ContentBasedDeduplication="True")
+        empty = {"a": {"DataType": "String", "StringValue": ""}}
+        entries = [{"Id": "a", "MessageBody": "x"}]
+        of_fifo = {"FifoThroughputLimit": "perQueue"}
+        for code, words, call, kwargs in (
+            ("InvalidParameterValue", ">= 0 and <= 20", sqs.receive_message, {"WaitTimeSeconds": 21}),
+            ("InvalidParameterValue", "Value a b for", sqs.send_message, {"MessageBody": "x", "MessageGroupId": "a b"}),
+            ("InvalidParameterValue", "of type 'String'", sqs.send_message, {"MessageBody": "x", "MessageAttributes": empty}),
+            ("EmptyBatchRequest", "one SendMessageBatchRequestEntry", sqs.send_message_batch, {"Entries": []}),
+            ("InvalidParameterValue", "MessageGroupId", sqs.send_message_batch, {"QueueUrl": fifo, "Entries": entries}),
+            ("MissingParameter", "MessageGroupId", sqs.send_message, {"QueueUrl": fifo, "MessageBody": "x"}),
+            ("InvalidAttributeName", "only when FifoQueue", sqs.set_queue_attributes, {"Attributes": of_fifo}),
+            ("InvalidAttributeValue", "not supported", sqs.set_queue_attributes, {"QueueUrl": fifo, "Attributes": {"FifoQueue": "false"}}),
+            ("ReceiptHandleIsInvalid", '"x"', sqs.delete_message, {"ReceiptHandle": "x"}),
+            ("InvalidParameterValue", "Tag keys", sqs.untag_queue, {"TagKeys": []}),
+        ):  # fmt: skip
+            self.assertIn(words, str(self.fails(code, call, **{"QueueUrl": queue} | kwargs)))
+
+    def test_a_count_as_text_and_a_trace(self):
+        queue, dead = self.queue(), self.queue()
+        policy = {"deadLetterTargetArn": self.arn(dead), "maxReceiveCount": "2"}
+        attributes = {"RedrivePolicy": json.dumps(policy)}
+        for call, name in ((self.sqs.set_queue_attributes, {"QueueUrl": queue}), (self.sqs.create_queue, {"QueueName": queue.rsplit("/", 1)[1]})):  # fmt: skip
+            call(Attributes=attributes, **name)
+        shown = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
+        self.assertEqual(json.loads(shown["RedrivePolicy"])["maxReceiveCount"], 2)
+        trace = "Root=1-3152b799-8954dae64eda91bc9a23a7e8;Sampled=1"
+
+        def add(request, **_):
+            request.headers["X-Amzn-Trace-Id"] = trace
+
+        self.sqs.meta.events.register("before-send.sqs.SendMessage", add)
+        self.sqs.send_message(QueueUrl=queue, MessageBody="x")
+        (message,) = self.receive(queue, WaitTimeSeconds=5)
+        self.assertEqual(message["Attributes"]["AWSTraceHeader"], trace)
+
     def test_tags_and_permissions(self):
         queue = self.queue()
         self.sqs.tag_queue(QueueUrl=queue, Tags={"a": "1", "b": "2"})

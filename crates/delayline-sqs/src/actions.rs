@@ -66,10 +66,7 @@ pub(crate) async fn execute(call: &Call, action: &str, input: Value) -> Result<A
             let why = "Permissions are not offered. Limit users to queues in the file of users.";
             return Err(Error::new(Code::UnsupportedOperation, why));
         }
-        _ => {
-            let why = "The action is not one of SQS.";
-            return Err(Error::new(Code::UnknownOperation, why));
-        }
+        _ => return Err(Error::unknown_action(action)),
     };
     // Sends are frequent, as reads are, so they are logged at a lower level.
     if roles == [Role::Operator] && !action.starts_with("Send") {

@@ -49,10 +49,11 @@ impl Attribute {
             Some("String" | "Number") => {
                 let text = text("StringValue").filter(|text| !text.is_empty());
                 let text = text.ok_or_else(|| {
-                    wrong(
-                        "must contain a non-empty message \
-                    attribute value for its type",
-                    )
+                    Error::value(format!(
+                        "Message (user) attribute '{}' must contain a non-empty value of type \
+                         '{data_type}'.",
+                        harmless(name)
+                    ))
                 })?;
                 if !text.chars().all(is_allowed) {
                     return Err(wrong("has characters that are not allowed"));
@@ -74,8 +75,8 @@ impl Attribute {
             }
             _ => {
                 return Err(wrong(
-                    "has an invalid message attribute type; it must begin with \
-                                  Binary, Number or String",
+                    "has an invalid message attribute type, the set of supported type \
+                                  prefixes is Binary, Number, and String",
                 ));
             }
         };
@@ -145,9 +146,11 @@ pub(crate) fn read(map: &Map<String, Value>) -> Result<Attributes, Error> {
         let has_dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
         let is_long = name.len() > MOST_NAME_BYTES;
         if name.is_empty() || is_long || has_dots || !name.chars().all(is_name) {
-            let why = "can contain A-Z, a-z, 0-9, underscores, hyphens and periods, and at most \
-                       255 of them";
-            return Err(Error::value(format!("Message attribute name {why}.")));
+            return Err(Error::value(format!(
+                "The message attribute name '{}' is invalid. Attribute name can contain A-Z, a-z, \
+                 0-9, underscore (_), hyphen (-), and period (.) characters.",
+                harmless(name)
+            )));
         }
         // A message waits for messages of any queue, and its sender may have no right to others.
         let is_reserved = [HEADER, WAITS_FOR, WAKES].contains(&&**name);

@@ -22,6 +22,8 @@ pub(crate) struct Call {
     pub(crate) caller: Caller,
     /// How the URLs of queues begin.
     pub(crate) base: String,
+    /// The trace that the request belongs to, as AWS X-Ray names it.
+    pub(crate) trace: Option<String>,
 }
 
 /// The answer to an action.
@@ -93,9 +95,14 @@ impl Number {
         let number = u64::try_from(self.0).ok().filter(|it| (least..=most).contains(it));
         number.ok_or_else(|| {
             let number = self.0;
+            // SQS writes the limits of one parameter differently.
+            let must = match name {
+                "WaitTimeSeconds" => format!(">= {least} and <= {most}"),
+                _ => format!("between {least} and {most}"),
+            };
             Error::value(format!(
-                "Value {number} for parameter {name} is invalid. Reason: Must be between {least} \
-                 and {most}, if provided."
+                "Value {number} for parameter {name} is invalid. Reason: Must be {must}, if \
+                 provided."
             ))
         })
     }
@@ -109,11 +116,11 @@ struct Batch {
     entries: Vec<Value>,
 }
 
-/// Returns the entries of a batch with their ids.
-pub(crate) fn entries(input: Value) -> Result<Vec<(String, Value)>, Error> {
+/// Returns the entries of a batch of an action with their ids.
+pub(crate) fn entries(action: &str, input: Value) -> Result<Vec<(String, Value)>, Error> {
     let Batch { entries } = read(input)?;
     if entries.is_empty() {
-        let why = "There should be at least one entry in the request.";
+        let why = format!("There should be at least one {action}BatchRequestEntry in the request.");
         return Err(Error::new(Code::EmptyBatchRequest, why));
     }
     if entries.len() > MOST_ENTRIES {

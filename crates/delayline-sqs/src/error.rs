@@ -51,6 +51,8 @@ codes! {
         "InvalidParameterValue";
     MessageNotInflight => "com.amazonaws.sqs#MessageNotInflight",
         "AWS.SimpleQueueService.MessageNotInflight";
+    MissingAction => "com.amazon.coral.service#UnknownOperationException",
+        "UnknownOperationException";
     MissingAuthentication => "com.amazon.coral.service#MissingAuthenticationTokenException",
         "MissingAuthenticationToken";
     MissingParameter => "com.amazon.coral.service#MissingRequiredParameterException",
@@ -100,6 +102,13 @@ impl Error {
     pub(crate) fn busy() -> Self {
         let why = "The queue is being changed at other servers. Repeat the request.";
         Self::new(Code::Unavailable, why)
+    }
+
+    /// An action that SQS does not have, or not at this URL.
+    pub(crate) fn unknown_action(action: &str) -> Self {
+        let action: String = action.chars().take(80).collect();
+        let why = format!("The action {action} is not valid for this endpoint.");
+        Self::new(Code::UnknownOperation, why)
     }
 
     /// A reply of the queue's backend that belongs to another operation, or a task that has ended.

@@ -57,17 +57,14 @@ pub(crate) fn of_url(url: &str) -> Result<String, Error> {
 
 /// Checks the name of a queue to create.
 pub(crate) fn valid(name: &str, is_strict: bool) -> Result<(), Error> {
-    if name.is_empty() {
-        return Err(Error::missing("QueueName"));
-    }
     let is_sqs = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     let stem = name.strip_suffix(FIFO).unwrap_or(name);
     if !stem.is_empty() && name.len() <= 80 && stem.chars().all(is_sqs) {
         return Ok(());
     }
     if is_strict || name.parse::<delayline::admin::QueueName>().is_err() {
-        let why = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in \
-                   length.";
+        let why =
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length";
         return Err(Error::value(why));
     }
     Ok(())

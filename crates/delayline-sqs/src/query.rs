@@ -69,6 +69,15 @@ impl Node {
         let mut members = Map::new();
         for (name, node) in self.children {
             let (name, value) = match &*name {
+                // Clients send empty maps and lists with the names of the JSON protocol.
+                "Attributes" | "MessageAttributes" | "MessageSystemAttributes" => {
+                    (name, node.map("Name"))
+                }
+                "Entries"
+                | "AttributeNames"
+                | "MessageAttributeNames"
+                | "MessageSystemAttributeNames"
+                | "TagKeys" => (name, node.list()),
                 "Attribute" => ("Attributes".to_owned(), node.map("Name")),
                 "MessageAttribute" => ("MessageAttributes".to_owned(), node.map("Name")),
                 "MessageSystemAttribute" => {
@@ -90,7 +99,9 @@ impl Node {
     /// The node as a list. Older clients send a list of one without its number.
     fn list(self) -> Value {
         if self.children.is_empty() {
-            return self.value.map(Value::String).into_iter().collect();
+            // A name without a value is an empty list.
+            let value = self.value.filter(|value| !value.is_empty());
+            return value.map(Value::String).into_iter().collect();
         }
         self.items().into_iter().map(Self::structure).collect()
     }
@@ -140,7 +151,7 @@ mod tests {
                     &SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType=String\
                     &SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.StringValue=x%3D\
                     &Attribute.1.Name=DelaySeconds&Attribute.1.Value=5&AttributeName=All\
-                    &Tag.1.Key=k&Tag.1.Value=v";
+                    &Tag.1.Key=k&Tag.1.Value=v&MessageAttributes=&MessageAttributeNames=";
         let (action, value) = read(form.as_bytes()).unwrap();
         assert_eq!(action.as_deref(), Some("SendMessageBatch"));
         assert_eq!(
@@ -149,6 +160,8 @@ mod tests {
                 "Version": "2012-11-05",
                 "Attributes": {"DelaySeconds": "5"},
                 "AttributeNames": ["All"],
+                "MessageAttributeNames": [],
+                "MessageAttributes": {},
                 "Tags": {"k": "v"},
                 "Entries": [
                     {

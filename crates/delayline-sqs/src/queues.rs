@@ -8,7 +8,7 @@ use delayline::admin::{Listed, QueueName};
 use delayline::backend::{Stats, UpdateContent};
 use delayline::codec::Raw;
 use delayline::update::{UpdateDue, UpdateToken};
-use delayline::{Bytes, Cancelled, Connection, Enqueued, Found, Queue};
+use delayline::{Bytes, Cancelled, Connection, Durability, Enqueued, Found, Queue};
 use delayline_web::waiting::Polls;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
@@ -36,6 +36,7 @@ type Known = (Instant, Option<Arc<Settings>>);
 /// The queues of a connection.
 pub(crate) struct Queues {
     connection: Connection,
+    durability: Durability,
     /// One message for each queue. It is due in the year 9900, so that no consumer gets it.
     settings: Queue<Settings>,
     settings_name: String,
@@ -55,11 +56,23 @@ impl Queues {
         connection: Connection,
         settings_name: String,
         only: Option<BTreeSet<String>>,
+        durability: Durability,
     ) -> Result<Self, delayline::Error> {
         let settings = connection.queue(&settings_name).await?.patience(PATIENCE);
+        let settings = settings.durability(durability);
         let tasks_name = format!("{settings_name}-moves");
         let (open, known, changing) = Default::default();
-        Ok(Self { connection, settings, settings_name, tasks_name, only, open, known, changing })
+        Ok(Self {
+            connection,
+            durability,
+            settings,
+            settings_name,
+            tasks_name,
+            only,
+            open,
+            known,
+            changing,
+        })
     }
 
     pub(crate) fn tasks_name(&self) -> &str {
@@ -117,6 +130,7 @@ impl Queues {
             return Ok(Arc::clone(open));
         }
         let queue = self.connection.queue(name).await?.codec(Raw).patience(PATIENCE);
+        let queue = queue.durability(self.durability);
         let open = Arc::new(Open { name: name.to_owned(), queue, polls: Arc::default() });
         Ok(Arc::clone(self.locked_open().entry(name.to_owned()).or_insert(open)))
     }

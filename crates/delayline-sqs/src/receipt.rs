@@ -36,7 +36,9 @@ impl Receipt {
     /// For a text that [`write`](Self::write) never returns for this queue.
     pub(crate) fn read(queue: &str, handle: &str) -> Result<Self, Error> {
         Self::parse(queue, handle).ok_or_else(|| {
-            let why = "The input receipt handle is not a valid receipt handle of this queue.";
+            let shown: String = handle.chars().take(80).collect();
+            let why =
+                format!("The input receipt handle \"{shown}\" is not a valid receipt handle.");
             Error::new(Code::ReceiptHandleIsInvalid, why)
         })
     }

@@ -43,6 +43,19 @@ pub(crate) struct Redrive {
     pub(crate) max_receive_count: u64,
 }
 
+impl Redrive {
+    /// The policy with the count as a number.
+    fn write(&self, policy: &str) -> String {
+        match serde_json::from_str(policy) {
+            Ok(Value::Object(mut members)) if members["maxReceiveCount"].is_string() => {
+                members.insert("maxReceiveCount".to_owned(), self.max_receive_count.into());
+                Value::Object(members).to_string()
+            }
+            _ => policy.to_owned(),
+        }
+    }
+}
+
 impl Settings {
     fn number(&self, name: &str, usual: u64) -> u64 {
         self.attributes.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -104,10 +117,16 @@ impl Settings {
     ) -> Result<(), Error> {
         for (name, value) in attributes {
             check(queue, name, value, is_strict)?;
+            let value = match &**name {
+                "FifoQueue" | "ContentBasedDeduplication" => value.to_ascii_lowercase(),
+                // SQS shows the count as a number, however it was set.
+                "RedrivePolicy" if !value.is_empty() => redrive(value)?.write(value),
+                _ => value.clone(),
+            };
             if value.is_empty() {
                 self.attributes.remove(name);
             } else {
-                self.attributes.insert(name.clone(), value.clone());
+                self.attributes.insert(name.clone(), value);
             }
         }
         Ok(())
@@ -116,6 +135,10 @@ impl Settings {
     /// The attributes as SQS shows them, without counts.
     pub(crate) fn shown(&self, is_fifo: bool) -> BTreeMap<String, String> {
         let mut shown = self.attributes.clone();
+        // It belongs to a key.
+        if !shown.contains_key("KmsMasterKeyId") {
+            shown.remove("KmsDataKeyReusePeriodSeconds");
+        }
         let mut usual = |name: &str, value: String| {
             shown.entry(name.to_owned()).or_insert(value);
         };
@@ -148,6 +171,7 @@ fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Er
         Ok(number) if (least..=most).contains(&number) => Ok(()),
         _ => wrong(),
     };
+    let is = |word: &str| value.eq_ignore_ascii_case(word);
     let one_of = |values: &[&str]| if values.contains(&value) { Ok(()) } else { wrong() };
     let within = |strict: u64, ours: u64| if is_strict { strict } else { ours };
     match name {
@@ -166,10 +190,20 @@ fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Er
                 _ => wrong(),
             }
         }
-        "FifoQueue" if is_fifo => one_of(&["true"]),
-        "ContentBasedDeduplication" if is_fifo => one_of(&["true", "false"]),
+        "FifoQueue" if is_fifo && is("true") => Ok(()),
+        "FifoQueue" if is_fifo => {
+            let why = "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is \
+                       not supported.";
+            Err(Error::new(Code::InvalidAttributeValue, why))
+        }
+        "ContentBasedDeduplication" if is_fifo && (is("true") || is("false")) => Ok(()),
+        "ContentBasedDeduplication" if is_fifo => wrong(),
         "DeduplicationScope" if is_fifo => one_of(&["queue", "messageGroup"]),
         "FifoThroughputLimit" if is_fifo => one_of(&["perQueue", "perMessageGroupId"]),
+        "DeduplicationScope" | "FifoThroughputLimit" => {
+            let why = format!("You can specify the {name} only when FifoQueue is set to true.");
+            Err(Error::new(Code::InvalidAttributeName, why))
+        }
         "SqsManagedSseEnabled" => one_of(&["true", "false", ""]),
         // They have no effect here.
         "Policy"

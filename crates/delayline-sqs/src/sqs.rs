@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
-use delayline::Connection;
+use delayline::{Connection, Durability};
 use tokio_util::sync::CancellationToken;
 use tower_http::csrf::{CsrfLayer, ProtectionError};
 
@@ -29,6 +29,7 @@ pub struct Sqs {
     only: Option<BTreeSet<String>>,
     settings_queue: String,
     public_url: Option<String>,
+    durability: Durability,
     stop: CancellationToken,
 }
 
@@ -42,6 +43,7 @@ impl Sqs {
             only: None,
             settings_queue: SETTINGS_QUEUE.to_owned(),
             public_url: None,
+            durability: Durability::None,
             stop: CancellationToken::new(),
         }
     }
@@ -72,6 +74,13 @@ impl Sqs {
         Self { public_url: Some(url.into().trim_end_matches('/').to_owned()), ..self }
     }
 
+    /// Sets what confirms a send, a deletion or a change of settings before it is answered: a
+    /// failover may lose what no replica has confirmed. The default is
+    /// [`None`](Durability::None).
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
     /// Ends waiting receives, without messages, and stops message move tasks, once this token is
     /// cancelled. Another server, or the next one, continues the tasks.
     pub fn stop_on(self, stop: CancellationToken) -> Self {
@@ -86,8 +95,17 @@ impl Sqs {
     ///
     /// If the queue of settings, or that of move tasks, cannot be opened.
     pub async fn router(self) -> Result<Router, delayline::Error> {
-        let Self { connection, access, is_strict, only, settings_queue, public_url, stop } = self;
-        let queues = Queues::open(connection.clone(), settings_queue, only).await?;
+        let Self {
+            connection,
+            access,
+            is_strict,
+            only,
+            settings_queue,
+            public_url,
+            durability,
+            stop,
+        } = self;
+        let queues = Queues::open(connection.clone(), settings_queue, only, durability).await?;
         let queues = Arc::new(queues);
         let stop_moves = stop.child_token();
         let moves = Moves::open(&connection, &queues, stop_moves.clone()).await?;

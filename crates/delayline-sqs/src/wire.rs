@@ -18,7 +18,7 @@ use crate::actions;
 use crate::call::{Answer, Call};
 use crate::error::{Code, Error};
 use crate::shared::Shared;
-use crate::{query, xml};
+use crate::{names, query, xml};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Protocol {
@@ -54,6 +54,11 @@ pub(crate) async fn answer(shared: Arc<Shared>, request: Request) -> Response {
             if let Ok(value) = HeaderValue::try_from(format!("{};{of}", error.query_code())) {
                 response.headers_mut().insert(QUERY_ERROR, value);
             }
+            response
+        }
+        (Protocol::Query, Err(error)) if error.code() == Code::MissingAction => {
+            let mut response = written(XML, "<UnknownOperationException/>".to_owned(), None);
+            *response.status_mut() = StatusCode::NOT_FOUND;
             response
         }
         (Protocol::Query, Err(error)) => {
@@ -113,15 +118,17 @@ async fn attempt(
         }
     };
     drop((body, share));
-    let action = action.ok_or_else(|| {
-        let why = "The request names no action of SQS.";
-        Error::new(Code::UnknownOperation, why)
-    })?;
+    let action = action
+        .ok_or_else(|| Error::new(Code::MissingAction, "The request names no action of SQS."))?;
+    let path = parts.uri.path();
+    if NOT_OF_A_QUEUE.contains(&&*action) && names::of_url(path).is_ok() {
+        return Err(Error::unknown_action(&action));
+    }
     let Value::Object(members) = &mut input else {
         return Err(Error::new(Code::Serialization, "The parameters are not an object."));
     };
     // Clients of the Query protocol send requests to the URL of the queue.
-    if protocol == Protocol::Query && parts.uri.path() != "/" && !members.contains_key("QueueUrl") {
+    if protocol == Protocol::Query && path != "/" && !members.contains_key("QueueUrl") {
         members.insert("QueueUrl".to_owned(), parts.uri.path().into());
     }
     let base = match &shared.public_url {
@@ -131,7 +138,9 @@ async fn attempt(
             format!("http://{}", host.unwrap_or("localhost"))
         }
     };
-    let call = Call { shared, caller, base };
+    let trace = parts.headers.get(TRACE).and_then(|it| it.to_str().ok());
+    let trace = trace.filter(|it| (1..=MOST_TRACE_BYTES).contains(&it.len())).map(str::to_owned);
+    let call = Call { shared, caller, base, trace };
     let result = actions::execute(&call, &action, input).await;
     Ok((action, result))
 }
@@ -151,7 +160,11 @@ fn written(media_type: &'static str, text: String, hold: Option<Hold>) -> Respon
 }
 
 const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
+const TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 const QUERY_ERROR: HeaderName = HeaderName::from_static("x-amzn-query-error");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
 const JSON: &str = "application/x-amz-json-1.0";
 const XML: &str = "text/xml";
+/// Actions that are not requested at the URL of a queue.
+const NOT_OF_A_QUEUE: [&str; 2] = ["CreateQueue", "ListQueues"];
+const MOST_TRACE_BYTES: usize = 512;

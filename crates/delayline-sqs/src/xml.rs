@@ -9,9 +9,16 @@ use crate::error::Error;
 pub(crate) fn answer(action: &str, value: &Value, request_id: &str) -> String {
     let mut text = format!(r#"<?xml version="1.0"?><{action}Response xmlns="{NAMESPACE}">"#);
     if !WITHOUT_RESULT.contains(&action) {
-        text.push_str(&format!("<{action}Result>"));
+        let start = format!("<{action}Result>");
+        text.push_str(&start);
+        let length = text.len();
         structure(&mut text, action, value);
-        text.push_str(&format!("</{action}Result>"));
+        if text.len() > length {
+            text.push_str(&format!("</{action}Result>"));
+        } else {
+            text.truncate(length - 1);
+            text.push_str("/>");
+        }
     }
     text.push_str("<ResponseMetadata>");
     element(&mut text, "RequestId", request_id);
@@ -122,7 +129,7 @@ mod tests {
         let text = answer("DeleteMessage", &json!({}), "id");
         assert!(text.contains("<RequestId>id</RequestId>") && !text.contains("Result>"), "{text}");
         let text = answer("ReceiveMessage", &json!({}), "id");
-        assert!(text.contains("<ReceiveMessageResult></ReceiveMessageResult>"), "{text}");
+        assert!(text.contains("<ReceiveMessageResult/>"), "{text}");
         let value =
             json!({"Successful": [{"Id": "a"}], "Failed": [{"Id": "b", "SenderFault": true}]});
         let text = answer("SendMessageBatch", &value, "id");

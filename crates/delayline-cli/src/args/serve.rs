@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
+use delayline::Durability;
 
 use super::Post;
 
@@ -44,6 +45,11 @@ pub(crate) struct Serve {
     /// How the URLs of queues begin for clients behind a proxy, such as https://sqs.example
     #[arg(long, value_name = "URL", requires = "sqs")]
     pub(crate) sqs_url: Option<String>,
+
+    /// What confirms a request to --sqs before it is answered: only the server (none), also N
+    /// replicas (replicas=N), or the server's disk (disk)
+    #[arg(long, value_name = "WHERE", requires = "sqs", default_value_t)]
+    pub(crate) sqs_durability: Durability,
 
     /// File that lists the users, one per line: roles (viewer, operator, admin, worker), then
     /// `basic USER PASSWORD` or `bearer NAME TOKEN`

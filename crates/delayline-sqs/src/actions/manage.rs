@@ -28,10 +28,12 @@ struct Create {
 
 pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     let Create { queue_name, attributes, tags } = read(input)?;
-    let (name, attributes) = (queue_name.unwrap_or_default(), attributes.unwrap_or_default());
+    let name = queue_name.ok_or_else(|| Error::missing("QueueName"))?;
+    let mut attributes = attributes.unwrap_or_default();
     let (shared, tags) = (&call.shared, tags.unwrap_or_default());
     names::valid(&name, shared.is_strict)?;
-    let wants_fifo = attributes.get("FifoQueue").is_some_and(|value| value == "true");
+    let wants_fifo =
+        attributes.get("FifoQueue").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if name.ends_with(FIFO) && !wants_fifo {
         let why = "The name of a queue that is no FIFO queue must not end with .fifo.";
         return Err(Error::value(why));
@@ -47,7 +49,10 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     let mut settings =
         Settings { tags, created_ms: now_ms, modified_ms: now_ms, ..Settings::default() };
     settings.set(&name, &attributes, shared.is_strict)?;
-    valid_tags(&settings.tags)?;
+    for (name, value) in &mut attributes {
+        *value = settings.attributes.get(name).cloned().unwrap_or_default();
+    }
+    valid_tags(&name, &settings.tags)?;
     has_target(call, &settings).await?;
     let url = json!({"QueueUrl": call.url(&name)});
     let (shared, region) = (Arc::clone(shared), call.caller.region.clone());
@@ -294,9 +299,9 @@ pub(super) async fn tag(call: &Call, input: Value) -> Result<Value, Error> {
     if tags.is_empty() {
         return Err(Error::missing("Tags"));
     }
-    change(call, &input, |settings, _| {
+    change(call, &input, |settings, name| {
         settings.tags.extend(tags.clone());
-        valid_tags(&settings.tags)
+        valid_tags(name, &settings.tags)
     })
     .await
 }
@@ -311,7 +316,7 @@ struct Untag {
 pub(super) async fn untag(call: &Call, input: Value) -> Result<Value, Error> {
     let Untag { tag_keys } = read(input.clone())?;
     if tag_keys.is_empty() {
-        return Err(Error::missing("TagKeys"));
+        return Err(Error::value("Tag keys must be between 1 and 128 characters in length."));
     }
     change(call, &input, |settings, _| {
         settings.tags.retain(|key, _| !tag_keys.contains(key));
@@ -329,9 +334,9 @@ pub(super) async fn tags(call: &Call, input: Value) -> Result<Value, Error> {
     })
 }
 
-fn valid_tags(tags: &BTreeMap<String, String>) -> Result<(), Error> {
+fn valid_tags(queue: &str, tags: &BTreeMap<String, String>) -> Result<(), Error> {
     if tags.len() > MOST_TAGS {
-        return Err(Error::value(format!("Too many tags added for queue. At most {MOST_TAGS}.")));
+        return Err(Error::value(format!("Too many tags added for queue {queue}.")));
     }
     let is_valid = |(key, value): (&String, &String)| {
         (1..=128).contains(&key.chars().count()) && value.chars().count() <= 256

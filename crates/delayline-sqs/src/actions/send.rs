@@ -59,11 +59,16 @@ pub(super) async fn one(call: &Call, input: Value) -> Result<Value, Error> {
 pub(super) async fn batch(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, settings) = call.queue(&input).await?;
     let (mut ids, mut prepared, mut results) = (Vec::new(), Vec::new(), Vec::new());
-    let entries = entries(input)?.into_iter().map(|(id, entry)| (id, read::<Entry>(entry)));
+    let entries =
+        entries("SendMessage", input)?.into_iter().map(|(id, entry)| (id, read::<Entry>(entry)));
     let entries: Vec<_> = entries.collect();
     for entry in entries.iter().filter_map(|(_, entry)| entry.as_ref().ok()) {
-        entry.is_complete(&open, &settings)?;
+        // The code is another one than that of a single message.
+        entry.is_complete(&open, &settings).map_err(|error| Error::value(error.message()))?;
     }
+    // An entry that is too long by itself makes the batch too long.
+    let bodies = entries.iter().filter_map(|(_, entry)| entry.as_ref().ok()?.message_body.as_ref());
+    not_too_long(bodies.map(|body| u64::try_from(body.len()).unwrap_or(u64::MAX)).sum())?;
     for (id, entry) in entries {
         match entry.and_then(|entry| prepare(call, &open, &settings, entry)) {
             Ok(message) => {
@@ -73,18 +78,23 @@ pub(super) async fn batch(call: &Call, input: Value) -> Result<Value, Error> {
             Err(error) => results.push((id, Err(error))),
         }
     }
-    let bytes: u64 = prepared.iter().map(Prepared::bytes).sum();
-    if bytes > MOST_MESSAGE_BYTES {
-        let why = format!(
-            "Batch requests cannot be longer than {MOST_MESSAGE_BYTES} bytes. You have sent \
-             {bytes} bytes."
-        );
-        return Err(Error::new(Code::BatchRequestTooLong, why));
-    }
+    not_too_long(prepared.iter().map(Prepared::bytes).sum())?;
     let call = call.clone();
     let sent = to_the_end(async move { send(&call, &open, &settings, prepared).await }).await?;
     results.extend(ids.into_iter().zip(sent));
     Ok(batch_answer(results))
+}
+
+/// Returns an error if a batch has more bytes than SQS permits.
+fn not_too_long(bytes: u64) -> Result<(), Error> {
+    if bytes <= MOST_MESSAGE_BYTES {
+        return Ok(());
+    }
+    let why = format!(
+        "Batch requests cannot be longer than {MOST_MESSAGE_BYTES} bytes. You have sent {bytes} \
+         bytes."
+    );
+    Err(Error::new(Code::BatchRequestTooLong, why))
 }
 
 impl Entry {
@@ -190,7 +200,7 @@ fn prepare(call: &Call, open: &Open, settings: &Settings, entry: Entry) -> Resul
         return Err(Error::value(why));
     }
     let system = attributes::read(&entry.message_system_attributes.unwrap_or_default())?;
-    let mut extras = Extras::default();
+    let mut extras = Extras { trace_header: call.trace.clone(), ..Extras::default() };
     for (name, attribute) in &system {
         match &attribute.content {
             Content::Text(text) if name == "AWSTraceHeader" => {
@@ -211,10 +221,13 @@ fn prepare(call: &Call, open: &Open, settings: &Settings, entry: Entry) -> Resul
         {
             Ok(Some(text))
         }
-        Some(_) => Err(Error::value(format!(
-            "The value for parameter {name} is invalid. Reason: {name} can only include \
-             alphanumeric and punctuation characters. 1 to 128 in length."
-        ))),
+        Some(text) => {
+            let shown: String = text.chars().take(200).collect();
+            Err(Error::value(format!(
+                "Value {shown} for parameter {name} is invalid. Reason: {name} can only include \
+                 alphanumeric and punctuation characters. 1 to 128 in length."
+            )))
+        }
         None => Ok(None),
     };
     let group = token("MessageGroupId", entry.message_group_id)?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Call, Number, batch_answer, entries, read, to_the_end};
 use crate::error::{Code, Error};
-use crate::leases::ack;
+use crate::leases::{ack, reclaim};
 use crate::queues::Open;
 use crate::receipt::Receipt;
 
@@ -45,7 +45,7 @@ pub(super) async fn delete_batch(call: &Call, input: Value) -> Result<Value, Err
     let (open, _) = call.queue(&input).await?;
     let mut results = Vec::new();
     let mut receipts: Vec<(String, Receipt)> = Vec::new();
-    for (id, entry) in entries(input)? {
+    for (id, entry) in entries("DeleteMessage", input)? {
         match read::<Named>(entry).and_then(|named| named.receipt(&open)) {
             Ok(receipt) => receipts.push((id, receipt)),
             Err(error) => results.push((id, Err(error))),
@@ -93,18 +93,25 @@ async fn deleted(open: &Open, receipt: Receipt) -> Result<Value, Error> {
     remains(open, &receipt, settled).await
 }
 
-/// Deletes a message whose lease has ended, unless it has been received again since. In a FIFO
-/// queue, that is an error.
+/// Deletes a message whose lease has ended, unless it is in flight again. In a FIFO queue, that is
+/// an error.
 async fn remains(open: &Open, receipt: &Receipt, settled: Settled) -> Result<Value, Error> {
     let is_waiting = matches!(settled, Settled::Stale | Settled::AlreadyDone { ended: None });
     if is_waiting && open.is_fifo() {
-        let why = "The value for parameter ReceiptHandle is invalid. Reason: The receipt handle \
-                   has expired.";
+        let handle = receipt.write(&open.name);
+        let why = format!(
+            "Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle has \
+             expired."
+        );
         return Err(Error::value(why));
+    }
+    if is_waiting {
+        // The lease that followed may have expired, too.
+        reclaim(open).await?;
     }
     if is_waiting
         && let Some(info) = open.queue.get(receipt.id.clone()).await?.info()
-        && info.epoch == receipt.lease.epoch
+        && info.sequence == receipt.sequence
         && matches!(info.state.status(), Status::Scheduled | Status::Ready)
     {
         open.queue.cancel(receipt.id.clone()).await?;
@@ -121,7 +128,7 @@ pub(super) async fn change(call: &Call, input: Value) -> Result<Value, Error> {
 
 pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
-    let changes = entries(input)?.into_iter().map(|(id, entry)| {
+    let changes = entries("ChangeMessageVisibility", input)?.into_iter().map(|(id, entry)| {
         let asked = read::<Named>(entry)
             .and_then(|named| Ok((named.receipt(&open)?, named.visibility_s(call)?)));
         let open = Arc::clone(&open);
@@ -140,6 +147,7 @@ pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Err
 
 /// Extends or shortens a lease; releases the message if the timeout is 0.
 async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Value, Error> {
+    let handle = receipt.write(&open.name);
     let Receipt { id, lease, .. } = receipt;
     let op = match visibility_s {
         0 => Op::Settle(vec![Settlement::new(id, lease, Outcome::Release)]),
@@ -161,8 +169,10 @@ async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Val
         _ => return Err(Error::internal()),
     };
     if is_missing {
-        let why = "The value for parameter ReceiptHandle is invalid. Reason: Message does not \
-                   exist or is not available for visibility timeout change.";
+        let why = format!(
+            "Value {handle} for parameter ReceiptHandle is invalid. Reason: Message does not exist \
+             or is not available for visibility timeout change."
+        );
         return Err(Error::value(why));
     }
     let why = "The message referred to isn't in flight.";

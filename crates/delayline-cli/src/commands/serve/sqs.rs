@@ -19,7 +19,7 @@ pub(super) async fn router(
 ) -> Result<Option<(SocketAddr, Router)>, Error> {
     let Some(address) = args.sqs else { return Ok(None) };
     let mut sqs = Sqs::new(connection.clone(), access).strict(args.sqs_strict);
-    sqs = sqs.stop_on(stop.clone());
+    sqs = sqs.durability(args.sqs_durability).stop_on(stop.clone());
     if !args.all && !names.is_empty() {
         sqs = sqs.only_queues(names);
     }

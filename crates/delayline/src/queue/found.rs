@@ -48,6 +48,8 @@ pub struct Message<T> {
     /// [`MAX_ATTEMPTS`](crate::limits::MAX_ATTEMPTS). A redrive keeps them. Snoozes and releases do
     /// not count.
     pub attempts: Vec<Attempt>,
+    /// The checkpoint that its handlers have saved: see [`Job::save`](crate::Job::save).
+    pub checkpoint: Option<Bytes>,
     /// The messages that it waits for, if the sender has named any: see
     /// [`Draft::after`](crate::Draft::after).
     pub waiting: Option<Waiting>,
@@ -98,11 +100,12 @@ impl<T> Found<T> {
 }
 
 impl<T> Message<T> {
-    /// A message without headers, without a follower and without attempts.
+    /// A message without headers, follower, attempts and checkpoint.
     #[must_use]
     pub fn new(info: MessageInfo, payload: T) -> Self {
         let headers = Headers::default();
-        Self { info, headers, payload, follower: None, attempts: Vec::new(), waiting: None }
+        let (attempts, checkpoint) = (Vec::new(), None);
+        Self { info, headers, payload, follower: None, attempts, checkpoint, waiting: None }
     }
 
     fn of(
@@ -110,9 +113,9 @@ impl<T> Message<T> {
         waiting: Option<Waiting>,
         payload: impl FnOnce(Bytes) -> T,
     ) -> Self {
-        let delayline_core::Message { info, headers, payload: bytes, follower, attempts, .. } =
-            message;
-        Self { info, headers, payload: payload(bytes), follower, attempts, waiting }
+        let delayline_core::Message { info, headers, follower, attempts, checkpoint, .. } = message;
+        let payload = payload(message.payload);
+        Self { info, headers, payload, follower, attempts, checkpoint, waiting }
     }
 }
 

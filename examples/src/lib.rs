@@ -50,6 +50,8 @@ mod guides {
     mod relay {}
     #[doc = include_str!("../../crates/delayline/docs/guides/wait-for-several-messages.md")]
     mod wait_for_several_messages {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/resume-a-long-job.md")]
+    mod resume_a_long_job {}
     #[doc = include_str!("../../crates/delayline/docs/guides/results.md")]
     mod results {}
     #[doc = include_str!("../../crates/delayline/docs/guides/one-message-per-id.md")]

@@ -37,7 +37,7 @@ const ALONE: [&str; 1] = ["write_your_own_backend"];
 const APART: [&str; 1] = ["outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 18] = [
+const WITHOUT_PROGRAM: [&str; 19] = [
     "aws-sdk",
     "chains",
     "dashboard",
@@ -50,6 +50,7 @@ const WITHOUT_PROGRAM: [&str; 18] = [
     "other-languages",
     "relay",
     "results",
+    "resume-a-long-job",
     "several-queues",
     "tenants",
     "testing",

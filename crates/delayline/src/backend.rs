@@ -40,7 +40,7 @@ pub use delayline_core::{
     HandedOff, Headers, History, HistoryPoint, Hold, Jitter, Known, Lease, Limits, List, Message,
     MessageId, MessageInfo, MessageState, Millis, NewMessage, NewResult, Op, Outcome, Page,
     Position, Priority, Purged, QueueBackend, QueueName, Rate, Redrive, Redriven, Relay, Relayed,
-    Reply, Reschedule, Rescheduled, Resolution, RetryPolicy, Schedule, SetLimits, Settled,
+    Reply, Reschedule, Rescheduled, Resolution, RetryPolicy, Save, Schedule, SetLimits, Settled,
     Settlement, State, Stats, Status, Timestamp, Totals, Update, UpdateContent, UpdateDue,
     UpdateToken, Violation, Wakeup, is_printable,
 };

@@ -20,6 +20,7 @@
 //! - [Remind inactive shops](remind_inactive_shops)
 //! - [Replace a hand-written poller](replace_a_poller)
 //! - [Results: wait until a message is handled](results)
+//! - [Resume a long job](resume_a_long_job)
 //! - [Rolling deploys](rolling_deploys)
 //! - [Several queues in one process](several_queues)
 //! - [Tenants: a flood of one does not delay the others](tenants)
@@ -119,6 +120,10 @@ pub mod remind_inactive_shops {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/replace-a-poller.md")]
 pub mod replace_a_poller {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/resume-a-long-job.md")]
+pub mod resume_a_long_job {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/results.md")]

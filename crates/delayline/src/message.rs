@@ -2,7 +2,7 @@
 
 pub use delayline_core::{
     Attempt, AttemptOutcome, DeathReason, FinishedIds, Group, Headers, MessageInfo, MessageState,
-    Priority, Status,
+    Priority, Progress, Status,
 };
 
 pub use crate::queue::{Message, Sendable, Sent};

@@ -23,6 +23,7 @@ pub(crate) mod one;
 pub(crate) mod outcome;
 mod retry;
 mod run;
+mod saves;
 #[cfg(feature = "tower")]
 mod service;
 pub(crate) mod state;

@@ -51,6 +51,8 @@ pub struct Message<T> {
     /// If the message is ready, in a queue in order: the message of its group that ends first
     /// ([G37](crate::guarantees#g37)), if one is known.
     pub behind: Option<MessageId>,
+    /// The checkpoint that its handlers have saved: see [`Job::save`](crate::Job::save).
+    pub checkpoint: Option<Bytes>,
     /// The messages that it waits for, if the sender has named any: see
     /// [`Draft::after`](crate::Draft::after).
     pub waiting: Option<Waiting>,
@@ -101,7 +103,7 @@ impl<T> Found<T> {
 }
 
 impl<T> Message<T> {
-    /// A message without headers, without a follower and without attempts.
+    /// A message without headers, follower, attempts and checkpoint.
     #[must_use]
     pub fn new(info: MessageInfo, payload: T) -> Self {
         let headers = Headers::default();
@@ -112,6 +114,7 @@ impl<T> Message<T> {
             follower: None,
             attempts: Vec::new(),
             behind: None,
+            checkpoint: None,
             waiting: None,
         }
     }
@@ -128,9 +131,11 @@ impl<T> Message<T> {
             follower,
             attempts,
             behind,
+            checkpoint,
             ..
         } = message;
-        Self { info, headers, payload: payload(bytes), follower, attempts, behind, waiting }
+        let payload = payload(bytes);
+        Self { info, headers, payload, follower, attempts, behind, checkpoint, waiting }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use delayline_core::{
     Applied, At, Claim, ClaimId, Claimed, ConsumerName, Delivery, HandOff, List, Millis,
-    NewMessage, NewResult, Op, Outcome as Settle, QueueBackend, QueueName, Reply, Settled,
+    NewMessage, NewResult, Op, Outcome as Settle, QueueBackend, QueueName, Reply, Save, Settled,
     Settlement, Status, Timestamp, limits,
 };
 use tokio::task::{Id, JoinSet};
@@ -163,6 +163,8 @@ struct Running<'a> {
     delivery: Delivery,
     task: Id,
     outcome: Option<Outcome>,
+    /// Takes what the handler has saved.
+    saved: Box<dyn Fn() -> Option<Save> + Send + Sync>,
 }
 
 /// What the queues have to handle.
@@ -227,16 +229,17 @@ impl<'a> Drain<'a> {
     async fn start(&mut self, lane: &'a Lane, at: Timestamp, delivery: Delivery) {
         let most = self.workers.lanes.iter().map(|lane| lane.max_deliveries).max().unwrap_or(0);
         if self.drained.handled.len() + self.running.len() >= most {
-            lane.settle(&delivery, Settle::Release, Vec::new(), None).await;
+            lane.settle(&delivery, Settle::Release, None, Vec::new(), None).await;
             fail(&self.gave_up());
         }
         if self.running.is_empty() {
             self.gathering = Arc::default();
         }
         let lateness = delivery.lateness(at);
-        let work = lane.handler.handle(delivery.clone(), lateness);
+        let (work, saved) = lane.handler.handle(delivery.clone(), lateness);
         let task = self.handlers.spawn(self.gathering.of(work)).id();
-        self.running.push(Running { lane, at, delivery, task, outcome: None });
+        let saved = Box::new(saved);
+        self.running.push(Running { lane, at, delivery, task, outcome: None, saved });
     }
 
     /// Waits until each handler has ended or waits for further messages.
@@ -272,7 +275,8 @@ impl<'a> Drain<'a> {
         for mut running in std::mem::take(&mut self.running) {
             match running.outcome.take() {
                 Some(outcome) => {
-                    let handled = running.lane.end(running.at, &running.delivery, outcome).await;
+                    let Running { lane, at, delivery, saved, .. } = running;
+                    let handled = lane.end(at, &delivery, outcome, saved()).await;
                     self.drained.handled.push(handled);
                 }
                 None => self.running.push(running),
@@ -333,7 +337,13 @@ impl Lane {
     }
 
     /// Settles the message as its handler has ended.
-    async fn end(&self, at: Timestamp, delivery: &Delivery, outcome: Outcome) -> Handled {
+    async fn end(
+        &self,
+        at: Timestamp,
+        delivery: &Delivery,
+        outcome: Outcome,
+        save: Option<Save>,
+    ) -> Handled {
         let info = &delivery.message.info;
         let (id, due, epoch) = (info.id.clone(), info.due, delivery.lease.epoch);
         let failures = info.failures.saturating_add(1);
@@ -344,7 +354,7 @@ impl Lane {
         let settle = end.settled(|error| {
             if is_last { Millis::ZERO } else { self.retry.longest_delay(failures, error) }
         });
-        let status = self.settle(delivery, settle, messages, result).await;
+        let status = self.settle(delivery, settle, save, messages, result).await;
         Handled { queue: self.name.clone(), id, epoch, due, at, outcome, status }
     }
 
@@ -352,11 +362,12 @@ impl Lane {
         &self,
         delivery: &Delivery,
         outcome: Settle,
+        save: Option<Save>,
         messages: Vec<NewMessage>,
         result: Option<NewResult>,
     ) -> Option<Status> {
         let id = delivery.message.info.id.clone();
-        let settlement = Settlement::new(id, delivery.lease, outcome);
+        let settlement = Settlement::new(id, delivery.lease, outcome).save(save);
         let op = match messages.is_empty() && result.is_none() {
             true => Op::Settle(vec![settlement]),
             false => Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)]),

@@ -4,11 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::Delivery;
+use delayline_core::{Delivery, Save};
 use tokio::task::JoinError;
 
 use super::control::Control;
 use super::handler::{Rules, Start, starter, without_outcome};
+use super::saves::Pending;
 use super::{HandlerError, Job, Outcome};
 use crate::codec::Decode;
 use crate::telemetry::Label;
@@ -29,13 +30,23 @@ impl Alone {
         Self(starter(codec, handler, Rules::default(), queue))
     }
 
-    /// Returns the handler's future, to be spawned as a task.
+    /// Returns the handler's future, to be spawned as a task, and a function that takes what the
+    /// handler has saved.
     pub(crate) fn handle(
         &self,
         delivery: Delivery,
         lateness: Duration,
-    ) -> impl Future<Output = Outcome> + Send + use<> {
-        (self.0)(delivery, lateness, Arc::new(Control::default()))
+    ) -> (
+        impl Future<Output = Outcome> + Send + use<>,
+        impl Fn() -> Option<Save> + Send + Sync + use<>,
+    ) {
+        let control = Arc::new(Control::default());
+        let saved = Arc::clone(&control);
+        let save = move || {
+            let Pending { progress, checkpoint } = saved.saves.take()?;
+            Some(Save::new(1).progress(progress).checkpoint(checkpoint))
+        };
+        ((self.0)(delivery, lateness, control), save)
     }
 
     /// The outcome of such a task.

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use delayline_core::worker::CancelReason;
 
 use super::Cancellation;
+use super::saves::Saves;
 use crate::codec::CodecError;
 
 /// The state that a worker and the handler of one message share.
@@ -16,9 +17,15 @@ pub(crate) struct Control {
     kind: OnceLock<&'static str>,
     /// Why the payload cannot be decoded, if a handler has reported that.
     undecodable: OnceLock<CodecError>,
+    pub(super) saves: Saves,
 }
 
 impl Control {
+    /// For a handler that saves through its worker.
+    pub(super) fn saving(saves: Saves) -> Self {
+        Self { saves, ..Self::default() }
+    }
+
     /// Fires the token. Only the first reason is kept.
     pub(super) fn cancel(&self, reason: CancelReason) {
         let _ = self.reason.set(reason);

@@ -66,6 +66,7 @@ where
                 payload,
                 message.info,
                 message.headers,
+                message.checkpoint,
                 delivery.lease,
                 lateness,
                 Arc::clone(&control),

@@ -4,12 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::{Group, Headers, Lease, MessageId, MessageInfo, Timestamp};
+use bytes::Bytes;
+use delayline_core::limits::MAX_PROGRESS_TEXT_BYTES;
+use delayline_core::{Group, Headers, Lease, MessageId, MessageInfo, Progress, Timestamp};
 use uuid::Uuid;
 
 use super::control::Control;
 use super::{CancelReason, Cancellation, Outcome};
 use crate::after::Members;
+#[cfg(feature = "json")]
+use crate::codec::{Decode, Encode, Json};
 use crate::telemetry::Label;
 use crate::{Draft, Error};
 
@@ -21,6 +25,7 @@ pub struct Job<T> {
     payload: T,
     info: MessageInfo,
     headers: Headers,
+    checkpoint: Option<Bytes>,
     lease: Lease,
     lateness: Duration,
     members: Option<Members>,
@@ -29,22 +34,25 @@ pub struct Job<T> {
 }
 
 impl<T> Job<T> {
+    #[expect(clippy::too_many_arguments, reason = "a constructor")]
     pub(super) const fn new(
         payload: T,
         info: MessageInfo,
         headers: Headers,
+        checkpoint: Option<Bytes>,
         lease: Lease,
         lateness: Duration,
         control: Arc<Control>,
         queue: Label,
     ) -> Self {
-        Self { payload, info, headers, lease, lateness, members: None, control, queue }
+        let members = None;
+        Self { payload, info, headers, checkpoint, lease, lateness, members, control, queue }
     }
 
     /// The same job with its payload decoded.
     pub(crate) fn with_payload<U>(self, payload: U) -> Job<U> {
-        let Self { info, headers, lease, lateness, members, control, queue, .. } = self;
-        Job { payload, info, headers, lease, lateness, members, control, queue }
+        let Self { info, headers, checkpoint, lease, lateness, members, control, queue, .. } = self;
+        Job { payload, info, headers, checkpoint, lease, lateness, members, control, queue }
     }
 
     /// The same job with the members that it has waited for.
@@ -134,6 +142,77 @@ impl<T> Job<T> {
     /// The lease, for settling or extending the message with your own [`Op`](crate::backend::Op)s.
     pub const fn lease(&self) -> Lease {
         self.lease
+    }
+
+    /// Saves a checkpoint with the message, as JSON: the state from which the next attempt goes on
+    /// ([`saved`](Self::saved)), after a failure, a snooze, a crash or a redrive
+    /// ([G40](crate::guarantees#g40)). For another format, encode the state and use
+    /// [`save_bytes`](Self::save_bytes). The guide [Resume a long
+    /// job](crate::guides::resume_a_long_job) has a program.
+    ///
+    /// Returns at once. The worker stores the latest checkpoint when it renews leases: at once, and
+    /// then at most once a second. The last one is stored in the same step as the outcome of the
+    /// handler; an ack removes the message with its checkpoint. So a crash can lose the last second
+    /// of saves: a handler must be able to repeat that work. If the lease is lost, nothing is
+    /// saved.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the state cannot be encoded, and
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) beyond
+    /// [`MAX_CHECKPOINT_BYTES`](crate::limits::MAX_CHECKPOINT_BYTES). The latest checkpoint stays
+    /// then.
+    #[cfg(feature = "json")]
+    #[doc(alias = "checkpoint")]
+    pub fn save<S: ?Sized>(&self, state: &S) -> Result<(), Error>
+    where
+        Json: Encode<S>,
+    {
+        self.save_bytes(Json.encode(state).map_err(Error::encode)?)
+    }
+
+    /// Saves a checkpoint as bytes: like [`save`](Self::save).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) beyond
+    /// [`MAX_CHECKPOINT_BYTES`](crate::limits::MAX_CHECKPOINT_BYTES).
+    pub fn save_bytes(&self, state: impl Into<Bytes>) -> Result<(), Error> {
+        Ok(self.control.saves.put(None, Some(state.into()))?)
+    }
+
+    /// Shows how far the handler is: a share from 0 to 1, and a short text, such as "page 12 of
+    /// 30". Whoever may see the message sees both. A text of more than 256 bytes is cut, and a
+    /// share beyond the limits becomes the nearest one. It is stored as a checkpoint is, which
+    /// stays as it was: see [`save`](Self::save).
+    pub fn progress(&self, done: f64, text: impl Into<String>) {
+        let mut text = text.into();
+        let mut ends = (0..=text.len().min(MAX_PROGRESS_TEXT_BYTES)).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        // It is within its limits.
+        let _ = self.control.saves.put(Some(Progress::new(done, text)), None);
+    }
+
+    /// Returns the checkpoint that an earlier attempt has saved with [`save`](Self::save); `None`
+    /// if none has. What this attempt saves does not change it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Decode`](crate::ErrorKind::Decode) if it is no JSON of this type, as after a
+    /// deployment that changed the type.
+    #[cfg(feature = "json")]
+    pub fn saved<S>(&self) -> Result<Option<S>, Error>
+    where
+        Json: Decode<S>,
+    {
+        let checkpoint = self.checkpoint.as_ref();
+        checkpoint.map(|bytes| Json.decode(bytes).map_err(Error::decode)).transpose()
+    }
+
+    /// Returns the bytes of the checkpoint that an earlier attempt has saved.
+    pub const fn saved_bytes(&self) -> Option<&Bytes> {
+        self.checkpoint.as_ref()
     }
 
     /// Sends a message to another queue, on any server, and returns [`Outcome::Ack`] once that

@@ -13,7 +13,7 @@ use delayline_core::{
     Reply, Timestamp, Wakeup,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ use super::complaints::Complaints;
 use super::config::Config;
 use super::control::Control;
 use super::handler::{Start, without_outcome};
+use super::saves::{Pending, Saves};
 use super::stop::Stop;
 use super::stuck::Stuck;
 use super::{CancelReason, Outcome, Summary};
@@ -53,6 +54,9 @@ pub(super) struct Run {
     running: HashMap<task::Id, Running>,
     tasks: HashMap<Slot, task::Id>,
     calls: FuturesUnordered<Pin<Box<dyn Future<Output = Report> + Send>>>,
+    /// The slots of handlers that have saved something.
+    savers: UnboundedReceiver<Slot>,
+    saver: UnboundedSender<Slot>,
     started: Instant,
     complaints: Complaints,
     until_empty: bool,
@@ -95,6 +99,7 @@ impl Run {
     pub(super) fn new(slots: usize, lanes: Vec<Lane>) -> Self {
         let until_empty = lanes.iter().all(|lane| lane.config.until_empty);
         let grace = lanes.iter().map(|lane| lane.config.stop_grace).max();
+        let (saver, savers) = unbounded_channel();
         let plan = Plan { slots, queues: lanes.iter().map(Lane::plan).collect(), until_empty };
         Self {
             machine: Machine::new(plan, seed()),
@@ -104,6 +109,8 @@ impl Run {
             running: HashMap::new(),
             tasks: HashMap::new(),
             calls: FuturesUnordered::new(),
+            savers,
+            saver,
             started: Instant::now(),
             complaints: Complaints::default(),
             until_empty,
@@ -145,6 +152,7 @@ impl Run {
                     self.machine.handle_stop(Moment::at(deadline));
                 }
                 Some(ended) = self.handlers.join_next_with_id() => self.ended(ended),
+                Some(slot) = self.savers.recv() => self.save(slot),
                 Some(report) = self.calls.next(), if !self.calls.is_empty() => self.reported(report),
                 () = sleep_until(wake) => {}
             }
@@ -266,7 +274,7 @@ impl Run {
         let info = &delivery.message.info;
         let (id, epoch) = (info.id.clone(), delivery.lease.epoch);
         let (failures, max_failures) = (info.failures, info.max_failures);
-        let control = Arc::new(Control::default());
+        let control = Arc::new(Control::saving(Saves::of(slot, self.saver.clone())));
         let span = telemetry::process_span(lane.client.label().as_str(), &id, epoch);
         let result_retention = delivery.message.headers.result_retention();
         let work = (lane.start)(delivery, lateness, Arc::clone(&control));
@@ -287,6 +295,15 @@ impl Run {
             since,
         };
         self.running.insert(task, running);
+    }
+
+    /// Takes what a handler has saved.
+    fn save(&mut self, slot: Slot) {
+        if let Some(Pending { progress, checkpoint }) =
+            self.running_in(slot).and_then(|running| running.control.saves.take())
+        {
+            self.machine.handle_saved(slot, progress, checkpoint);
+        }
     }
 
     fn late_claim(
@@ -331,6 +348,9 @@ impl Run {
             Ok((task, outcome)) => (task, outcome),
             Err(error) => (error.id(), without_outcome(error)),
         };
+        if let Some(slot) = self.running.get(&task).map(|running| running.slot) {
+            self.save(slot);
+        }
         let Some(running) = self.running.remove(&task) else { return };
         let Running { slot, id, epoch, result_retention, span, since, .. } = &running;
         let slot = *slot;

@@ -40,6 +40,8 @@ mod queue;
 mod ready_client;
 mod relay;
 mod results;
+#[cfg(feature = "json")]
+mod saves;
 #[cfg(all(feature = "testing", feature = "schedules"))]
 mod schedules;
 #[cfg(all(feature = "testing", feature = "schedules"))]

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use delayline_core::{
-    Claimed, Found, Group, Limits, List, MessageId, MessageInfo, MessageState, Op, Priority, Reply,
-    State, Status, Timestamp,
+    Claimed, Found, Group, Limits, List, MessageId, MessageInfo, MessageState, Op, Priority,
+    Redriven, Reply, State, Status, Timestamp,
 };
 
 use crate::ledger::Violation;
@@ -36,7 +36,7 @@ impl Grouped {
     pub(crate) fn executed(
         &mut self,
         now: Timestamp,
-        reply: &Reply,
+        (op, reply): (&Op, &Reply),
         limits: &Limits,
         state: &mut State,
     ) -> Result<Said, Violation> {
@@ -45,8 +45,17 @@ impl Grouped {
             self.leased.clear();
         }
         self.limits = limits;
+        if let (Op::Redrive(redrive), Reply::Redrive(answers)) = (op, reply) {
+            for (id, answer) in redrive.ids.iter().zip(answers) {
+                if matches!(answer, Redriven::Done { .. }) {
+                    self.leased.values_mut().for_each(|earlier| earlier.retain(|it| it.id != *id));
+                }
+            }
+        }
         let mut said = Said::default();
-        let Reply::Claim(Claimed { deliveries, .. }) = reply else { return Ok(said) };
+        let (Op::Claim(claim), Reply::Claim(Claimed { deliveries, .. })) = (op, reply) else {
+            return Ok(said);
+        };
         let infos = deliveries.iter().map(|delivery| &delivery.message.info);
         let new: Vec<_> = infos
             .filter(|info| self.known.insert((info.id.clone(), info.epoch)))
@@ -56,20 +65,33 @@ impl Grouped {
             said.turns = take_turns(now, &new, state)?;
             return Ok(said);
         }
+        let together: HashSet<_> = new.iter().map(|info| info.id.clone()).collect();
+        let is_own = |it: &MessageInfo| claim.several_in_order && together.contains(&it.id);
         for info in new {
             let Some(group) = info.group.clone() else { continue };
             said.limited = true;
             let earlier = self.leased.entry(group.clone()).or_default();
-            let held = earlier.iter().any(|it| holds(now, it, limits.1, state));
-            if limits.1 && !held {
+            let was_held = earlier.iter().any(|it| it.sequence == info.sequence);
+            earlier.retain(|it| it.id != info.id && holds(now, it, limits.1, state));
+            if !limits.1 {
+                let most = limits.0.unwrap_or(u32::MAX);
+                if earlier.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
+                    return Err(format!("{group} has {earlier:?} and {info:?}, at {limits:?}"));
+                }
+            } else if !was_held && earlier.is_empty() {
                 comes_first(now, &info, state)?;
             }
-            earlier.retain(|it| it.id != info.id && holds(now, it, limits.1, state));
-            earlier.push(info);
-            let most = if limits.1 { 1 } else { limits.0.unwrap_or(u32::MAX) };
-            if earlier.len() > usize::try_from(most).unwrap_or(usize::MAX) {
-                return Err(format!("{group} has {earlier:?}, at {limits:?}"));
+            // In order, others that have not ended are of the same claim, or wait behind this one.
+            let is_wrong = |it: &&MessageInfo| {
+                let waits_behind = was_held && it.sequence > info.sequence;
+                !is_own(it) && !(waits_behind && !holds(now, it, false, state))
+            };
+            if limits.1
+                && let Some(other) = earlier.iter().find(is_wrong)
+            {
+                return Err(format!("{info:?} was leased, and {other:?} has not ended"));
             }
+            earlier.push(info);
         }
         Ok(said)
     }

@@ -102,7 +102,7 @@ pub(crate) async fn run(messages: usize, progress: &ProgressBar) -> Result<Vec<T
     Ok(vec![rates, late, waiting])
 }
 
-/// Commands per second at Redis of an endpoint of SQS whose polls wait, beside an idle worker.
+/// Commands per second at Redis of an endpoint of SQS whose polls wait, and of an idle worker.
 async fn polls(server: &Server, address: SocketAddr, progress: &ProgressBar) -> Result<Table> {
     let [transport, ..] = DRIVERS;
     let mut rows = Vec::new();

@@ -149,7 +149,7 @@ impl Queues {
             if read.elapsed() < AGE {
                 return Ok(settings.clone());
             }
-            // One request reads them again; those that come meanwhile use the known ones.
+            // One request reads them again; requests in the meantime use the known ones.
             *read = Instant::now();
         }
         self.read(name).await

@@ -5,18 +5,20 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use delayline::Bytes;
 use delayline::codec::Raw;
-use delayline_benches::PAYLOAD_BYTES;
+use delayline::{Bytes, Job, Worker};
+use delayline_benches::{PAYLOAD_BYTES, Requests};
 use delayline_sqs::Sqs;
+use delayline_test_server::Server;
 use delayline_web::{Access, Dashboard, Role};
 use indicatif::ProgressBar;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::http::{self, Client};
 use crate::pull::{CONSUMERS, ROUNDS, ack_taken, lateness, median, take};
@@ -25,6 +27,11 @@ use crate::transport::{DRIVERS, QUEUE};
 
 /// The most that a request of SQS takes.
 const BATCH: usize = 10;
+/// Polls that wait at a time.
+const POLLS: usize = 5_000;
+/// How long a poll waits.
+const POLL: Duration = Duration::from_secs(20);
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// Messages that are sent, and received and deleted, in batches of 10.
 pub(crate) async fn run(messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
@@ -38,6 +45,7 @@ pub(crate) async fn run(messages: usize, progress: &ProgressBar) -> Result<Vec<T
     let sqs = Sqs::new(connection, delayline_sqs::Access::everyone(rights));
     let sqs = sqs.only_queues([QUEUE]).router().await?;
     let sqs = Endpoint { address: http::serve(sqs).await?, wire: Wire::Sqs };
+    let waiting = polls(&server, sqs.address, progress).await?;
     let late_messages = (messages / 50).max(10);
     progress.set_message("lateness over a long poll of SQS");
     let late = lateness("sqs-lateness", "SQS", &queue, sqs.address, late_messages, one).await?;
@@ -91,7 +99,51 @@ pub(crate) async fn run(messages: usize, progress: &ProgressBar) -> Result<Vec<T
                closes each connection after one answer, and gets a tenth of the messages. Clients, \
                HTTP servers and Redis share the machine.",
     };
-    Ok(vec![rates, late])
+    Ok(vec![rates, late, waiting])
+}
+
+/// Commands per second at Redis of an endpoint of SQS whose polls wait, and of an idle worker.
+async fn polls(server: &Server, address: SocketAddr, progress: &ProgressBar) -> Result<Table> {
+    let [transport, ..] = DRIVERS;
+    let mut rows = Vec::new();
+    for polls in [0, 1, POLLS] {
+        progress.set_message(format!("{polls} waiting polls of SQS"));
+        let mut tasks = JoinSet::new();
+        for _ in 0..polls {
+            let mut client = Client::connect(address).await?;
+            tasks.spawn(async move { while receive(&mut client, 1, 20).await.is_ok() {} });
+        }
+        rows.push((format!("SQS, polls: {polls}"), vec![commands(server).await]));
+        ensure!(tasks.try_join_next().is_none(), "a poll has failed");
+        tasks.shutdown().await;
+    }
+    progress.set_message("an idle worker");
+    let server = transport.start()?;
+    let worker = Worker::builder(transport.open(&server).await?).build()?;
+    let handle = worker.handle();
+    let working = tokio::spawn(worker.run(|_: Job<Bytes>| async { Ok::<(), &str>(()) }));
+    rows.push(("library, one worker".to_owned(), vec![commands(&server).await]));
+    handle.stop(Duration::from_secs(1));
+    working.await?;
+    Ok(Table {
+        name: "sqs-polls",
+        title: "Commands per second at Redis while polls of SQS wait",
+        unit: "commands/s",
+        columns: vec!["commands".to_owned()],
+        rows,
+        columns_are: Columns::Cases,
+        wide: false,
+        note: "Each client repeats a receive that waits for 20 s, on an empty queue, for two \
+               rounds. Without polls, the endpoint has a worker for message move tasks.",
+    })
+}
+
+/// Commands per second of the server's clients.
+async fn commands(server: &Server) -> f64 {
+    sleep(SETTLING).await;
+    let (start, before) = (Instant::now(), Requests::of(server).sum());
+    sleep(2 * POLL).await;
+    (Requests::of(server).sum() - before) / start.elapsed().as_secs_f64()
 }
 
 #[derive(Clone, Default)]

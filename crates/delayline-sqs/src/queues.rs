@@ -143,13 +143,14 @@ impl Queues {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the settings of a queue, at most [`AGE`] old.
+    /// Returns the settings of a queue, at most [`AGE`] old, unless they are just being read.
     async fn settings_of(&self, name: &str) -> Result<Option<Arc<Settings>>, Error> {
-        let known = self.locked_known().get(name).cloned();
-        if let Some((read, settings)) = known
-            && read.elapsed() < AGE
-        {
-            return Ok(settings);
+        if let Some((read, settings)) = self.locked_known().get_mut(name) {
+            if read.elapsed() < AGE {
+                return Ok(settings.clone());
+            }
+            // One request reads them again; requests in the meantime use the known ones.
+            *read = Instant::now();
         }
         self.read(name).await
     }

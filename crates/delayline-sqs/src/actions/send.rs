@@ -66,7 +66,7 @@ pub(super) async fn batch(call: &Call, input: Value) -> Result<Value, Error> {
         // The code is another one than that of a single message.
         entry.is_complete(&open, &settings).map_err(|error| Error::value(error.message()))?;
     }
-    // An entry that is too long by itself makes the batch too long.
+    // One entry that is too long makes the batch too long.
     let bodies = entries.iter().filter_map(|(_, entry)| entry.as_ref().ok()?.message_body.as_ref());
     not_too_long(bodies.map(|body| u64::try_from(body.len()).unwrap_or(u64::MAX)).sum())?;
     for (id, entry) in entries {

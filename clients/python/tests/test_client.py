@@ -144,6 +144,30 @@ class Tests(unittest.TestCase):
             error = client.call("GET", "/messages/unknown")["last_error"]
             self.assertIn('unknown field "queue"', error)
 
+    def test_the_next_attempt_has_what_was_saved(self):
+        for serve, client in self.each():
+            client.send(1, id="a")
+            seen, done = [], threading.Event()
+
+            def handle(job):
+                seen.append(job.saved)
+                if job.failures > 0:
+                    done.set()
+                    return None
+                with self.assertRaises(ValueError):
+                    job.save("x" * 5000)
+                job.save({"page": 12})
+                job.progress(0.4, "page 12 of 30")
+                return Retry("the shop does not answer", 0.01)
+
+            worker = Worker(client, handle)
+            thread = threading.Thread(target=worker.run, kwargs={"signals": False})
+            thread.start()
+            self.assertTrue(done.wait(20))
+            worker.stop()
+            thread.join()
+            self.assertEqual(seen, [None, {"page": 12}])
+
     def test_an_error_without_proper_text_is_a_failure(self):
         class Mute(Exception):
             def __str__(self):

@@ -40,7 +40,7 @@ pub use self::history::{
     lateness_shares, lateness_within, part_of, series,
 };
 pub use self::message::{
-    Content, ended, explanation, headers, id, info, line, member, message, named, progress,
+    Content, done, ended, explanation, headers, id, info, line, member, message, named, progress,
     progress_name, sent, stateless, text_or_base64, without_content,
 };
 pub use self::moment::{Zone, moment};

@@ -8,7 +8,7 @@ use delayline::admin::Explanation;
 use delayline::after::{Member, Members};
 use delayline::limits::MAX_BATCH_BYTES;
 use delayline::message::{
-    Attempt, Group, Headers, Message, MessageInfo, MessageState, Sent, Status,
+    Attempt, Group, Headers, Message, MessageInfo, MessageState, Progress, Sent, Status,
 };
 use delayline::{Bytes, Completion, Enqueued, MessageId};
 use serde::Serialize;
@@ -59,7 +59,14 @@ pub fn info(info: &MessageInfo) -> Value {
         }
         _ => Value::Null,
     }));
+    object.extend(info.progress.as_ref().map(|progress| ("progress".to_owned(), done(progress))));
     Value::Object(object)
+}
+
+/// The progress of a message: `done` from 0 to 1, and a `text`.
+#[must_use]
+pub fn done(progress: &Progress) -> Value {
+    json!({"done": progress.done(), "text": progress.text})
 }
 
 /// A live message with its attempts, but without its content.
@@ -85,6 +92,7 @@ pub fn message(message: &Message<Bytes>) -> Value {
     let mut object = members(without_content(message));
     object.insert("headers".to_owned(), headers(&message.headers));
     object.extend([named("payload", &message.payload)]);
+    object.extend(message.checkpoint.as_ref().map(|bytes| named("checkpoint", bytes)));
     if let Some(waiting) = &message.waiting {
         object.insert("after".to_owned(), waiting.members.iter().map(member).collect());
         object.insert("on_failure".to_owned(), waiting.on_failure.name().into());
@@ -337,6 +345,20 @@ mod tests {
         let shown = message(&all);
         let groups = (&shown["group"], &shown["follower"]["group"]);
         assert_eq!(groups, (&json!("t\u{e9}nant"), &json!("other")));
+    }
+
+    #[test]
+    fn what_was_saved_is_shown_and_the_checkpoint_is_content() {
+        let id = MessageId::new("a").unwrap();
+        let mut info = MessageInfo::new(id, MessageState::Ready, 7, at(1), at(2));
+        info.progress = Some(Progress::new(0.4, "page 12 of 30"));
+        let mut all = Message::new(info, Bytes::new());
+        all.checkpoint = Some(Bytes::from_static(b"\xff"));
+        let shown = message(&all);
+        assert_eq!(shown["progress"], json!({"done": 0.4, "text": "page 12 of 30"}));
+        assert_eq!(shown["checkpoint_base64"], "/w==");
+        let open = without_content(&all);
+        assert_eq!((&open["progress"], open.get("checkpoint_base64")), (&shown["progress"], None));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod look;
 mod place;
 pub(crate) mod problem;
 mod pull;
+mod save;
 mod schedules;
 mod searches;
 mod send;

@@ -93,6 +93,8 @@ class Job:
         self.members: Optional[dict[str, Any]] = delivery.get("members")
         self.epoch: int = delivery["epoch"]
         self.failures: int = delivery["failures"]
+        #: What this attempt has saved: the latest of each part, as members of a request.
+        self._saves: dict[str, Any] = {}
         #: Set when the message was cancelled or its lease is lost: stop, the outcome hardly counts.
         self.cancelled = threading.Event()
 
@@ -106,6 +108,27 @@ class Job:
         """Returns the payload as a value of JSON."""
         return json.loads(self.payload)
 
+    @property
+    def saved(self) -> Any:
+        """What an earlier attempt has saved with `save`; None if there is nothing."""
+        return json.loads(self.delivery["checkpoint"]) if "checkpoint" in self.delivery else None
+
+    def save(self, state: Any) -> None:
+        """Saves a state, as JSON of up to 4 KiB: the next attempt has it in `saved`.
+
+        A worker stores it when it renews the lease, and with the outcome. A crash can lose what was
+        saved since the latest renewal.
+        """
+        checkpoint = json.dumps(state, separators=(",", ":"), ensure_ascii=False)
+        if len(checkpoint.encode()) > 4096:
+            raise ValueError("a saved state has at most 4096 bytes")
+        self._saves = self._saves | {"checkpoint": checkpoint}
+
+    def progress(self, done: float, text: str = "") -> None:
+        """Shows how far this attempt is: a share from 0 to 1, and a text of up to 256 bytes."""
+        text = text.encode(errors="backslashreplace")[:256].decode(errors="ignore")
+        self._saves = self._saves | {"progress": min(max(done, 0.0), 1.0), "progress_text": text}
+
     def lease(self) -> dict[str, Any]:
         """Returns what names the lease in requests."""
         names = ("id", "id_base64", "token")
@@ -116,6 +139,8 @@ class Job:
         if not isinstance(outcome, get_args(Outcome)):
             raise TypeError(f"a handler returns an outcome or None, not {type(outcome).__name__}")
         item = self.lease() | {"outcome": type(outcome).__name__.lower()}
+        if not isinstance(outcome, Ack):
+            item |= self._saves
         if isinstance(outcome, Ack):
             keep = self.delivery.get("keep_result")
             if keep is not None and outcome.result is not None:
@@ -166,8 +191,8 @@ class Client:
         return self.call("POST", "/settle", {"settlements": items})["results"]
 
     def extend(self, jobs: list[Job], lease: float = 30.0) -> list[dict[str, Any]]:
-        """Lets each lease last for `lease` seconds from now."""
-        leases = [job.lease() for job in jobs]
+        """Lets each lease last for `lease` seconds from now, and stores what the jobs have saved."""
+        leases = [job.lease() | job._saves for job in jobs]
         return self.call("POST", "/extend", {"leases": leases, "lease": ms(lease)})["results"]
 
     def call(self, method: str, path: str, body: Any = None, timeout: float = 15.0) -> Any:

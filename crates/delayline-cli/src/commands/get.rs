@@ -69,12 +69,17 @@ fn text(id: &MessageId, found: &Found<Bytes>) -> String {
         let value = harmless_line(plain.or(base64.as_deref()).unwrap_or_default());
         let _ = writeln!(text, "header {}{kind}: {value}", harmless_line(name));
     }
-    let (plain, base64) = json::text_or_base64(&message.payload);
-    let kind = if plain.is_some() { "" } else { ", in base64" };
-    let _ = writeln!(text, "payload of {} bytes{kind}:", message.payload.len());
-    // Indented, so that no payload can look like a line of ours.
-    for line in plain.or(base64.as_deref()).unwrap_or_default().lines() {
-        let _ = writeln!(text, "  {}", harmless(line));
+    let contents =
+        [("payload", Some(&message.payload)), ("checkpoint", message.checkpoint.as_ref())];
+    for (name, bytes) in contents {
+        let Some(bytes) = bytes else { continue };
+        let (plain, base64) = json::text_or_base64(bytes);
+        let kind = if plain.is_some() { "" } else { ", in base64" };
+        let _ = writeln!(text, "{name} of {} bytes{kind}:", bytes.len());
+        // Indented, so that no content can look like a line of ours.
+        for line in plain.or(base64.as_deref()).unwrap_or_default().lines() {
+            let _ = writeln!(text, "  {}", harmless(line));
+        }
     }
     text
 }
@@ -107,6 +112,10 @@ fn details(message: &Message<Bytes>) -> Vec<(&'static str, String)> {
     rows.extend(info.expires_at.map(|expires| ("expires", expires.to_string())));
     rows.extend(info.first_error.as_ref().map(|error| ("first error", harmless_line(error))));
     rows.extend(info.last_error.as_ref().map(|error| ("last error", harmless_line(error))));
+    rows.extend(info.progress.as_ref().map(|progress| {
+        let text = harmless_line(&progress.text);
+        ("progress", format!("{} % {text}", progress.permille / 10).trim_end().to_owned())
+    }));
     rows.extend(message.attempts.iter().map(|attempt| ("attempt", in_words(attempt))));
     rows
 }

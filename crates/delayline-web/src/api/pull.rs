@@ -10,7 +10,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use delayline::after;
 use delayline::backend::{
-    Claim, ConsumerName, Delivery, Extend, Extended, Lease, Millis, Op, Reply,
+    Claim, ConsumerName, Delivery, Extend, Extended, Lease, Millis, Op, Reply, Save,
 };
 use delayline::message::{Group, MessageState};
 use delayline::{Error, MessageId, Timestamp, limits};
@@ -21,9 +21,10 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::input::{MOST_OBJECT_BYTES, known, members, object};
+use super::input::{MOST_BODY_BYTES, MOST_OBJECT_BYTES, known, members};
 use super::place::Place;
 use super::problem::{Problem, answer};
+use super::save::Saved;
 use crate::audited::to_the_end;
 use crate::body::JSON;
 use crate::context::{Context, ForWorkers};
@@ -60,22 +61,27 @@ pub(super) async fn claim(
     Ok(answered(&granted, &claim_id, hold)?)
 }
 
-/// Extends leases.
+/// Extends leases, and saves what consumers want to keep.
 pub(super) async fn extend(
     place: Place,
     ForWorkers(context): ForWorkers,
     request: Request,
 ) -> Result<Response, Problem> {
     let served = consumed(&context, &place.queue).await?;
-    let asked = object(&context, request, &["leases", "lease"]).await?;
+    let body = context.shared.bodies.read(request, JSON, MOST_BODY_BYTES).await?;
+    let asked = members(&body, &["leases", "lease"])?;
+    drop(body);
     let lease = lease(&asked)?;
     let Some(Value::Array(items)) = asked.get("leases") else {
         return Err(Failure::Wrong("leases must be an array of objects".to_owned()).into());
     };
-    let (mut leases, mut wrong) = (Vec::new(), Vec::new());
+    let (mut leases, mut saves, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
     for (index, item) in items.iter().enumerate() {
         match held(item) {
-            Ok(one) => leases.push(one),
+            Ok((id, lease, save)) => {
+                saves.extend(save.map(|save| (id.clone(), save)));
+                leases.push((id, lease));
+            }
             Err(why) => wrong.push((index, why)),
         }
     }
@@ -83,7 +89,7 @@ pub(super) async fn extend(
         return Err(Failure::Items(wrong).into());
     }
     let ids: Vec<MessageId> = leases.iter().map(|(id, _)| id.clone()).collect();
-    let op = Op::Extend(Extend::new(leases, lease));
+    let op = Op::Extend(Extend::new(leases, lease).saves(saves));
     let reply = to_the_end(async move { served.queue.apply(&op).await }).await??.reply;
     let Reply::Extend(items) = reply else { return Err(Failure::Protocol.into()) };
     let told = ids.iter().zip(items).map(|(id, item)| Value::Object(extended(id, item)));
@@ -216,6 +222,12 @@ struct Delivered<'a> {
     crashes: u32,
     max_crashes: u32,
     last_error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoint_base64: Option<String>,
 }
 
 fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
@@ -231,6 +243,8 @@ fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
         MessageState::Leased { deadline, .. } => Some(deadline),
         _ => None,
     };
+    let (checkpoint, checkpoint_base64) =
+        message.checkpoint.as_deref().map(json::text_or_base64).unwrap_or_default();
     Delivered {
         content: json::Content::new(&info.id, payload),
         members: waited.as_ref().map(json::ended),
@@ -248,6 +262,9 @@ fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
         crashes: info.crashes,
         max_crashes: info.max_crashes,
         last_error: info.last_error.as_deref(),
+        progress: info.progress.as_ref().map(json::done),
+        checkpoint,
+        checkpoint_base64,
     }
 }
 
@@ -266,13 +283,26 @@ fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
     value
 }
 
-/// The id and the lease of an item of an extension.
-fn held(item: &Value) -> Result<(MessageId, Lease), String> {
+/// The id and the lease of an item of an extension, and what it saves.
+fn held(item: &Value) -> Result<(MessageId, Lease, Option<Save>), String> {
     let Value::Object(members) = item else { return Err("it must be an object".to_owned()) };
-    known("it", members, &["id", "id_base64", "token"])?;
+    known("it", members, &[&["id", "id_base64", "token"][..], &Saved::NAMES].concat())?;
     let text = |name: &str| members.get(name).map(|value| value.as_str().unwrap_or_default());
     let id = message_id(text("id"), text("id_base64"))?;
-    Ok((id, token(text("token"))?.lease))
+    let lease = token(text("token"))?.lease;
+    let string = |name: &str| match members.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("{name} must be a string")),
+    };
+    let progress = members.get("progress").map(|done| done.as_f64().unwrap_or(f64::NAN));
+    let saved = Saved {
+        progress,
+        progress_text: string("progress_text")?,
+        checkpoint: string("checkpoint")?,
+        checkpoint_base64: string("checkpoint_base64")?,
+    };
+    Ok((id, lease, saved.read()?))
 }
 
 /// The id that an item names.

@@ -85,6 +85,13 @@ fn live(
             " " (delayline_json::harmless_line(&explanation.to_string()))
         }
         (actions(context, queue, &info.id, info.state))
+        @if let Some(progress) = &info.progress {
+            p.progress {
+                progress aria-label="Progress" max="1000" value=(progress.permille) {}
+                " " (progress.permille / 10) " % "
+                (delayline_json::harmless_line(&progress.text))
+            }
+        }
         (life(now, message))
         dl.facts.inline {
             @if let Some(expires) = info.expires_at {
@@ -260,6 +267,14 @@ fn contents(context: &Context, queue: &str, message: &Message<Bytes>) -> Markup 
                     (number(bytes(message.payload.len()))) " bytes." }
             }
             pre tabindex="0" role="region" aria-label="Payload" { (text) }
+        }
+        @if let Some(checkpoint) = &message.checkpoint {
+            section id="checkpoint" {
+                h2 { "Checkpoint" }
+                pre tabindex="0" role="region" aria-label="Checkpoint" {
+                    (shown(checkpoint, Form::choose(None, checkpoint)).0)
+                }
+            }
         }
     }
 }

@@ -393,6 +393,7 @@ pub fn permits(document: &Value, schema: &Value, value: &Value) -> bool {
             "array" => value.is_array(),
             "string" => value.is_string(),
             "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
             "boolean" => value.is_boolean(),
             "null" => value.is_null(),
             other => panic!("{other}"),
@@ -423,8 +424,8 @@ pub fn permits(document: &Value, schema: &Value, value: &Value) -> bool {
             let items = value.as_array().unwrap();
             items.iter().all(|item| items.iter().filter(|other| *other == item).count() == 1)
         }
-        "minimum" => value.as_u64() >= of.as_u64(),
-        "maximum" => value.as_u64() <= of.as_u64(),
+        "minimum" => value.as_f64() >= of.as_f64(),
+        "maximum" => value.as_f64() <= of.as_f64(),
         "then" | "else" | "description" | "examples" | "default" | "maxProperties" | "pattern"
         | "format" => true,
         other => panic!("{other}"),

@@ -37,6 +37,7 @@ async fn requests_and_answers_are_as_described() {
     let update = json!({"payload": 1, "id": "e", "update": "replace"});
     let follow = json!([{"payload": 1, "id": "d", "delay": "1h"}, {"payload": 2}]);
     let kept = json!({"outcome": "ack", "result": 1, "keep_result": "1m", "messages": follow});
+    let saving = |more: Value| json!({"leases": [item(&taken[1], &more)]});
     let bytes = json!([{"id_base64": "/w==", "token": taken[3]["token"]}]);
     for (path, body, accepted) in [
         ("claim", json!({}), true),
@@ -78,6 +79,13 @@ async fn requests_and_answers_are_as_described() {
         ("settle", json!({"settlements": [{"id": "b", "token": token, "outcome": "ack"}]}), true),
         ("settle", json!({"settlements": [item(&taken[2], &json!({"outcome": "reject"}))]}), true),
         ("extend", json!({ "leases": bytes, "lease": "1m" }), true),
+        ("settle", one(json!({"outcome": "release", "checkpoint": 1})), false),
+        ("settle", one(json!({"outcome": "release", "progress": 2})), false),
+        ("settle", one(json!({"outcome": "release", "progress_text": "x"})), false),
+        ("extend", saving(json!({"progress": 0.4, "progress_text": "x"})), true),
+        ("extend", saving(json!({"checkpoint": "x"})), true),
+        ("extend", saving(json!({"checkpoint_base64": "/w=="})), true),
+        ("extend", saving(json!({"checkpoint": "x", "checkpoint_base64": "/w=="})), false),
         ("extend", json!({"leases": [{"id": "b", "token": token}]}), true),
         ("extend", json!({"leases": [{"id": "b"}]}), false),
         ("extend", json!({"leases": [{"token": token}]}), false),

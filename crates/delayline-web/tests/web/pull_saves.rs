@@ -1,0 +1,59 @@
+//! What consumers over HTTP save with their messages.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use delayline_web::Role;
+use serde_json::{Value, json};
+
+use crate::pull::{item, post, settle, site, take};
+use crate::support::{get, orders, send};
+
+#[tokio::test]
+async fn a_delivery_has_what_an_earlier_attempt_has_saved() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Admin | Role::Worker);
+    send(&orders, "a", "payload").await;
+    let first = take(&site, 1).await.remove(0);
+    assert_eq!((first.get("checkpoint"), first.get("progress")), (None, None));
+    let save = json!({"progress": 0.4, "progress_text": "page 12 of 30", "checkpoint": "p12"});
+    let extend = |more: &Value| json!({"leases": [item(&first, more)]});
+    post(&site, "extend", &extend(&save)).await.status(200);
+    // What is not saved stays.
+    post(&site, "extend", &extend(&json!({"progress": 0.5}))).await.status(200);
+
+    let shown = get(&site, "/api/v1/queues/orders/messages/a").await.status(200).json();
+    assert_eq!(shown["progress"], json!({"done": 0.5, "text": ""}));
+    assert_eq!(shown["checkpoint"], "p12");
+    let page = get(&site, "/message?queue=orders&id=a").await.text().to_owned();
+    assert!(page.contains(r#"max="1000" value="500""#) && page.contains("p12"), "{page}");
+    let viewer = crate::pull::site(&orders, Role::Viewer);
+    let open = get(&viewer, "/api/v1/queues/orders/messages/a").await.status(200).json();
+    assert_eq!((&open["progress"]["done"], open.get("checkpoint")), (&json!(0.5), None));
+    let page = get(&viewer, "/message?queue=orders&id=a").await.text().to_owned();
+    assert!(!page.contains("p12"), "{page}");
+
+    let bytes = STANDARD.encode(b"\xff");
+    let released = json!({"outcome": "release", "checkpoint_base64": bytes});
+    settle(&site, &[item(&first, &released)]).await;
+    // The lease has ended: it saves nothing.
+    let late = post(&site, "extend", &extend(&json!({"checkpoint": "late"}))).await.json();
+    assert_eq!(late["results"][0]["outcome"], "stale");
+    let second = take(&site, 1).await.remove(0);
+    assert_eq!((second.get("checkpoint"), &second["checkpoint_base64"]), (None, &json!(bytes)));
+    assert_eq!(second["progress"]["done"], 0.5);
+
+    for wrong in [
+        json!({"progress": 1.5}),
+        json!({"progress": "half"}),
+        json!({"progress_text": "half"}),
+        json!({"checkpoint": 1}),
+        json!({"checkpoint": "x".repeat(4_097)}),
+        json!({"checkpoint": "x", "checkpoint_base64": ""}),
+    ] {
+        let leases = json!([item(&second, &wrong)]);
+        post(&site, "extend", &json!({ "leases": leases })).await.status(400);
+        let mut ending = item(&second, &wrong);
+        ending["outcome"] = "release".into();
+        post(&site, "settle", &json!({"settlements": [ending]})).await.status(400);
+    }
+}

@@ -146,7 +146,7 @@ pub struct Extend {
     /// The duration of the leases from now: [`MIN_LEASE_MS`](crate::limits::MIN_LEASE_MS)
     /// to [`MAX_LEASE_MS`](crate::limits::MAX_LEASE_MS).
     pub lease: Millis,
-    /// What is saved with some of these messages (G40), if the lease is extended.
+    /// The saves of some of these messages (G40). They are stored if the lease is extended.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub saves: Vec<(MessageId, Save)>,
 }

@@ -443,7 +443,7 @@ structure! {
 }
 
 structure! {
-    /// A save, as an argument: what is saved, without the lease, which is in front of it.
+    /// A save, as an argument. The lease precedes it.
     save in "an argument" {
         NUMBER: U64, "its number under the lease";
         PARTS: U8, "1: it has a progress, 2: it has a checkpoint";

@@ -24,8 +24,8 @@ impl Saving {
     pub(super) fn note(&mut self, progress: Option<Progress>, checkpoint: Option<Bytes>) {
         self.number += 1;
         let number = self.number;
-        self.progress = progress.map(|it| (number, it)).or(self.progress.take());
-        self.checkpoint = checkpoint.map(|it| (number, it)).or(self.checkpoint.take());
+        self.progress = progress.map(|it| (number, it)).or_else(|| self.progress.take());
+        self.checkpoint = checkpoint.map(|it| (number, it)).or_else(|| self.checkpoint.take());
     }
 
     /// Returns what the queue has not confirmed, if anything.

@@ -144,8 +144,8 @@ impl<T> Job<T> {
         self.lease
     }
 
-    /// Saves a checkpoint with the message, as JSON: the state from which the next attempt goes on
-    /// ([`saved`](Self::saved)), after a failure, a snooze, a crash or a redrive
+    /// Saves a checkpoint with the message, as JSON: the state from which the next attempt
+    /// continues ([`saved`](Self::saved)), after a failure, a snooze, a crash or a redrive
     /// ([G40](crate::guarantees#g40)). For another format, encode the state and use
     /// [`save_bytes`](Self::save_bytes). The guide [Resume a long
     /// job](crate::guides::resume_a_long_job) has a program.
@@ -182,7 +182,7 @@ impl<T> Job<T> {
     }
 
     /// Shows how far the handler is: a share from 0 to 1, and a short text, such as "page 12 of
-    /// 30". Whoever may see the message sees both. A text of more than 256 bytes is cut, and a
+    /// 30". Users who see the message see both. A text of more than 256 bytes is cut, and a
     /// share beyond the limits becomes the nearest one. It is stored as a checkpoint is, which
     /// stays as it was: see [`save`](Self::save).
     pub fn progress(&self, done: f64, text: impl Into<String>) {

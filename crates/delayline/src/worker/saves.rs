@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 #[derive(Debug, Default)]
 pub(crate) struct Saves {
     pending: Mutex<Pending>,
-    /// Tells the worker that there is something to take. Without one, the settlement takes it.
+    /// Notifies the worker of a first save. Without a worker, the settlement takes the saves.
     worker: OnceLock<(Slot, UnboundedSender<Slot>)>,
 }
 

@@ -24,10 +24,10 @@ use super::wire::{self, Read, WAITS_FOR};
 /// A queue whose claims return a waiting message only if its members have ended: of the others, it
 /// checks the members and snoozes the message.
 ///
-/// - **Pace.** The time to the next check grows with the wait, up to [`LONGEST_PAUSE`]. A worker that
-///   has ended a member makes the message due at once ([`Wakeups`]). If many members are
-///   left, the message's own group is held for [`HOLD`], so that wake-ups cause no more than two
-///   checks a second, by all processes together.
+/// - **Pace.** The time to the next check grows with the wait, up to [`LONGEST_PAUSE`]. A worker
+///   that has ended a member makes the message due at once ([`Wakeups`]). If many members are left,
+///   the message's own group is held for [`HOLD`], so that wake-ups cause no more than two checks a
+///   second, by all processes together.
 /// - **Ends** are remembered in this process: a member that has ended is not queried again, except
 ///   for a dead letter, which may be redriven, and for its result.
 #[derive(Debug)]

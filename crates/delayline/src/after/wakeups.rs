@@ -121,8 +121,8 @@ async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[(MessageId, u32)]) -> Vec<
 
 /// The pause after each operation.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Maximum number of tries per wake-up: two seconds. A message that a worker holds for longer is with
-/// its handler.
+/// Maximum number of tries per wake-up: two seconds. A message that a worker holds for longer is
+/// with its handler.
 const MOST_TRIES: u32 = 100;
 /// Maximum number of messages that are to be woken. The rest are not.
 const MOST_DUE: usize = 10_000;

@@ -26,8 +26,8 @@ pub struct Settlement {
     /// say so, it sends no hint for messages that this claim can lease. `false` by default.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub claims_next: bool,
-    /// A save (G40), which is stored if this ends the lease and the message stays. An ack removes the
-    /// message with its progress and checkpoint.
+    /// A save (G40), which is stored if this ends the lease and the message stays. An ack removes
+    /// the message with its progress and checkpoint.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub save: Option<Box<Save>>,
 }

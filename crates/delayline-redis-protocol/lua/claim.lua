@@ -22,7 +22,8 @@
 --@include finished.lua
 --@include remains.lua
 
--- The most that hold slots of a group; nil for any number. In order, whether one call takes several.
+-- The most that hold slots of a group; nil for any number. In order, whether one call takes
+-- several.
 local most, several = most_of_group, ARGV[6] == '1'
 
 --@include ready.lua

@@ -262,8 +262,8 @@ impl Leases {
         extend
     }
 
-    /// Returns what the handlers in these slots have not saved yet. What is too much for one
-    /// operation waits for the next.
+    /// Returns the saves of these slots that are not stored yet. Saves beyond one operation wait
+    /// for the next.
     fn take_saves(&mut self, now: Moment, slots: &[Slot]) -> Vec<(MessageId, Save)> {
         let (mut saves, mut bytes) = (Vec::new(), 0);
         for slot in slots {

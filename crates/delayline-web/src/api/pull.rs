@@ -283,7 +283,7 @@ fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
     value
 }
 
-/// The id and the lease of an item of an extension, and what it saves.
+/// The id, the lease and the save of an item of an extension.
 fn held(item: &Value) -> Result<(MessageId, Lease, Option<Save>), String> {
     let Value::Object(members) = item else { return Err("it must be an object".to_owned()) };
     known("it", members, &[&["id", "id_base64", "token"][..], &Saved::NAMES].concat())?;

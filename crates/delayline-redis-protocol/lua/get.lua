@@ -3,7 +3,7 @@
 -- live message; the status of a finished one, '' and 0; GET_UNKNOWN, '' and 0; GET_UNREADABLE, ''
 -- and 0 for one that cannot be read; then of its follower the due instant with the first bytes of
 -- its record, and the length of its payload; '' and 0 if there is none. A ready message has the id
--- of the one that it waits for instead, in a queue in order.
+-- of the message that it waits for instead, in a queue in order.
 
 --@include prelude.lua
 --@include places.lua

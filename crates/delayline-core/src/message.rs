@@ -402,8 +402,8 @@ pub struct Message {
     /// The checkpoint that its handlers have saved (G40). It is content, as the payload is.
     #[cfg_attr(feature = "serde", serde(default, with = "crate::form::optional_bytes"))]
     pub checkpoint: Option<Bytes>,
-    /// If the message is ready, in a queue in order: the message of its group that ends first (G37),
-    /// if one is known. Only [`Op::Get`](crate::Op::Get) returns it.
+    /// If the message is ready, in a queue in order: the message of its group that must end before
+    /// (G37), if one is known. Only [`Op::Get`](crate::Op::Get) returns it.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub behind: Option<MessageId>,
 }

@@ -90,8 +90,8 @@ pub enum Op {
 /// at [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). So it may return fewer than `max`
 /// messages, or none, although more are ready; then `more` is set in the reply.
 ///
-/// Messages with a group take turns (G35). In a queue in order, it leases one message of a group, or
-/// several if it [asks for them](Self::several_in_order) (G37).
+/// Messages with a group take turns (G35). In a queue in order, it leases one message of a group,
+/// or several if it [asks for them](Self::several_in_order) (G37).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",

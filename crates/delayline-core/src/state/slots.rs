@@ -12,7 +12,7 @@ use crate::{MessageId, SetLimits, Timestamp};
 pub(super) enum Share {
     /// Any number: groups have no limit, or the call is a relay.
     All,
-    /// As many as slots of the group are free, out of this number.
+    /// As many as slots of the group are free; this is the number of slots.
     Slots(usize),
     /// The next one in order.
     Next,
@@ -31,8 +31,8 @@ impl State {
         }
     }
 
-    /// In a queue in order, the holders of slots precede all others, in their order: nothing passes
-    /// a holder that waits for its retry, and nothing is given while one is leased by another call.
+    /// In a queue in order, messages with a slot precede the others, in their order. No message
+    /// passes one that waits for its retry, and none is taken while another call has leased one.
     fn next_in_order(&self, lane: u64, share: Share) -> Option<&MessageId> {
         let mut next = None;
         for (_, id) in self.slots.range(keys_of(lane)) {

@@ -274,12 +274,12 @@ async fn nothing_passes_a_message_of_several_that_waits(queue: &Queue) {
     assert_eq!(queue.end(1, "a4", lease(1, 1), retry(99, "no")).await, done(Status::Scheduled));
     nothing_until(queue, 1, 2, 51).await;
     assert_eq!(queue.claim_ids(50, several(3, 9, 9_000)).await, [""; 0]);
-    // The first comes first again, then the one behind it, and nothing behind the other retry.
+    // The first is delivered again, then the message behind it, and none behind the other retry.
     assert_eq!(queue.claim_ids(51, several(4, 9, 9_000)).await, ["a2", "a3"]);
     assert_eq!(queue.end(52, "a3", lease(4, 2), Outcome::Ack).await, done(Status::Acked));
     assert_eq!(queue.end(52, "a2", lease(4, 2), Outcome::Ack).await, done(Status::Acked));
     nothing_until(queue, 53, 5, 100).await;
-    // A message that was due later is behind those that were leased before.
+    // A message that was due later is behind messages that were leased before.
     assert_eq!(queue.claim_ids(100, several(6, 9, 9_000)).await, ["a4", "later", "a5", "a6"]);
     assert_eq!(queue.end(101, "a5", lease(6, 1), Outcome::Release).await, done(Status::Ready));
     assert_eq!(queue.end(101, "a4", lease(6, 2), Outcome::Release).await, done(Status::Ready));
@@ -343,7 +343,7 @@ async fn the_message_in_front_is_shown(queue: &Queue) {
     queue.enqueue_one(0, message("plain")).await;
     assert_eq!(queue.claim_ids(0, several(1, 4, 9_000)).await, ["plain", "a1", "a2", "a3"]);
     assert_eq!((front(1, "a1").await, front(1, "a4").await.as_deref()), (None, Some("a1")));
-    // The first of those that were leased waits for the others.
+    // The first message that was leased waits for the others.
     assert_eq!(queue.end(1, "a1", lease(1, 1), Outcome::Release).await, done(Status::Ready));
     assert_eq!(front(1, "a1").await.as_deref(), Some("a2"));
     assert_eq!(queue.end(1, "a2", lease(1, 1), retry(9, "no")).await, done(Status::Scheduled));

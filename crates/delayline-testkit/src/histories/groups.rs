@@ -130,7 +130,7 @@ impl Groups {
         };
         let held = self.leases.values().filter(is_held).count() + usize::from(together);
         if self.in_order {
-            // Messages that were leased before come first, in their order.
+            // Messages that were leased before precede the others, in their order.
             let has_begun = self.begun.contains_key(&info.id);
             let overtaken = |(id, (its_group, sequence)): &(&MessageId, &(Group, u64))| {
                 let came_before = self.leases.get(*id).is_some_and(is_own);

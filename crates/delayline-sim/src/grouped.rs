@@ -82,12 +82,12 @@ impl Grouped {
                 comes_first(now, &info, state)?;
             }
             // In order, others that have not ended are of the same claim, or wait behind this one.
-            let is_wrong = |it: &&MessageInfo| {
-                let waits_behind = was_held && it.sequence > info.sequence;
-                !is_own(it) && !(waits_behind && !holds(now, it, false, state))
+            let mut is_right = |it: &MessageInfo| {
+                let is_behind = was_held && it.sequence > info.sequence;
+                is_own(it) || is_behind && !holds(now, it, false, state)
             };
             if limits.1
-                && let Some(other) = earlier.iter().find(is_wrong)
+                && let Some(other) = earlier.iter().find(|it| !is_right(it))
             {
                 return Err(format!("{info:?} was leased, and {other:?} has not ended"));
             }

@@ -40,7 +40,7 @@ fn page(address: &str) -> u16 {
 fn the_command_and_an_sdk_use_one_queue() {
     let server = Server::start();
     let (_child, [dashboard, sqs]) = serving(&server, "127.0.0.1:0", &[]);
-    assert_eq!((page(&dashboard), page(&sqs)), (200, 400));
+    assert_eq!((page(&dashboard), page(&sqs)), (200, 404));
     // A page of another site whose name leads here is not served.
     for address in [&dashboard, &sqs] {
         assert_eq!(ask(address, "POST / HTTP/1.1\r\nhost: evil.example", "").0, 403, "{address}");
@@ -73,7 +73,7 @@ fn there_may_be_no_pages_and_the_limits_and_urls_of_sqs() {
     let server = Server::start();
     let args = ["--sqs-only", "--sqs-strict", "--sqs-url", "https://sqs.example/"];
     let (_child, [sqs]) = serving(&server, "127.0.0.1:0", &args);
-    assert_eq!(page(&sqs), 400);
+    assert_eq!(page(&sqs), 404);
     let url = "https://sqs.example/000000000000/orders";
     assert_eq!(act(&sqs, "ListQueues", &json!({})), (200, json!({"QueueUrls": [url]})));
     for (seconds, expected) in [(900, 200), (901, 400)] {

@@ -159,7 +159,10 @@ local function take_ready()
     end
     if left_from then
       for left = left_from, #ids do
-        first_left = math.min(first_left, due[left])
+        local lane = by_turns and groups.lanes[groups.turn_of[left]]
+        if not (lane and lane.ends) then
+          first_left = math.min(first_left, due[left])
+        end
       end
     end
     -- For each message that is buried it looks at another one, and at more at a time.

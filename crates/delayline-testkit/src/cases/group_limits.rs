@@ -25,6 +25,7 @@ super::cases! { "group_limits",
     a_relay_knows_no_slots: "G36, G37",
     several_of_a_group_are_leased_together_in_order: "G35, G37",
     nothing_passes_a_message_of_several_that_waits: "G37",
+    several_beside_an_expired_message_leave_nothing_to_claim: "G4, G37",
     several_of_a_group_end_before_others_begin: "G3, G37",
     several_leave_the_end_of_one_to_the_others: "G4, G13, G29, G37",
     the_message_in_front_is_shown: "G37",
@@ -286,6 +287,16 @@ async fn nothing_passes_a_message_of_several_that_waits(queue: &Queue) {
     assert_eq!(queue.end(101, "later", lease(6, 1), Outcome::Release).await, done(Status::Ready));
     assert_eq!(queue.end(102, "a6", lease(6, 1), Outcome::Ack).await, done(Status::Acked));
     assert_eq!(queue.claim_ids(102, several(7, 9, 9_000)).await, ["later", "a4", "a5"]);
+}
+
+async fn several_beside_an_expired_message_leave_nothing_to_claim(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    let expired = of("b", "expired").expires(after(1));
+    queue.enqueue(0, vec![of("a", "a1"), of("a", "a2"), expired, of("c", "c1")]).await;
+    let claimed = queue.claim(1, several(1, 2, 9_000)).await;
+    let ids: Vec<_> = claimed.deliveries.iter().map(|it| &it.message.info.id).collect();
+    assert_eq!(ids, [&id("a1"), &id("c1")]);
+    assert!(!claimed.more, "the second message of a leased group");
 }
 
 async fn several_of_a_group_end_before_others_begin(queue: &Queue) {

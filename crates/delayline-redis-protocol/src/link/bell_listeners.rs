@@ -76,6 +76,8 @@ struct Waiter {
 struct Listener {
     /// The bells that its command covers, or will cover in a moment.
     bells: Vec<Bytes>,
+    /// The number of its command, once that has begun.
+    command: Option<u64>,
     task: AbortHandle,
 }
 
@@ -105,14 +107,17 @@ impl<D: Driver> BellListeners<D> {
     /// The connection or the server failed.
     pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Answer {
         let group = self.group_of(bell);
-        let (number, answer) = group.enter(bell, limit);
+        let (number, mut answer) = group.enter(bell, limit);
         let _leaves = Leaves { group: &group, bell, number };
         // The listener answers sooner, unless it waits for others of this bell with longer limits.
-        match timeout(limit + LATEST_ANSWER, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(stopped().into()),
-            Err(_) => Ok(false),
-        }
+        let answer = match timeout(limit + LATEST_ANSWER, &mut answer).await {
+            Ok(answer) => answer,
+            Err(_) if !group.lock().answers(bell, number) => return Ok(false),
+            // The process has stood still for longer than that. The listener's answer tells whether
+            // the server is silent.
+            Err(_) => answer.await,
+        };
+        answer.unwrap_or_else(|_| Err(stopped().into()))
     }
 
     /// A bell stays in its group.
@@ -174,7 +179,9 @@ impl<D: Driver> Group<D> {
             known.heard_by.push(listener);
             // It cannot begin before the lock is released.
             let task = tokio::spawn(Arc::clone(self).listen(listener)).abort_handle();
-            state.listeners.insert(listener, Listener { bells: vec![bell.clone()], task });
+            state
+                .listeners
+                .insert(listener, Listener { bells: vec![bell.clone()], command: None, task });
         }
         (number, receiver)
     }
@@ -275,11 +282,19 @@ impl State {
         self.bells.get_mut(bell).map(|known| known.waiters.remove(&number));
     }
 
+    /// Whether the listeners of a bell answer a wait within its limit and a bit. A command that
+    /// began before the wait may take longer.
+    fn answers(&self, bell: &Bytes, wait: u64) -> bool {
+        let numbers = self.bells.get(bell).into_iter().flat_map(|bell| &bell.heard_by);
+        let mut listeners = numbers.filter_map(|number| self.listeners.get(number));
+        listeners.all(|listener| listener.command.is_none_or(|command| command > wait))
+    }
+
     /// Returns the next command of a listener. Without one, the listener is removed from the list.
     fn next_round(&mut self, number: u64) -> Option<Round> {
         let now = Instant::now();
         let apart = self.apart_until.is_some_and(|until| now < until);
-        let Listener { bells: own, task } = self.listeners.remove(&number)?;
+        let Listener { bells: own, task, .. } = self.listeners.remove(&number)?;
         // Only bells with a waiter are listened to.
         let mut wanted: Vec<(u64, Bytes, Instant)> = Vec::new();
         let mut are_covered = true;
@@ -312,7 +327,8 @@ impl State {
         }
         self.several = bells.len() > 1;
         let limit = until.saturating_duration_since(now);
-        self.listeners.insert(number, Listener { bells: bells.clone(), task });
+        let command = Some(self.number());
+        self.listeners.insert(number, Listener { bells: bells.clone(), command, task });
         Some(Round { bells, limit })
     }
 
@@ -462,7 +478,7 @@ mod tests {
         let number = state.number();
         state.bells.get_mut(bell).unwrap().heard_by.push(number);
         let task = tokio::spawn(async {}).abort_handle();
-        state.listeners.insert(number, Listener { bells: vec![bell.clone()], task });
+        state.listeners.insert(number, Listener { bells: vec![bell.clone()], command: None, task });
         number
     }
 }

@@ -14,7 +14,8 @@ use delayline_core::ErrorKind;
 use delayline_redis_protocol::{
     CallError, DriverTransport, ScriptCall, ScriptName, Transport, Value,
 };
-use tokio::time::{sleep, timeout};
+use tokio::task::yield_now;
+use tokio::time::{advance, sleep, timeout};
 
 use fake::{Answer, Fake, World};
 
@@ -124,4 +125,25 @@ async fn connections_that_never_served_are_replaced_after_a_pause() {
     sleep(LONG).await;
     call(&transport).await.unwrap();
     assert_eq!(dials.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_tells_of_a_silent_server_although_the_process_stood_still() {
+    let world = World::new(|_, command| match command {
+        "connect" => done(),
+        _ if command.starts_with("BLPOP") => Answer::Never,
+        _ => Answer::Value(Value::Bytes("redis_mode:standalone\r\n".into())),
+    });
+    let transport = world.connect("redis://a:1").await.unwrap();
+    let wait = tokio::spawn(async move {
+        transport.wait(&Bytes::from_static(b"bell"), Duration::from_millis(50)).await
+    });
+    // The wait has begun, and its command has not, when the clock jumps behind all time limits.
+    yield_now().await;
+    advance(LONG).await;
+    let error = match wait.await.unwrap().unwrap_err() {
+        CallError::Failed(error) => error,
+        CallError::Reply(line) => panic!("{line}"),
+    };
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
 }

@@ -226,6 +226,11 @@ impl Queues {
             if self.put(name, &Settings { version, ..deleted.clone() }).await? {
                 break;
             }
+            // Another server was faster, or the reply was lost and this is the second try.
+            let known = self.read(name).await?;
+            if known.is_some_and(|it| it.is_deleted && it.modified_ms == deleted.modified_ms) {
+                break;
+            }
             tries += 1;
             if tries == MOST_TRIES {
                 return Err(Error::busy());

@@ -10,6 +10,8 @@ use delayline::admin::Listed;
 use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Found, Queue};
 use delayline_sqs::{Access, AccessKey, Router, Sqs};
+use delayline_test_server::Server;
+use delayline_test_server::proxy::{Fault, Proxy};
 use delayline_web::Role;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value, json};
@@ -237,4 +239,24 @@ async fn requests_of_other_sites_and_without_a_signature_are_refused() {
     let first = answers.next().await.unwrap();
     assert_eq!(element(&first, "Code"), "SignatureDoesNotMatch");
     while element(&answers.next().await.unwrap(), "Code") != "RequestThrottled" {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_whose_reply_is_lost_removes_the_messages() {
+    let server = Server::start();
+    let proxy = Proxy::start_unix(&server).await.unwrap();
+    let connection = delayline::connect(proxy.url()).await.unwrap();
+    let router = served_too(&connection).await;
+    let (_, created) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
+    let queue = json!({"QueueUrl": created["QueueUrl"]});
+    let send = json!({"QueueUrl": created["QueueUrl"], "MessageBody": "x"});
+    assert_eq!(action(&router, "SendMessage", send).await.0, StatusCode::OK);
+    // The server knows the script from here on, so it executes what is cut off.
+    let tag = json!({"QueueUrl": created["QueueUrl"], "Tags": {"a": "b"}});
+    assert_eq!(action(&router, "TagQueue", tag).await.0, StatusCode::OK);
+    proxy.once(Fault::CutAfterExecution, &br#""is_deleted":true"#[..]);
+    let (status, answer) = action(&router, "DeleteQueue", queue).await;
+    assert_eq!((status, proxy.faults()), (StatusCode::OK, 1), "{answer}");
+    let orders: Queue<Bytes> = connection.queue("orders").await.unwrap();
+    assert_eq!(orders.stats().await.unwrap().ready, 0);
 }

@@ -26,8 +26,9 @@ local function list(band, from, to)
     if #details > DETAILS_BYTES then
       local first, last = struct.unpack(ERROR_LENGTHS, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
       local shown = head_of_details(details) + first + last
-      if struct.unpack(U16, details, DETAILS_SAVED_LENGTH_FROM) >= SAVED_BYTES and #details >= shown + SAVED_BYTES then
-        shown = shown + SAVED_BYTES + struct.unpack(U16, details, shown + SAVED_TEXT_LENGTH_FROM)
+      local least = SAVED_BYTES + SAVE_BYTES
+      if struct.unpack(U16, details, DETAILS_SAVED_LENGTH_FROM) >= least and #details >= shown + least then
+        shown = shown + least + struct.unpack(U16, details, shown + SAVED_BYTES + SAVE_TEXT_LENGTH_FROM)
       end
       details = sub(details, 1, shown)
     end

@@ -267,12 +267,7 @@ structure! {
     /// What handlers have saved with a message.
     saved in "a part of details" {
         EPOCH: U64, "the lease under which the latest save was made";
-        NUMBER: U64, "its number under that lease";
-        PARTS: U8, "1: there is a progress, 2: there is a checkpoint";
-        PROGRESS: U16, "thousandths of the work that are done";
-        TEXT_LENGTH: U16, "length of the progress text";
-        TEXT: Rest, "the progress text";
-        CHECKPOINT: Rest, "the checkpoint";
+        SAVE: Rest, "that save, with the parts of earlier ones that it has left out";
     }
     groups {}
 }
@@ -443,8 +438,8 @@ structure! {
 }
 
 structure! {
-    /// A save, as an argument. The lease precedes it.
-    save in "an argument" {
+    /// A save.
+    save in "an argument, and with a message" {
         NUMBER: U64, "its number under the lease";
         PARTS: U8, "1: it has a progress, 2: it has a checkpoint";
         PROGRESS: U16, "thousandths of the work that are done";

@@ -17,7 +17,7 @@ use crate::layout::codes::{
 };
 use crate::layout::{
     Field, LEVEL_OF_FORM, SAME_ERROR, SMALL, attempt, details, lease, new_message, record, run,
-    saved, schedule, update, window,
+    save, saved, schedule, update, window,
 };
 
 /// What stands in `records`, without the headers and payload that follow.
@@ -328,10 +328,11 @@ impl Details {
 
 /// Reads what handlers have saved. Lists show only its beginning, without the checkpoint.
 fn decode_saved(mut bytes: Bytes, is_whole: bool) -> Option<(Option<Progress>, Option<Bytes>)> {
-    let parts = small(saved::PARTS.read(&bytes)?)?;
-    let permille = u16::try_from(saved::PROGRESS.read(&bytes)?).ok()?;
-    let length = usize::try_from(saved::TEXT_LENGTH.read(&bytes)?).ok()?;
     bytes = saved::STRUCTURE.rest(&bytes)?;
+    let parts = small(save::PARTS.read(&bytes)?)?;
+    let permille = u16::try_from(save::PROGRESS.read(&bytes)?).ok()?;
+    let length = usize::try_from(save::TEXT_LENGTH.read(&bytes)?).ok()?;
+    bytes = save::STRUCTURE.rest(&bytes)?;
     let text = (length <= bytes.len()).then(|| bytes.split_to(length))?;
     let progress = || Progress::from_permille(permille, String::from_utf8_lossy(&text));
     let has_checkpoint = is_whole && parts & part::CHECKPOINT != 0;

@@ -8,7 +8,7 @@ use crate::known::Tokens;
 use crate::{
     Attempt, AttemptOutcome, ClaimId, DeathReason, Delivery, Element, Follower, Group, Headers,
     Lease, Message, MessageId, MessageInfo, MessageState, NewMessage, Outcome, Position, Priority,
-    ProcessId, Progress, Save, Status, Timestamp,
+    ProcessId, Save, Status, Timestamp,
 };
 
 /// A live message.
@@ -104,7 +104,7 @@ pub(super) struct Next {
     pub(super) expires_at: Option<Timestamp>,
 }
 
-/// The latest saves of a message, part by part.
+/// The latest save of a message, with the parts of earlier ones that it has left out.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     feature = "serde",
@@ -112,20 +112,9 @@ pub(super) struct Next {
     serde(deny_unknown_fields)
 )]
 struct Saved {
-    /// The lease and the number of the latest one.
+    /// The lease under which it was made.
     epoch: u64,
-    number: u64,
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
-    progress: Option<Progress>,
-    #[cfg_attr(
-        feature = "serde",
-        serde(
-            default,
-            with = "crate::form::optional_bytes",
-            skip_serializing_if = "Option::is_none"
-        )
-    )]
-    checkpoint: Option<Bytes>,
+    save: Save,
 }
 
 /// The index that contains a message. Whether a waiting one is scheduled or ready depends on the
@@ -318,21 +307,16 @@ impl Entry {
 
     /// Keeps what the holder of its latest lease saves, unless a newer save of that lease is kept.
     pub(super) fn save(&mut self, save: &Save) {
-        let earlier = self.saved.take().map(|earlier| *earlier);
-        let saved = match earlier {
-            Some(kept) if kept.epoch == self.epoch && kept.number >= save.number => kept,
-            earlier => {
-                let (progress, checkpoint) =
-                    earlier.map_or((None, None), |it| (it.progress, it.checkpoint));
-                Saved {
-                    epoch: self.epoch,
-                    number: save.number,
-                    progress: save.progress.clone().or(progress),
-                    checkpoint: save.checkpoint.clone().or(checkpoint),
-                }
+        let mut save = save.clone();
+        if let Some(kept) = self.saved.take() {
+            if kept.epoch == self.epoch && kept.save.number >= save.number {
+                self.saved = Some(kept);
+                return;
             }
-        };
-        self.saved = Some(Box::new(saved));
+            save.progress = save.progress.or(kept.save.progress);
+            save.checkpoint = save.checkpoint.or(kept.save.checkpoint);
+        }
+        self.saved = Some(Box::new(Saved { epoch: self.epoch, save }));
     }
 
     pub(super) fn content_bytes(&self) -> usize {
@@ -351,7 +335,7 @@ impl Entry {
             payload: self.payload.clone(),
             follower: None,
             attempts: Vec::new(),
-            checkpoint: self.saved.as_ref().and_then(|saved| saved.checkpoint.clone()),
+            checkpoint: self.saved.as_ref().and_then(|saved| saved.save.checkpoint.clone()),
             behind: None,
         }
     }
@@ -384,7 +368,7 @@ impl Entry {
             first_error: self.first_error.clone(),
             last_error: self.last_error.clone(),
             holder: self.holder(),
-            progress: self.saved.as_ref().and_then(|saved| saved.progress.clone()),
+            progress: self.saved.as_ref().and_then(|saved| saved.save.progress.clone()),
         }
     }
 

@@ -442,5 +442,5 @@ impl Held {
     }
 }
 
-/// Between two extensions of a queue's leases that save something.
+/// The shortest time between two extensions of a queue's leases that save something.
 const SAVES: Duration = Duration::from_secs(1);

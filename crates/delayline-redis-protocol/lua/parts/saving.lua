@@ -5,19 +5,19 @@
 -- holder; sets d.saved.
 --@inline
 local function keep_save()
-  local old, epoch, parts = d.saved, sub(d.lease, LEASE_EPOCH), byte(save, SAVE_PARTS)
-  local is_kept = #old >= SAVED_BYTES and #old <= MOST_SAVED
-  local is_newer = not is_kept or sub(old, SAVED_EPOCH) ~= epoch
-    or struct.unpack(U64, old, SAVED_NUMBER_FROM) < struct.unpack(U64, save, SAVE_NUMBER_FROM)
+  local old, epoch, parts = sub(d.saved, SAVED_SAVE_FROM), sub(d.lease, LEASE_EPOCH), byte(save, SAVE_PARTS)
+  local is_kept = #old >= SAVE_BYTES and #old <= MOST_SAVE
+  local is_newer = not is_kept or sub(d.saved, SAVED_EPOCH) ~= epoch
+    or struct.unpack(U64, old, SAVE_NUMBER_FROM) < struct.unpack(U64, save, SAVE_NUMBER_FROM)
   if is_newer and (not is_kept or parts == PART_PROGRESS + PART_CHECKPOINT) then
     d.saved = epoch .. save
   elseif is_newer then
     -- A part that is not in this save stays.
     local text_to = SAVE_BYTES + struct.unpack(U16, save, SAVE_TEXT_LENGTH_FROM)
-    local old_text_to = SAVED_BYTES + struct.unpack(U16, old, SAVED_TEXT_LENGTH_FROM)
-    d.saved = epoch .. sub(save, SAVE_NUMBER) .. string.char(bit.bor(parts, byte(old, SAVED_PARTS)))
+    local old_text_to = SAVE_BYTES + struct.unpack(U16, old, SAVE_TEXT_LENGTH_FROM)
+    d.saved = epoch .. sub(save, SAVE_NUMBER) .. string.char(bit.bor(parts, byte(old, SAVE_PARTS)))
       .. (parts % 2 == PART_PROGRESS and sub(save, SAVE_PROGRESS_FROM, text_to)
-        or sub(old, SAVED_PROGRESS_FROM, old_text_to))
+        or sub(old, SAVE_PROGRESS_FROM, old_text_to))
       .. (parts >= PART_CHECKPOINT and sub(save, text_to + 1) or sub(old, old_text_to + 1))
   end
 end

@@ -74,7 +74,7 @@ codes! {
     argument: u8 = "flags of messages to enqueue, and kinds of instants" {
         REUSES = 1, EXPIRING = 2, UPDATING = 4, THROTTLED = 8, ABSOLUTE = 0, RELATIVE = 1,
     }
-    part: u8, "PART_" = "parts of what is saved" { PROGRESS = 1, CHECKPOINT = 2 }
+    part: u8, "PART_" = "parts of a save" { PROGRESS = 1, CHECKPOINT = 2 }
     update: u8, "UPDATE_" = "what an update does to content and due instant: it stays, is replaced, is \
                               set, gets later" {
         KEEP = 0, REPLACE = 1, SET = 2, LATER = 3,

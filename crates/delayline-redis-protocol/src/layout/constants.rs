@@ -15,7 +15,7 @@ use super::codes::{lease_state, place, status};
 use super::{
     BAND_SHIFT, CODES, CONVERTING, Field, Kind, RUN_ID_BYTES, SAME_ERROR, SCHEMA_VERSION, SMALL,
     STRUCTURES, Structure, TOKENS_BYTES, attempt, control, conversion, details, finished, member,
-    point, queue_limits, record, run, saved, schedule, totals, update, updates,
+    point, queue_limits, record, run, save, schedule, totals, update, updates,
 };
 
 /// Every constant of the scripts, with what stands in its place.
@@ -110,8 +110,8 @@ fn numbers() -> Vec<(String, String)> {
         ("TOKENS_BYTES", TOKENS_BYTES as u64),
         // What stands in `updates` is at least as long if there is a follower.
         ("FOLLOWED_BYTES", followed()),
-        // The longest that is saved with a message.
-        ("MOST_SAVED", (saved::BYTES + MAX_PROGRESS_TEXT_BYTES + MAX_CHECKPOINT_BYTES) as u64),
+        // The longest save.
+        ("MOST_SAVE", (save::BYTES + MAX_PROGRESS_TEXT_BYTES + MAX_CHECKPOINT_BYTES) as u64),
         // How the lease before a message ended: a kind, and this times a status if that was the
         // end.
         ("ENDED", 16),

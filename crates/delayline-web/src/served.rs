@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline::admin::{Forecast, History, Resolution, Stats};
+use delayline::admin::{Explanation, Forecast, History, Resolution, Stats};
 use delayline::after::Ended;
 use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
@@ -217,14 +217,21 @@ pub(crate) async fn counted(queue: &Queue<Bytes, Raw>) -> Result<(Stats, Timesta
     }
 }
 
-/// How far the members of a message have come that waits for them. `None` for any other message,
-/// and if a member's queue cannot be queried, which is logged.
-pub(crate) async fn members_of(
+/// Why a message is not delivered; and how far the members have come that it waits for, if it does
+/// and they can be queried.
+pub(crate) async fn explained(
     queue: &Queue<Bytes, Raw>,
     found: &Found<Bytes>,
-) -> Option<Vec<Ended>> {
-    let Found::Live(message) = found else { return None };
-    queue.members_of(message.waiting.as_ref()?).await.ok()
+) -> Result<(Explanation, Timestamp, Option<Vec<Ended>>), Failure> {
+    let (stats, now) = counted(queue).await?;
+    let explanation = Explanation::new(found, now, &stats);
+    if let Found::Live(message) = found
+        && let Some(waiting) = &message.waiting
+        && let Ok(ends) = queue.members_of(waiting).await
+    {
+        return Ok((explanation.with_ends(&ends), now, Some(ends)));
+    }
+    Ok((explanation, now, None))
 }
 
 /// How long a request is repeated while the server is unreachable.

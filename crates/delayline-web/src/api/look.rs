@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use delayline::admin::{Explanation, Listed, Resolution};
+use delayline::admin::{Listed, Resolution};
 use delayline::{Completion, Found, limits};
 use delayline_json::{self as json, Cursor};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::place::Place;
 use super::problem::{Problem, answer};
 use crate::context::Context;
 use crate::failure::{Failure, told};
-use crate::served::{counted, members_of};
+use crate::served::{counted, explained};
 
 /// The names of all queues, and for discovered ones the age of the list.
 pub(super) async fn queues(context: Context) -> Response {
@@ -129,12 +129,7 @@ pub(super) async fn get(place: Place, context: Context) -> Result<Response, Prob
 pub(super) async fn explain(place: Place, context: Context) -> Result<Response, Problem> {
     let (queue, id) = place.id()?;
     let found = context.get(&queue, &id).await?;
-    let (stats, now) = counted(context.named(&queue)?.1).await?;
-    let explanation = Explanation::new(&found, now, &stats);
-    let explanation = match members_of(context.named(&queue)?.1, &found).await {
-        Some(ends) => explanation.with_ends(&ends),
-        None => explanation,
-    };
+    let (explanation, ..) = explained(context.named(&queue)?.1, &found).await?;
     Ok(answer(StatusCode::OK, &json::explanation(&id, &explanation)))
 }
 

@@ -16,24 +16,19 @@ use crate::Role;
 use crate::content::{Form, short, shown};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::served::{counted, members_of};
+use crate::served::explained;
 use crate::when::time;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, queue) = context.queue()?;
     let id = context.id()?;
     let found = context.get(name, &id).await?;
-    let (stats, now) = counted(queue).await?;
-    let ends = members_of(queue, &found).await;
-    let explanation = Explanation::new(&found, now, &stats);
-    let explanation = match &ends {
-        Some(ends) => explanation.with_ends(ends),
-        None => explanation,
-    };
+    let (explanation, now, ends) = explained(queue, &found).await?;
+    let ends = ends.as_deref();
     let content = html! {
         h1.id { (id) }
         @match &found {
-            Found::Live(message) => (live(&context, name, now, message, &explanation, ends.as_deref())),
+            Found::Live(message) => (live(&context, name, now, message, &explanation, ends)),
             Found::Finished(_) => {
                 p { (explanation) }
                 p { "The queue remembers that for an hour or more, and nothing else about it." }

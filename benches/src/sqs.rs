@@ -133,8 +133,8 @@ async fn polls(server: &Server, address: SocketAddr, progress: &ProgressBar) -> 
         rows,
         columns_are: Columns::Cases,
         wide: false,
-        note: "Each client repeats a receive that waits for 20 s, on an empty queue, for two \
-               rounds. Without polls, the endpoint has a worker for message move tasks.",
+        note: "Each client repeats a receive that waits for 20 s, on an empty queue, for one \
+               round. Without polls, the endpoint has a worker for message move tasks.",
     })
 }
 
@@ -142,7 +142,7 @@ async fn polls(server: &Server, address: SocketAddr, progress: &ProgressBar) -> 
 async fn commands(server: &Server) -> f64 {
     sleep(SETTLING).await;
     let (start, before) = (Instant::now(), Requests::of(server).sum());
-    sleep(2 * POLL).await;
+    sleep(POLL).await;
     (Requests::of(server).sum() - before) / start.elapsed().as_secs_f64()
 }
 

@@ -127,7 +127,7 @@ class Job:
     def progress(self, done: float, text: str = "") -> None:
         """Shows how far this attempt is: a share from 0 to 1, and a text of up to 256 bytes."""
         text = text.encode(errors="backslashreplace")[:256].decode(errors="ignore")
-        self._saves = self._saves | {"progress": min(max(done, 0.0), 1.0), "progress_text": text}
+        self._saves = self._saves | {"progress": min(max(0.0, done), 1.0), "progress_text": text}
 
     def lease(self) -> dict[str, Any]:
         """Returns what names the lease in requests."""

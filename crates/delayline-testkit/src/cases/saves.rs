@@ -149,7 +149,7 @@ async fn a_part_that_is_not_saved_stays(queue: &Queue) {
     // An empty checkpoint is one.
     queue.save(6, "a", held, state(6, "")).await;
     assert_eq!(saved(&queue.live(6, "a").await), (Some(&all), Some(&b""[..])));
-    // What was saved under an earlier lease stays, too.
+    // A part that was saved under an earlier lease stays, too.
     queue.end(7, "a", held, Outcome::Release).await;
     let (_, held) = next(queue, 2, 8).await;
     queue.save(9, "a", held, state(1, "other")).await;
@@ -192,7 +192,7 @@ async fn a_message_that_ends_leaves_no_checkpoint(queue: &Queue) {
     let ack = Settlement::new(id("a"), held, Outcome::Ack).save(state(2, "two"));
     assert_eq!(queue.settle(2, vec![ack]).await, [done(Status::Acked)]);
     assert_eq!(queue.stats(2).await.leased, 0);
-    // Whatever comes late revives nothing.
+    // A late save or settlement revives nothing.
     assert_eq!(queue.save(3, "a", held, state(3, "three")).await, Extended::Missing);
     let late = Settlement::new(id("a"), held, retry(0, "")).save(state(4, "four"));
     queue.settle(4, vec![late]).await;

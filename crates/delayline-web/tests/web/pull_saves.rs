@@ -18,7 +18,7 @@ async fn a_delivery_has_what_an_earlier_attempt_has_saved() {
     let save = json!({"progress": 0.4, "progress_text": "page 12 of 30", "checkpoint": "p12"});
     let extend = |more: &Value| json!({"leases": [item(&first, more)]});
     post(&site, "extend", &extend(&save)).await.status(200);
-    // What is not saved stays.
+    // A part that is not saved stays.
     post(&site, "extend", &extend(&json!({"progress": 0.5}))).await.status(200);
 
     let shown = get(&site, "/api/v1/queues/orders/messages/a").await.status(200).json();

@@ -84,7 +84,7 @@ pub enum Explanation {
         /// Whether it is handled after the earlier messages of its group
         /// ([G37](crate::guarantees#g37)).
         in_order: bool,
-        /// The message of its group that ends first, if one is known.
+        /// The message of its group that must end before, if one is known.
         behind: Option<MessageId>,
     },
     /// A worker holds it.
@@ -168,16 +168,14 @@ impl Explanation {
     }
 
     /// Adds the message that a ready one waits for, in a queue in order.
-    fn with_front(self, front: Option<&MessageId>) -> Self {
-        match self {
-            Self::Ready { overdue, group, each_group, in_order: true, .. } => {
-                Self::Ready { overdue, group, each_group, in_order: true, behind: front.cloned() }
-            }
-            explanation => explanation,
+    fn with_front(mut self, front: Option<&MessageId>) -> Self {
+        if let Self::Ready { in_order: true, behind, .. } = &mut self {
+            *behind = front.cloned();
         }
+        self
     }
 
-    /// Returns the message that ends before this one, if it is in order and one is known.
+    /// Returns the message of its group that must end before this one, if one is known.
     #[must_use]
     pub const fn behind(&self) -> Option<&MessageId> {
         match self {

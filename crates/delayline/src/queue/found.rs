@@ -48,7 +48,7 @@ pub struct Message<T> {
     /// [`MAX_ATTEMPTS`](crate::limits::MAX_ATTEMPTS). A redrive keeps them. Snoozes and releases do
     /// not count.
     pub attempts: Vec<Attempt>,
-    /// If the message is ready, in a queue in order: the message of its group that ends first
+    /// If the message is ready, in a queue in order: the message of its group that must end before
     /// ([G37](crate::guarantees#g37)), if one is known.
     pub behind: Option<MessageId>,
     /// The checkpoint that its handlers have saved: see [`Job::save`](crate::Job::save).

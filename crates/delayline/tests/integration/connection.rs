@@ -151,7 +151,7 @@ mod on_a_server {
         assert_eq!(acked, 400);
         let calls = server.info("commandstats", "cmdstat_blpop");
         let calls = calls.split(['=', ',']).nth(1).map_or(0, |calls| calls.parse().unwrap());
-        // The two questions to the server had connections of their own.
+        // The two questions to the server had separate connections.
         (accepted(&server) - before - 2, calls)
     }
 

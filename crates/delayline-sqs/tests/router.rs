@@ -251,7 +251,7 @@ async fn a_deletion_whose_reply_is_lost_removes_the_messages() {
     let queue = json!({"QueueUrl": created["QueueUrl"]});
     let send = json!({"QueueUrl": created["QueueUrl"], "MessageBody": "x"});
     assert_eq!(action(&router, "SendMessage", send).await.0, StatusCode::OK);
-    // The server knows the script from here on, so it executes what is cut off.
+    // From here on, the server knows the script and executes the call whose reply is lost.
     let tag = json!({"QueueUrl": created["QueueUrl"], "Tags": {"a": "b"}});
     assert_eq!(action(&router, "TagQueue", tag).await.0, StatusCode::OK);
     proxy.once(Fault::CutAfterExecution, &br#""is_deleted":true"#[..]);

@@ -113,7 +113,7 @@ impl<D: Driver> BellListeners<D> {
         let answer = match timeout(limit + LATEST_ANSWER, &mut answer).await {
             Ok(answer) => answer,
             Err(_) if !group.lock().answers(bell, number) => return Ok(false),
-            // The process has stood still for longer than that. The listener's answer tells whether
+            // The process has stood still for longer than that. The listener's answer says whether
             // the server is silent.
             Err(_) => answer.await,
         };

@@ -286,8 +286,9 @@ impl State {
     /// began before the wait may take longer.
     fn answers(&self, bell: &Bytes, wait: u64) -> bool {
         let numbers = self.bells.get(bell).into_iter().flat_map(|bell| &bell.heard_by);
-        let mut listeners = numbers.filter_map(|number| self.listeners.get(number));
-        listeners.all(|listener| listener.command.is_none_or(|command| command > wait))
+        let mut listeners = numbers.filter_map(|number| self.listeners.get(number)).peekable();
+        listeners.peek().is_some()
+            && listeners.all(|listener| listener.command.is_none_or(|command| command > wait))
     }
 
     /// Returns the next command of a listener. Without one, the listener is removed from the list.
@@ -316,7 +317,9 @@ impl State {
         // others.
         wanted.sort_unstable_by_key(|(oldest, _, _)| *oldest);
         if apart {
-            wanted.truncate(1);
+            // The others wait again, and get listeners of their own.
+            let others: Vec<_> = wanted.drain(1..).map(|(_, bell, _)| bell).collect();
+            self.answer(number, &others, &Ok(false));
         }
         let until = wanted.iter().map(|(_, _, until)| *until).min()?;
         let bells: Vec<_> = wanted.into_iter().map(|(_, bell, _)| bell).collect();
@@ -459,8 +462,10 @@ mod tests {
         assert_eq!(together, [one.clone(), other.clone()]);
         let wrong_type = CallError::Reply("WRONGTYPE of one of them".to_owned());
         state.heard(first, Err(wrong_type));
-        let _waits = [wait_for(&mut state, &one), wait_for(&mut state, &other)];
+        let (_waits, waits) = (wait_for(&mut state, &one), wait_for(&mut state, &other));
         assert_eq!(state.next_round(first).unwrap().bells, [one]);
+        assert!(matches!(waits.await, Ok(Ok(false))));
+        let _waits = wait_for(&mut state, &other);
         let second = listener_for(&mut state, &other);
         assert_eq!(state.next_round(second).unwrap().bells, [other]);
     }

@@ -128,8 +128,11 @@ impl<D: Driver> Link<D> {
         let Ok(_permit) = self.permits.try_acquire() else {
             return Err(overloaded().into());
         };
-        let held = self.calls.get().await?;
-        self.calls.request(&held, self.response_timeout, command, args).await
+        let request = async {
+            let held = self.calls.get().await?;
+            self.calls.request(&held, self.response_timeout, command, args).await
+        };
+        request.await.map_err(|error| self.named(error))
     }
 
     /// The same, but returns once the fence's durability is confirmed.
@@ -173,13 +176,23 @@ impl<D: Driver> Link<D> {
         args.extend_from_slice(call.args);
         match call.fence {
             None => self.request(command, args).await,
-            Some(fence) => self.fenced(command, args, fence).await,
+            Some(fence) => {
+                self.fenced(command, args, fence).await.map_err(|error| self.named(error))
+            }
         }
     }
 
     /// As [`Transport::wait`](crate::Transport::wait).
     pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Result<bool, CallError> {
-        self.bell_listeners.wait(bell, limit.min(LONGEST_WAIT)).await
+        let wait = self.bell_listeners.wait(bell, limit.min(LONGEST_WAIT)).await;
+        wait.map_err(|error| self.named(error))
+    }
+
+    fn named(&self, error: CallError) -> CallError {
+        match error {
+            CallError::Failed(error) => self.dial.named(error).into(),
+            refusal @ CallError::Reply(_) => refusal,
+        }
     }
 
     /// Renames the connection of calls after the name has changed. If there is none, the next one

@@ -30,6 +30,7 @@ pub async fn lost_reply_is_ambiguous_and_executed_once<C: Connect>() {
         proxy.once(Fault::CutAfterExecution, "EVAL");
         let error = failed(increment(&transport).await);
         assert_eq!(error.kind(), &ErrorKind::ConnectionLost);
+        assert!(error.detail().contains(proxy.url()), "{error}");
         heals(&transport).await;
         assert_eq!(executions(&server), round);
     }
@@ -52,7 +53,9 @@ pub async fn swallowed_reply_times_out_and_heals<C: Connect>() {
     // The connection stays dark permanently: only a new one helps.
     proxy.once(Fault::Blackhole, "EVAL");
     let begin = Instant::now();
-    assert_eq!(failed(increment(&transport).await).kind(), &ErrorKind::Timeout);
+    let error = failed(increment(&transport).await);
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+    assert!(error.detail().contains(proxy.url()), "{error}");
     assert!(begin.elapsed() < HEALING, "{:?}", begin.elapsed());
     heals(&transport).await;
     assert!(increment(&transport).await.is_ok());

@@ -287,7 +287,9 @@ pub async fn frozen_server_ends_a_wait<C: Connect>() {
     assert!(!transport.wait(&BELL, SHORT).await.unwrap());
     server.pause();
     let wait = tokio::time::timeout(PATIENCE, transport.wait(&BELL, SHORT)).await.unwrap();
-    assert_eq!(failed(wait).kind(), &ErrorKind::Timeout);
+    let error = failed(wait);
+    assert_eq!(error.kind(), &ErrorKind::Timeout);
+    assert!(error.detail().contains(&server.url()), "{error}");
     // The next one has to connect, which a frozen server doesn't let it.
     let wait = tokio::time::timeout(PATIENCE, transport.wait(&BELL, SHORT)).await.unwrap();
     assert_eq!(failed(wait).class(), ErrorClass::NotExecuted);

@@ -27,25 +27,39 @@ impl<D: Driver> Dial<D> {
         &self.driver
     }
 
-    /// The error with the address, and with what may be wrong with it.
-    fn named(&self, error: Error) -> Error {
+    /// The error with the address, if it is about the connection and does not name it yet.
+    pub(crate) fn named(&self, error: Error) -> Error {
         if !matches!(
             error.kind(),
-            ErrorKind::Unreachable | ErrorKind::Tls | ErrorKind::Authentication
+            ErrorKind::Unreachable
+                | ErrorKind::Tls
+                | ErrorKind::Authentication
+                | ErrorKind::ConnectionLost
+                | ErrorKind::Timeout
         ) {
             return error;
         }
-        let address = format!("{:?}", self.driver);
-        let hint = if error.kind() == &ErrorKind::Unreachable && fell_silent(error.detail()) {
-            tls_hint(&address)
-        } else {
-            ""
-        };
-        let detail = match error.detail() {
-            "" => address,
-            detail => format!("{address}: {detail}{hint}"),
-        };
-        Error::with_detail(error.kind().clone(), detail)
+        let address = self.address();
+        match error.detail() {
+            "" => Error::with_detail(error.kind().clone(), address),
+            detail if detail.starts_with(&address) => error,
+            detail => Error::with_detail(error.kind().clone(), format!("{address}: {detail}")),
+        }
+    }
+
+    /// The same for an attempt to connect, with what may be wrong with the address.
+    fn not_connected(&self, error: Error) -> Error {
+        let is_silent = error.kind() == &ErrorKind::Unreachable && fell_silent(error.detail());
+        let error = self.named(error);
+        if !is_silent {
+            return error;
+        }
+        let hint = tls_hint(&self.address());
+        Error::with_detail(error.kind().clone(), format!("{}{hint}", error.detail()))
+    }
+
+    fn address(&self) -> String {
+        format!("{:?}", self.driver)
     }
 
     /// Makes one connection.
@@ -91,7 +105,7 @@ impl<D: Driver> Dial<D> {
         let outcome = attempt.await;
         let outcome =
             outcome.unwrap_or_else(|_| Err(Error::with_detail(ErrorKind::Unreachable, detail())));
-        outcome.map_err(|error| self.named(before_sending(error)))
+        outcome.map_err(|error| self.not_connected(before_sending(error)))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Checkpoints: snapshots made from the files while the queues run.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -16,10 +15,10 @@ use crate::snapshot;
 /// Decides when the next snapshot is made, and makes it in a separate thread.
 pub(crate) struct Checkpoints {
     disk: Arc<Volume>,
+    /// Knows whether a checkpoint is running, because callers wait for its room.
+    log: Arc<Log>,
     /// A checkpoint pays from this many bytes of log on.
     least: u64,
-    /// Whether one is being made. Its thread may end later.
-    is_running: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -46,6 +45,7 @@ struct State {
 impl Checkpoints {
     pub(crate) fn new(
         disk: Arc<Volume>,
+        log: Arc<Log>,
         least: u64,
         files: &Files,
         current: u64,
@@ -63,7 +63,7 @@ impl Checkpoints {
             finished: None,
             refused: None,
         };
-        Self { disk, least, is_running: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { disk, log, least, state: Mutex::new(state) }
     }
 
     /// Counts bytes of the log.
@@ -89,7 +89,7 @@ impl Checkpoints {
     }
 
     /// Starts a checkpoint of the segments before `current`, if one is due.
-    pub(crate) fn start_if_due(self: &Arc<Self>, current: u64, full: bool, log: &Arc<Log>) {
+    pub(crate) fn start_if_due(self: &Arc<Self>, current: u64, full: bool) {
         let mut state = self.lock();
         if self.is_running() || state.failed_lately() {
             return;
@@ -100,25 +100,25 @@ impl Checkpoints {
         if !has_sealed || !(is_large || full && state.logged > self.least / 8) {
             return;
         }
-        let (sealed, running) = (state.sealed, self.begin(log));
-        let run = move || running.checkpoints.run(from, current, sealed, &running.log);
+        let (sealed, running) = (state.sealed, self.begin());
+        let run = move || running.0.run(from, current, sealed);
         match thread::Builder::new().name("delayline-checkpoint".to_owned()).spawn(run) {
             Ok(thread) => state.thread = Some(thread),
             Err(error) => tracing::warn!(%error, "the checkpoint thread could not be started"),
         }
     }
 
-    fn begin(self: &Arc<Self>, log: &Arc<Log>) -> Running {
-        self.is_running.store(true, Ordering::SeqCst);
-        log.making_room(true);
-        Running { checkpoints: Arc::clone(self), log: Arc::clone(log) }
+    fn begin(self: &Arc<Self>) -> Running {
+        self.log.making_room(true);
+        Running(Arc::clone(self))
     }
 
+    /// Returns whether one is being made. Its thread may end later.
     fn is_running(&self) -> bool {
-        self.is_running.load(Ordering::SeqCst)
+        self.log.is_making_room()
     }
 
-    fn run(&self, from: u64, to: u64, sealed: u64, log: &Log) {
+    fn run(&self, from: u64, to: u64, sealed: u64) {
         match self.make(from, to) {
             Ok(size) => {
                 let mut state = self.lock();
@@ -133,7 +133,7 @@ impl Checkpoints {
                 let _ = self.disk.remove(&names::temporary(to));
                 self.lock().refused = Some(Instant::now());
             }
-            Err(error) => log.fail(&format!("a checkpoint failed: {error}")),
+            Err(error) => self.log.fail(&format!("a checkpoint failed: {error}")),
         }
     }
 
@@ -198,16 +198,11 @@ pub(crate) const fn next_size(latest: u64, logged: u64) -> u64 {
 }
 
 /// A checkpoint, until it is dropped.
-struct Running {
-    checkpoints: Arc<Checkpoints>,
-    log: Arc<Log>,
-}
+struct Running(Arc<Checkpoints>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Before callers ask for room again: the writer may then begin the next checkpoint.
-        self.checkpoints.is_running.store(false, Ordering::SeqCst);
-        self.log.making_room(false);
+        self.0.log.making_room(false);
     }
 }
 
@@ -250,9 +245,10 @@ mod tests {
     fn the_next_checkpoint_may_begin_before_the_thread_of_the_last_one_has_ended() {
         let disk = Arc::new(Volume::new(SimulatedDisk::default()));
         let files = Files::find(&**disk).unwrap();
-        let checkpoints = Arc::new(Checkpoints::new(disk, 800, &files, 1, 0, 0));
         let log = Arc::new(Log::new(1, 0, 0));
-        let running = checkpoints.begin(&log);
+        let checkpoints = Checkpoints::new(disk, Arc::clone(&log), 800, &files, 1, 0, 0);
+        let checkpoints = Arc::new(checkpoints);
+        let running = checkpoints.begin();
         assert!(!checkpoints.would_help(100) && checkpoints.latest().is_running);
         drop(running);
         assert!(checkpoints.would_help(100) && !checkpoints.latest().is_running);

@@ -111,10 +111,10 @@ impl Directory {
         let Recovered { contents, files, logged, snapshot_size, closed, .. } = recovered;
         let next = contents.next;
         let log = Arc::new(Log::new(next, begun.room(), options.reserve));
-        let (least, checkpoints) = (options.segment, Arc::clone(&disk));
         let checkpoints = Arc::new(Checkpoints::new(
-            checkpoints,
-            least,
+            Arc::clone(&disk),
+            Arc::clone(&log),
+            options.segment,
             &files,
             begun.number(),
             snapshot_size,

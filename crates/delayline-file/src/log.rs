@@ -271,7 +271,7 @@ impl Log {
     }
 
     /// Reports that a checkpoint begins or ends. Operations that drain a queue wait for it if the
-    /// reserve is used up.
+    /// reserve is used up. As they ask again, the next checkpoint may begin.
     pub(crate) fn making_room(&self, making_room: bool) {
         let mut tail = self.lock();
         tail.making_room = making_room;
@@ -281,6 +281,11 @@ impl Log {
         }
         drop(tail);
         self.rooms.send_modify(|rooms| *rooms += 1);
+    }
+
+    /// Returns whether a checkpoint is running.
+    pub(crate) fn is_making_room(&self) -> bool {
+        self.lock().making_room
     }
 
     /// Counts a sync.

@@ -162,7 +162,7 @@ impl Writer {
             self.write(&bodies)?;
         }
         let checkpoints = self.log.checkpoints();
-        let lacks_room = match grow {
+        let mut lacks_room = match grow {
             Some(wanted) => !self.grow(wanted)?,
             None => false,
         };
@@ -170,9 +170,9 @@ impl Writer {
         let presses = is_full && self.checkpoints.would_help(self.segment.written);
         let waits = self.refused.is_some_and(|since| since.elapsed() < RETRY);
         if (self.segment.written >= self.options.segment || presses) && !waits {
-            self.rotate()?;
+            lacks_room |= !self.rotate()?;
         }
-        self.checkpoints.start_if_due(self.segment.number, is_full, &self.log);
+        self.checkpoints.start_if_due(self.segment.number, is_full);
         if lacks_room {
             // Not before a checkpoint has begun that may make room: callers then wait for it.
             self.log.full(checkpoints);
@@ -227,8 +227,8 @@ impl Writer {
         }
     }
 
-    /// Continues in a new segment, unless the disk has no space for it.
-    fn rotate(&mut self) -> io::Result<()> {
+    /// Continues in a new segment, unless the disk has no space for it: then it returns false.
+    fn rotate(&mut self) -> io::Result<bool> {
         let (number, least) = (self.segment.number + 1, self.segment.room());
         let mut wanted = 2 * self.options.reserve + self.options.chunk;
         if self.disk.space()?.free < wanted.saturating_add(self.checkpoints.next_size()) {
@@ -245,17 +245,14 @@ impl Writer {
                 if let Err(error) = sealed.file.truncate(sealed.written) {
                     tracing::debug!(%error, "a sealed segment keeps its room");
                 }
-                Ok(())
+                Ok(true)
             }
-            Err(CreateError::Before(error)) if is_full(&error) => {
-                self.log.full(self.log.checkpoints());
-                Ok(())
-            }
+            Err(CreateError::Before(error)) if is_full(&error) => Ok(false),
             Err(CreateError::Before(error)) if is_passing(&error) => {
                 tracing::warn!(%error, "the log continues in a large segment, because no new one \
                                         can be created");
                 self.refused = Some(Instant::now());
-                Ok(())
+                Ok(true)
             }
             Err(error) => Err(error.into_io()),
         }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod acl;
+mod backup;
 mod cancel;
 mod check;
 mod completions;
@@ -43,6 +44,7 @@ use delayline::{Bytes, Connect, Connection, Error, ErrorKind, Queue};
 use delayline_json::harmless_line;
 
 pub(crate) use self::acl::{Acl, Role};
+pub(crate) use self::backup::Backup;
 pub(crate) use self::cancel::Cancel;
 pub(crate) use self::check::Check;
 pub(crate) use self::completions::Completions;
@@ -185,6 +187,7 @@ pub(crate) enum Verb {
     Workers(Workers),
     Groups(Groups),
     DeleteQueue(DeleteQueue),
+    Backup(Backup),
     Upgrade(Upgrade),
     Check(Check),
     Doctor(Doctor),

@@ -1,6 +1,7 @@
 //! The verbs.
 
 pub(crate) mod acl;
+pub(crate) mod backup;
 pub(crate) mod cancel;
 pub(crate) mod check;
 pub(crate) mod completions;

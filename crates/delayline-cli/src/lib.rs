@@ -94,6 +94,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Verb::Workers(workers) => commands::workers::run(&args.target, workers).await,
         Verb::Groups(groups) => commands::groups::run(&args.target, groups).await,
         Verb::DeleteQueue(delete) => commands::delete_queue::run(&args.target, delete).await,
+        Verb::Backup(backup) => commands::backup::run(&args.target, backup).await,
         Verb::Upgrade(upgrade) => commands::upgrade::run(&args.target, &upgrade).await,
         Verb::Check(check) => commands::check::run(&args.target, check).await,
         Verb::Doctor(doctor) => commands::doctor::run(&args.target, doctor).await,

@@ -8,17 +8,22 @@ use std::io::{self, Read};
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(unix)]
+pub(crate) use self::real::sync_parents;
 pub(crate) use self::real::{RealDisk, holder_in};
 
-/// One directory. Nothing in it is durable before it is synced: the bytes of a file by
-/// [`DiskFile::sync`], its name by [`Volume::sync_directory`].
-pub(crate) trait Disk: Send + Sync + 'static {
+/// The files of a directory.
+pub(crate) trait Readable: Send + Sync + 'static {
     /// Returns the names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// Opens a file to read it from its beginning.
     fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
+}
 
+/// One directory. Nothing in it is durable before it is synced: the bytes of a file by
+/// [`DiskFile::sync`], its name by [`Volume::sync_directory`].
+pub(crate) trait Disk: Readable {
     /// Creates a file, or empties the one of that name.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 

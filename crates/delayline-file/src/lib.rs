@@ -23,12 +23,16 @@
 //! that has opened it. `delayline.sock` exists while that process [shares](Directory::share) the
 //! queues with commands of the same user.
 //!
+//! [`backup`] copies a directory while it is in use. It reads the same files as a start and writes a
+//! snapshot elsewhere.
+//!
 //! A start drops torn frames at the end of the log, which a crash leaves: no call in them was
 //! acknowledged. It refuses any other unreadable data, and reports its position. There is one
 //! limit: if the very last batch before a crash was synced and is damaged later, it looks like a
 //! torn one.
 
 mod backend;
+mod backup;
 #[cfg(unix)]
 mod beside;
 mod checkpoint;
@@ -60,6 +64,7 @@ mod writer;
 mod tests;
 
 pub use self::backend::FileBackend;
+pub use self::backup::{Backup, BackupError, backup};
 #[cfg(unix)]
 pub use self::beside::{Beside, BesideBackend};
 pub use self::directory::Directory;

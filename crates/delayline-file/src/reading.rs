@@ -6,7 +6,7 @@ use delayline_core::limits::MAX_PAGE;
 use delayline_core::{Check, Op, State, Timestamp};
 
 use crate::OpenError;
-use crate::disk::{Disk, DiskFile, Space};
+use crate::disk::{DiskFile, Readable};
 use crate::replay::recover;
 use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
 use crate::{names, snapshot};
@@ -103,13 +103,13 @@ fn examine(state: &mut State, now: Timestamp) {
     let _ = (state.next_claimable(), state.held(now));
 }
 
-/// A disk with one file, which cannot be changed.
+/// A directory with one file.
 struct OneFile {
     name: String,
     bytes: Vec<u8>,
 }
 
-impl Disk for OneFile {
+impl Readable for OneFile {
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(vec![self.name.clone()])
     }
@@ -117,30 +117,6 @@ impl Disk for OneFile {
     fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
         let found = name == self.name;
         if found { Ok(Box::new(Cursor::new(self.bytes.clone()))) } else { unchangeable() }
-    }
-
-    fn create(&self, _: &str) -> io::Result<Box<dyn DiskFile>> {
-        unchangeable()
-    }
-
-    fn edit(&self, _: &str) -> io::Result<Box<dyn DiskFile>> {
-        unchangeable()
-    }
-
-    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
-        unchangeable()
-    }
-
-    fn remove(&self, _: &str) -> io::Result<()> {
-        unchangeable()
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        unchangeable()
-    }
-
-    fn space(&self) -> io::Result<Space> {
-        unchangeable()
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::OpenError;
 use crate::contents::{Contents, Unfit};
-use crate::disk::Disk;
+use crate::disk::Readable;
 use crate::names::{self, Named};
 use crate::record::Record;
 use crate::segment::{Frame, HEADER, Header, MODEL, read_all, was_synced_beyond};
@@ -27,7 +27,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn find(disk: &dyn Disk) -> io::Result<Self> {
+    pub(crate) fn find(disk: &dyn Readable) -> io::Result<Self> {
         let names = disk.list()?;
         let named = || names.iter().filter_map(|name| Some((name, names::parse(name)?)));
         let mut files = Self::default();
@@ -89,7 +89,7 @@ pub(crate) struct Last {
 }
 
 /// Reads everything. Changes nothing.
-pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
+pub(crate) fn recover(disk: &dyn Readable) -> Result<Recovered, OpenError> {
     let io = |name: String| move |source| OpenError::Io { path: name.into(), what: "read", source };
     let files = Files::find(disk).map_err(io("the directory".to_owned()))?;
     let missing = |number, reason| OpenError::Missing { file: names::segment(number), reason };
@@ -139,7 +139,7 @@ pub(crate) fn recover(disk: &dyn Disk) -> Result<Recovered, OpenError> {
 type Segment = (String, Vec<u8>, Option<Header>);
 
 fn read_segment(
-    disk: &dyn Disk,
+    disk: &dyn Readable,
     segments: &[u64],
     index: usize,
 ) -> Result<Option<Segment>, OpenError> {
@@ -156,7 +156,7 @@ fn read_segment(
 
 /// Reads the snapshot `number` and the segments that follow it, up to the segment `end`, all of
 /// which are sealed.
-pub(crate) fn sealed(disk: &dyn Disk, number: u64, end: u64) -> Result<Contents, OpenError> {
+pub(crate) fn sealed(disk: &dyn Readable, number: u64, end: u64) -> Result<Contents, OpenError> {
     let mut contents = match number {
         0 => Contents { next: 1, ..Contents::default() },
         number => snapshot::read(disk, number)?.1,

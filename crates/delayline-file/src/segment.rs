@@ -219,7 +219,7 @@ impl Fields<'_> {
 }
 
 /// Reads a whole file.
-pub(crate) fn read_all(disk: &dyn crate::disk::Disk, name: &str) -> io::Result<Vec<u8>> {
+pub(crate) fn read_all(disk: &dyn crate::disk::Readable, name: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     disk.read(name)?.read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::OpenError;
 use crate::contents::{Contents, Stored};
-use crate::disk::{Disk, DiskFile, Volume};
+use crate::disk::{DiskFile, Readable, Volume};
 use crate::names;
 use crate::segment::{FORMAT, Fields, MODEL};
 
@@ -69,7 +69,7 @@ pub(crate) fn write<'a>(
 }
 
 /// Reads the snapshot `number`. Returns its size in bytes as well.
-pub(crate) fn read(disk: &dyn Disk, number: u64) -> Result<(Head, Contents, u64), OpenError> {
+pub(crate) fn read(disk: &dyn Readable, number: u64) -> Result<(Head, Contents, u64), OpenError> {
     let file = names::snapshot(number);
     let source = disk.read(&file).map_err(|source| OpenError::Io {
         path: file.clone().into(),

@@ -1,5 +1,6 @@
 //! Crashes, failing disks and damaged files, on a disk in memory.
 
+mod backup;
 mod crash;
 mod damage;
 mod full;

@@ -1,6 +1,7 @@
-//! Kills a process under load again and again, and counts what was acknowledged.
+//! Kills a process under load again and again, and counts what was acknowledged. Backs the
+//! directory up meanwhile, and kills backups.
 //!
-//! `DELAYLINE_KILLS` is the number of kills: 10 if unset.
+//! `DELAYLINE_KILLS` is the number of kills of each: 10 if unset.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
 
@@ -20,18 +21,29 @@ use libtest_mimic::{Arguments, Trial};
 
 const DIRECTORY: &str = "DELAYLINE_KILL_DIRECTORY";
 const ROUND: &str = "DELAYLINE_KILL_ROUND";
+const BACKUP: &str = "DELAYLINE_KILL_BACKUP";
 const QUEUES: [&str; 2] = ["orders", "mails/urgent"];
 const TASKS: usize = 8;
 
 fn main() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
-        return load(&PathBuf::from(directory), &std::env::var(ROUND).unwrap());
+        let directory = PathBuf::from(directory);
+        return match std::env::var_os(BACKUP) {
+            Some(to) => drop(delayline_file::backup(directory, to).unwrap()),
+            None => load(&directory, &std::env::var(ROUND).unwrap()),
+        };
     }
-    let test = Trial::test("no_kill_loses_or_repeats_an_acknowledged_message", || {
-        kill();
-        Ok(())
-    });
-    libtest_mimic::run(&Arguments::from_args(), vec![test]).exit();
+    let trial = |name: &str, run: fn()| {
+        Trial::test(name, move || {
+            run();
+            Ok(())
+        })
+    };
+    let tests = vec![
+        trial("no_kill_loses_or_repeats_an_acknowledged_message", kill),
+        trial("a_killed_backup_is_never_taken_for_a_whole_one", kill_backups),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), tests).exit();
 }
 
 /// Small segments, so that some kills hit a checkpoint.
@@ -41,24 +53,29 @@ fn open(path: &Path) -> Directory {
 }
 
 /// What a process has acknowledged: ids sent and ids acked, with the queue's number in front.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Acknowledged {
     sent: BTreeSet<(usize, String)>,
     acked: BTreeSet<(usize, String)>,
 }
 
+fn kills() -> u32 {
+    std::env::var("DELAYLINE_KILLS").map_or(10, |text| text.parse().unwrap())
+}
+
 fn kill() {
-    let kills = std::env::var("DELAYLINE_KILLS").map_or(10, |text| text.parse::<u32>().unwrap());
+    let kills = kills();
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("queues");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut before = Acknowledged::default();
     let (mut sent, mut acked) = (0, 0);
     for round in 0..kills {
-        let now = killed(&path, round);
-        let directory = open(&path);
-        let queues = QUEUES.map(|name| directory.queue(name.parse().unwrap()).unwrap());
-        for acknowledged in [&before, &now] {
+        let backup = parent.path().join(format!("backup-{round}"));
+        let (now, backed_up) = killed(&path, round, &backup);
+        for (path, acknowledged) in [(&path, &before), (&path, &now), (&backup, &backed_up)] {
+            let directory = open(path);
+            let queues = QUEUES.map(|name| directory.queue(name.parse().unwrap()).unwrap());
             runtime.block_on(check(&queues, acknowledged, round));
         }
         sent += now.sent.len();
@@ -69,8 +86,9 @@ fn kill() {
     assert!(sent > 0 && acked > 0);
 }
 
-/// Starts a process, kills it at any time, and returns what it has acknowledged.
-fn killed(path: &Path, round: u32) -> Acknowledged {
+/// Starts a process, backs its directory up, and kills it at any time. Returns what it has
+/// acknowledged, and the part of it before the backup.
+fn killed(path: &Path, round: u32, backup: &Path) -> (Acknowledged, Acknowledged) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env(DIRECTORY, path)
         .env(ROUND, round.to_string())
@@ -83,7 +101,7 @@ fn killed(path: &Path, round: u32) -> Acknowledged {
     let life = Duration::from_millis(fastrand::u64(1..300));
     let started = Instant::now();
     let mut acknowledged = Acknowledged::default();
-    let mut killed = false;
+    let (mut killed, mut backed_up) = (false, None);
     for line in lines {
         // A line that the kill has cut is none.
         let Ok(line) = line else { break };
@@ -95,6 +113,10 @@ fn killed(path: &Path, round: u32) -> Acknowledged {
                 other => panic!("{other}"),
             }
         }
+        if backed_up.is_none() && started.elapsed() >= life / 2 {
+            backed_up = Some(acknowledged.clone());
+            delayline_file::backup(path, backup).unwrap();
+        }
         if !killed && started.elapsed() >= life {
             // SIGKILL. What is in the pipe is still read.
             child.kill().unwrap();
@@ -102,7 +124,54 @@ fn killed(path: &Path, round: u32) -> Acknowledged {
         }
     }
     assert!(!child.wait().unwrap().success());
-    acknowledged
+    (acknowledged, backed_up.unwrap())
+}
+
+fn kill_backups() {
+    let parent = tempfile::tempdir().unwrap();
+    let [path, to] = ["queues", "backup"].map(|name| parent.path().join(name));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let directory = open(&path);
+    let queue = directory.queue(QUEUES[0].parse().unwrap()).unwrap();
+    for batch in 0..10 {
+        let id = |number| MessageId::try_from(format!("{batch}-{number}")).unwrap();
+        let messages = (0..1_000).map(|number| NewMessage::new(id(number), vec![7; 500]));
+        runtime.block_on(queue.apply(At::Server, &Op::Enqueue(messages.collect()))).unwrap();
+    }
+    let start = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(DIRECTORY, &path).env(BACKUP, &to).spawn().unwrap()
+    };
+    let started = Instant::now();
+    assert!(start().wait().unwrap().success());
+    let whole = started.elapsed();
+    let (mut unfinished, mut finished) = (0, 0);
+    for _ in 0..kills() {
+        if to.exists() {
+            let directory = open(&to);
+            let queue = directory.queue(QUEUES[0].parse().unwrap()).unwrap();
+            let stats = runtime.block_on(queue.apply(At::Server, &Op::Stats)).unwrap().reply;
+            let Reply::Stats(stats) = stats else { unreachable!() };
+            assert_eq!(stats.ready, 10_000);
+            drop((directory, queue));
+            std::fs::remove_dir_all(&to).unwrap();
+            finished += 1;
+        }
+        let mut child = start();
+        std::thread::sleep(whole.mul_f64(fastrand::f64()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        unfinished += u32::from(parent.path().join(".backup.delayline-backup").exists());
+    }
+    println!("{finished} backups were whole, {unfinished} kills left unfinished ones");
+    if !to.exists() {
+        assert!(start().wait().unwrap().success());
+    }
+    let mut names: Vec<_> =
+        std::fs::read_dir(&parent).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["backup", "queues"]);
+    assert!(finished > 0 && unfinished > 0);
 }
 
 async fn check(queues: &[FileBackend; QUEUES.len()], acknowledged: &Acknowledged, round: u32) {

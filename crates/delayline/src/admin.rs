@@ -8,7 +8,8 @@
 //! [`Connection::queues_within`](crate::Connection::queues_within) finds queues,
 //! [`Connection::workers`](crate::Connection::workers) the processes with workers, and
 //! `Connect::survey` and `Connection::inspect` examine servers, and
-//! [`Connection::directory_status`](crate::Connection::directory_status) a directory.
+//! [`Connection::directory_status`](crate::Connection::directory_status) a directory, which
+//! [`Connect::backup`](crate::Connect::backup) copies.
 
 pub use delayline_core::{
     Finding, Forecast, History, HistoryPoint, Limits, Position, ProcessId, Purged, QueueName, Rate,
@@ -19,6 +20,6 @@ pub use delayline_redis_protocol::{
     TopologyKind, Upgrade, WorkerProcess,
 };
 
-pub use crate::directory_status::{DirectoryStatus, SyncTimes};
+pub use crate::directory_status::{Backup, DirectoryStatus, SyncTimes};
 pub use crate::queue::{Audit, DeadLetterFilter, Explanation, Listed, Listing, folded_error};
 pub use crate::store::{FoundQueues, FoundWorkers};

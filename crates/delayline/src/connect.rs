@@ -7,6 +7,7 @@ use std::sync::Arc;
 use delayline_core::Violation;
 use delayline_redis_protocol::{ConnectOptions, HostPort, Survey, Topology, Transport, redacted};
 
+use crate::directory_status::Backup;
 use crate::driver::RedisClient;
 use crate::local::Local;
 #[cfg(feature = "file")]
@@ -272,6 +273,39 @@ impl Connect {
                 Err(Error::unsupported("a survey without a URL of servers"))
             }
             Place::Server(options) => self.client.dialer()?.survey(&options).await,
+        }
+    }
+
+    /// Copies the directory of a `file:` URL to the new directory `to`, also while a process has it
+    /// open, which does not notice. The copy has every change that was acknowledged before this
+    /// call. To restore it, stop the process and put the copy in the place of the directory.
+    ///
+    /// The copy is read again and compared before it gets its name. It must be on a local disk, and
+    /// not in the directory itself. While it is made, this process holds all messages in memory.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the copy is still made.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DiskFull`](crate::ErrorKind::DiskFull), or
+    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse) if another call makes the same copy: these can
+    /// be retried later. [`ErrorKind::Storage`](crate::ErrorKind::Storage) if `to` exists or cannot
+    /// be written, or if the queues cannot be read.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for other URLs, and without the
+    /// feature `file`. No copy is left.
+    pub async fn backup(self, to: impl Into<PathBuf>) -> Result<Backup, Error> {
+        if let Some(misfit) = self.misfit {
+            return Err(misfit);
+        }
+        match self.place {
+            #[cfg(feature = "file")]
+            Place::File { path, .. } => crate::file::backup(path, to.into()).await,
+            _ => {
+                let _ = to;
+                Err(Error::unsupported("a backup of queues that are in no directory"))
+            }
         }
     }
 

@@ -2,6 +2,18 @@
 
 use std::time::{Duration, SystemTime};
 
+/// A copy of the directory of a `file:` URL: see [`Connect::backup`](crate::Connect::backup).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Backup {
+    /// Number of queues in it.
+    pub queues: u64,
+    /// Number of messages in it, in any state.
+    pub messages: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
 /// The state of the directory of a `file:` URL: its files, its room and its syncs. See
 /// [`Connection::directory_status`](crate::Connection::directory_status).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use delayline_redis_protocol::WorkerProcess;
 use delayline_redis_protocol::{Removal, runtime};
 
 use crate::Error;
-use crate::directory_status::{DirectoryStatus, SyncTimes};
+use crate::directory_status::{Backup, DirectoryStatus, SyncTimes};
 use crate::registry::WorkerRegistry;
 #[cfg(unix)]
 use crate::store::FoundWorkers;
@@ -52,6 +52,20 @@ pub(crate) async fn open(
             }
         }
         Ok(Err(error)) => Err(refused(error)),
+        // It panicked, or the runtime has ended.
+        Err(_) => Err(Error::sender_gone()),
+    }
+}
+
+/// Copies a directory in a thread that may block.
+pub(crate) async fn backup(from: PathBuf, to: PathBuf) -> Result<Backup, Error> {
+    let copying = runtime()?.spawn_blocking(move || delayline_file::backup(from, to));
+    match copying.await {
+        Ok(Ok(copied)) => {
+            let (queues, messages, bytes) = (copied.queues, copied.messages, copied.bytes);
+            Ok(Backup { queues, messages, bytes })
+        }
+        Ok(Err(error)) => Err(delayline_core::Error::from(error).into()),
         // It panicked, or the runtime has ended.
         Err(_) => Err(Error::sender_gone()),
     }

@@ -274,6 +274,7 @@ fn every_verb_has_help_with_an_example() {
         &["resume"],
         &["limits"],
         &["delete-queue"],
+        &["backup"],
         &["upgrade"],
         &["check"],
         &["doctor"],

@@ -229,6 +229,43 @@ fn commands_work_beside_a_running_serve() {
 }
 
 #[test]
+fn a_backup_is_made_with_and_without_a_process_and_takes_the_place_of_the_directory() {
+    let parent = tempfile::tempdir().unwrap();
+    let [path, closed, running] =
+        ["queues", "new/closed", "running"].map(|name| parent.path().join(name));
+    let backup = |to: &Path| at(&path, &["backup", "--json", to.to_str().unwrap()]);
+    assert!(backup(&closed).code(1).stderr.contains("there is no directory"));
+    prepare(&path);
+    let made = backup(&closed).code(0).lines().remove(0);
+    assert_eq!((&made["queues"], &made["messages"]), (&1.into(), &2.into()), "{made}");
+    let (mut child, _) = serving(&path, &[]);
+    at(&path, &["send", "--id", "order-1", "--payload", "7"]).code(0);
+    let printed = at(&path, &["backup", running.to_str().unwrap()]).code(0).stdout;
+    assert!(printed.contains("running: 1 queue with 3 messages, "), "{printed}");
+    for (to, expected) in [
+        (&closed, "exists: a backup needs a new directory"),
+        (&path, "exists: a backup needs a new directory"),
+        (&path.join("../queues/below/backup"), "is in the directory that is backed up"),
+        (&parent.path().join("running/delayline.lock/backup"), "cannot be written"),
+    ] {
+        let refused = backup(to).code(3);
+        assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    }
+    assert!(!path.join("below").exists());
+    run(bare(&["backup", "--url", "memory:", running.to_str().unwrap()])).code(2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::rename(&running, &path).unwrap();
+    assert!(at(&path, &["check"]).code(0).stderr.contains("3 messages examined, 0 faults"));
+    assert_eq!((count(&path, "ready"), count(&closed, "ready")), (1, 0));
+    let mut names: Vec<_> =
+        parent.path().read_dir().unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["new", "queues"]);
+}
+
+#[test]
 fn a_killed_serve_loses_nothing_that_it_has_accepted() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path();

@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Disk, DiskFile, Space};
+use super::{Disk, DiskFile, Readable, Space};
 use crate::OpenError;
 use crate::names::is_ours;
 
@@ -104,7 +104,7 @@ fn create(path: &Path) -> io::Result<()> {
 /// Makes the name of a new directory durable, and those of the directories above it, which may be
 /// new as well.
 #[cfg(unix)]
-fn sync_parents(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_parents(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
     let device = fs::metadata(path)?.dev();
     for parent in path.ancestors().skip(1) {
@@ -210,16 +210,29 @@ fn refuse_network(_: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-impl Disk for RealDisk {
+/// A path that is not locked.
+impl Readable for PathBuf {
     fn list(&self) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(&self.path)?;
+        let names = fs::read_dir(self)?;
         names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     }
 
     fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(File::open(self.path.join(name))?))
+        Ok(Box::new(File::open(self.join(name))?))
+    }
+}
+
+impl Readable for RealDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.path.list()
     }
 
+    fn read(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        self.path.read(name)
+    }
+}
+
+impl Disk for RealDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let path = self.path.join(name);
         match fs::remove_file(&path) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use fastrand::Rng;
 
-use super::{Disk, DiskFile, Space};
+use super::{Disk, DiskFile, Readable, Space};
 
 /// A disk. Clones share it.
 #[derive(Clone, Default)]
@@ -319,7 +319,7 @@ fn set(names: &mut BTreeMap<String, usize>, name: &str, meaning: Option<usize>) 
     };
 }
 
-impl Disk for SimulatedDisk {
+impl Readable for SimulatedDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(self.platter().names.keys().cloned().collect())
     }
@@ -329,7 +329,9 @@ impl Disk for SimulatedDisk {
         let file = platter.find(name)?;
         Ok(Box::new(Cursor::new(platter.files[file].cached.clone())))
     }
+}
 
+impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut platter = self.platter();
         platter.call()?;

@@ -9,7 +9,7 @@ use proptest::strategy::{Just, Strategy};
 use super::story::{SMALL, Story, open, runtime};
 use crate::clock::{MAX_STEP_BACK_MS, machine_ms};
 use crate::disk::simulated::{Keep, SimulatedDisk};
-use crate::disk::{Disk, Volume};
+use crate::disk::{Disk, Readable, Volume};
 use crate::replay::{Files, recover};
 use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
 use crate::{Directory, OpenError, Options, names, record, snapshot};

@@ -7,7 +7,7 @@ use delayline_core::{
 };
 
 use super::story::{SMALL, open, runtime};
-use crate::disk::Disk;
+use crate::disk::Readable;
 use crate::disk::simulated::{Keep, SimulatedDisk};
 use crate::replay::{Last, recover};
 use crate::{FileBackend, Options, names};

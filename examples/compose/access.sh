@@ -16,5 +16,5 @@ umask 022
 printf '%s' "$token" > "$2/token"
 # `delayline serve` refuses a file that everyone can read.
 umask 027
-printf 'operator basic operator %s\nviewer bearer prometheus %s\n' "$(secret)" "$token" > "$1/new"
+printf 'operator+worker basic operator %s\nviewer bearer prometheus %s\n' "$(secret)" "$token" > "$1/new"
 mv "$1/new" "$1/users"

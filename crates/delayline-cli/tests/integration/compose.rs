@@ -1,4 +1,4 @@
-//! examples/compose: the command accepts what its services run.
+//! The Compose files: the command accepts what their services run.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,17 +31,20 @@ impl Service {
         for (name, value) in &self.environment {
             command.env(name, value);
         }
-        assert_eq!(self.environment["DELAYLINE_URL"], "redis://redis:6379");
+        let url = &self.environment["DELAYLINE_URL"];
+        assert!(["redis://redis:6379", "redis://valkey:6379"].contains(&url.as_str()), "{url}");
         command.env("DELAYLINE_URL", server.url());
         command
     }
 }
 
 const FILE: &str = include_str!("../../../../examples/compose/compose.yaml");
+/// To try it, without a worker and Prometheus.
+const SMALL: &str = include_str!("../../../../compose.yaml");
 
 /// The services with Delayline's image. Reads what the file has of YAML, and no more.
-fn services() -> BTreeMap<String, Service> {
-    let (_, text) = FILE.split_once("\nservices:\n").unwrap();
+fn services(file: &'static str) -> BTreeMap<String, Service> {
+    let (_, text) = file.split_once("\nservices:\n").unwrap();
     let (text, _) = text.split_once("\nnetworks:\n").unwrap();
     let mut found = BTreeMap::new();
     let mut name = "";
@@ -72,7 +75,7 @@ fn services() -> BTreeMap<String, Service> {
 
 #[test]
 fn the_worker_handles_messages() {
-    let services = services();
+    let services = services(FILE);
     assert_eq!(services.keys().collect::<Vec<_>>(), ["access", "serve", "worker"]);
     let server = Server::start();
     // What its variable names as the queue, is the one of `send` here.
@@ -85,10 +88,16 @@ fn the_worker_handles_messages() {
 
 #[test]
 fn the_dashboard_lets_in_whom_the_script_has_made_up() {
-    let services = services();
+    lets_in(FILE, "/scrape", &[]);
+    lets_in(SMALL, "/access", &[("0.0.0.0:9324", "127.0.0.1:0")]);
+}
+
+/// Makes up users with the directory of the token, and visits the dashboard.
+fn lets_in(file: &'static str, token: &str, more: &[(&str, &str)]) {
+    let services = services(file);
     let access = &services["access"];
     assert_eq!(access.entrypoint, ["/bin/sh", "/access.sh"]);
-    assert_eq!(access.command, ["/access", "/scrape"]);
+    assert_eq!(access.command, ["/access", token]);
     let place = tempfile::tempdir().unwrap();
     let make_up = || {
         let script = folder().join("access.sh");
@@ -105,6 +114,7 @@ fn the_dashboard_lets_in_whom_the_script_has_made_up() {
     let server = Server::start();
     let file = place.path().join("users");
     let replaced = [("0.0.0.0:7380", "127.0.0.1:0"), ("/access/users", file.to_str().unwrap())];
+    let replaced = [&replaced[..], more].concat();
     let mut child = start(&mut services["serve"].here(&server, &replaced));
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -140,8 +150,9 @@ fn commands_of_the_guide_and_of_the_services_are_accepted() {
     });
     let mut commands: Vec<Vec<String>> = in_service.collect();
     assert!(!commands.is_empty(), "the guide runs nothing in the worker's container");
-    let services = services();
-    let own = services.values().filter(|it| it.entrypoint.is_empty());
+    let services: Vec<_> = [FILE, SMALL].into_iter().flat_map(|it| services(it)).collect();
+    let services = || services.iter().map(|(_, service)| service);
+    let own = services().filter(|it| it.entrypoint.is_empty());
     commands.extend(own.map(|it| it.command.clone()));
     for command in commands {
         let words = ["delayline"].into_iter().chain(command.iter().map(String::as_str));
@@ -149,26 +160,31 @@ fn commands_of_the_guide_and_of_the_services_are_accepted() {
         assert_eq!(read, Ok(()), "{command:?}");
     }
     let help = run(on(&Server::start(), &["work", "--help"])).code(0).stdout;
-    for name in services.values().flat_map(|it| it.environment.keys()) {
+    for name in services().flat_map(|it| it.environment.keys()) {
         assert!(help.contains(&format!("[env: {name}")), "{name}");
     }
 }
 
 #[test]
 fn what_is_mounted_exists_and_ports_are_open_to_this_machine_only() {
-    let mut mounted = 0;
-    for item in FILE.lines().filter_map(|line| line.strip_prefix("      - ")) {
-        if item.starts_with('.') {
-            let path = folder().join(item.split(':').next().unwrap());
-            assert!(path.exists(), "{item}");
-            mounted += 1;
-        } else if item.starts_with('"') {
-            assert!(item.starts_with("\"127.0.0.1:"), "{item}");
+    for (file, folder, mounts, ports) in
+        [(FILE, folder(), 5, 3), (SMALL, folder().join("../.."), 1, 2)]
+    {
+        let (mut mounted, mut open) = (0, 0);
+        for item in file.lines().filter_map(|line| line.strip_prefix("      - ")) {
+            if item.starts_with('.') {
+                let path = folder.join(item.split(':').next().unwrap());
+                assert!(path.exists(), "{item}");
+                mounted += 1;
+            } else if item.starts_with('"') {
+                assert!(item.starts_with("\"127.0.0.1:"), "{item}");
+                open += 1;
+            }
         }
+        assert_eq!((mounted, open), (mounts, ports));
+        let published = file.matches("    ports:\n      - \"").count();
+        assert_eq!(file.matches("ports:").count(), published);
     }
-    assert_eq!(mounted, 5);
-    assert_eq!(FILE.matches("    ports:\n      - \"").count(), 3);
-    assert_eq!(FILE.matches("ports:").count(), 3);
 }
 
 fn folder() -> PathBuf {

@@ -6,7 +6,7 @@ use xshell::{Shell, cmd};
 use crate::workspace;
 
 /// Builds the command for a target that this machine can run, and packs it with its man pages,
-/// completions, systemd unit and licences. Prints the path of the archive.
+/// completions, systemd units and licences. Prints the path of the archive.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let target = match args {
         [] => host(shell)?,
@@ -50,12 +50,14 @@ fn host(shell: &Shell) -> Result<String> {
     host.map(str::to_owned).context("rustc does not name its host")
 }
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     "crates/delayline-cli/README.md",
     "CHANGELOG.md",
     "LICENSE-APACHE",
     "LICENSE-MIT",
+    "packaging/delayline-scheduler.service",
     "packaging/delayline-serve.service",
+    "packaging/delayline-work@.service",
 ];
 
 /// Shells, and the names under which they find their scripts.

@@ -14,6 +14,7 @@ mod consumers;
 mod cost;
 mod deny;
 mod dependencies;
+mod deployment;
 mod fix;
 mod inventory;
 mod links;
@@ -104,6 +105,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "consumers") => consumers::run(shell),
         ("prove", "cost") => cost::run(shell, args),
         ("prove", "released") => released::run(shell, args),
+        ("prove", "deployment") => deployment::run(shell, args),
         ("prove", "outbox") => outbox::run(shell, args),
         ("prove", "monitoring") => monitoring::run(shell, args),
         ("release", "audit") => deny::audit(shell, args),
@@ -204,6 +206,11 @@ cargo xtask prove monitoring
     examples/compose, and try the alerts on invented series. Installs Debian's prometheus where it
     may.
 
+cargo xtask prove deployment
+    Validate the manifests in packaging/kubernetes against the published schemas of Kubernetes and
+    KEDA, and let systemd read the units. Needs kubectl (but no cluster), systemd-analyze and Python,
+    and gets the schemas from PyPI.
+
 cargo xtask prove outbox
     Kill processes between the commit of a transaction and the send, and between the send and the
     deletion of its row. Every committed order must be handled once. Starts a private PostgreSQL;
@@ -255,7 +262,7 @@ cargo xtask release api [--check]
     Needs cargo-public-api.
 
 cargo xtask release archive [--target TRIPLE]
-    Build the command, and pack it with its man pages, completions and systemd unit into
+    Build the command, and pack it with its man pages, completions and systemd units into
     target/archive. This machine must be able to run the target's programs.
 
 cargo xtask release notes TAG

@@ -14,6 +14,7 @@ mod compose;
 mod dead;
 mod delete_queue;
 mod demo;
+mod deployment;
 mod doctor;
 mod doctor_alerts;
 mod file;

@@ -1,0 +1,105 @@
+//! packaging: the command accepts what manifests and units run, and answers what KEDA reads.
+
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use delayline_cli::reading;
+use delayline_test_server::Server;
+use serde_json::Value;
+
+use crate::support::{bare, ended, send, send_signal, start};
+
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The arguments of a container.
+fn args(manifest: &str) -> Vec<String> {
+    let manifest = read(manifest);
+    let line = manifest.lines().find_map(|line| line.trim().strip_prefix("args: ")).unwrap();
+    serde_json::from_str(line).unwrap()
+}
+
+#[test]
+fn manifests_and_units_run_what_the_command_accepts() {
+    let mut commands: Vec<Vec<String>> = ["serve", "worker", "scheduler"]
+        .map(|it| args(&format!("kubernetes/base/{it}.yaml")))
+        .into();
+    for unit in ["delayline-serve", "delayline-work@", "delayline-scheduler"] {
+        let unit = read(&format!("{unit}.service"));
+        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let line = line.strip_prefix("/usr/local/bin/delayline ").unwrap().replace("%I", "orders");
+        commands.push(line.split(' ').map(str::to_owned).collect());
+    }
+    for command in commands {
+        let words = ["delayline"].into_iter().chain(command.iter().map(String::as_str));
+        assert_eq!(reading::arguments(words.map(OsString::from)), Ok(()), "{command:?}");
+    }
+}
+
+#[test]
+fn a_pod_is_ready_and_keda_reads_the_numbers_of_the_queue() {
+    let server = Server::start();
+    for (id, delay) in
+        [("a", "0s"), ("b", "0s"), ("c", "2m"), ("d", "3m"), ("e", "4m"), ("f", "1h")]
+    {
+        send(&server, &["--id", id, "--payload", "7", "--delay", delay]);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let users: PathBuf = place.path().join("users");
+    std::fs::write(&users, "viewer@orders bearer keda a-long-token\n").unwrap();
+    // As the volume of the secret has it.
+    std::fs::set_permissions(&users, std::fs::Permissions::from_mode(0o440)).unwrap();
+    let args = args("kubernetes/base/serve.yaml");
+    let args: Vec<&str> = args
+        .iter()
+        .map(|arg| match arg.as_str() {
+            "0.0.0.0:7380" => "127.0.0.1:0",
+            "/etc/delayline/users" => users.to_str().unwrap(),
+            other => other,
+        })
+        .collect();
+    let mut child = start(bare(&args).env("DELAYLINE_URL", server.url()));
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().trim_start_matches("http://").trim_end_matches('/');
+    let get = |path: &str, login: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        // A probe names the address of the pod, and KEDA the service.
+        let head = format!("GET {path} HTTP/1.1\r\nhost: delayline-serve:7380\r\n{login}");
+        stream.write_all((head + "connection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(get("/health", "").starts_with("HTTP/1.1 200 "));
+    let object = read("kubernetes/keda/scaled-object.yaml");
+    let field = |name: &'static str| {
+        let lines = object.lines().filter_map(move |line| line.trim().strip_prefix(name));
+        lines.map(|value| value.trim_matches([':', ' ']).to_owned()).collect::<Vec<_>>()
+    };
+    let (urls, places) = (field("url"), field("valueLocation"));
+    let numbers = urls.iter().zip(&places).map(|(url, place)| {
+        let path = url.strip_prefix("http://delayline-serve.delayline.svc:7380").unwrap();
+        let answer = get(path, "authorization: Bearer a-long-token\r\n");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+        let body: Value = serde_json::from_str(body).unwrap();
+        let found = place.split('.').fold(&body, |value, part| match part.parse::<usize>() {
+            Ok(index) => &value[index],
+            Err(_) => &value[part],
+        });
+        (place.clone(), found.as_u64())
+    });
+    let expected = [("ready", 2), ("leased", 0), ("due.0.count", 3)];
+    let expected = expected.map(|(place, count)| (place.to_owned(), Some(count)));
+    assert_eq!(numbers.collect::<Vec<_>>(), expected);
+    send_signal(&child, "-TERM");
+    ended(child).code(0);
+}

@@ -150,7 +150,7 @@ fn commands_of_the_guide_and_of_the_services_are_accepted() {
     });
     let mut commands: Vec<Vec<String>> = in_service.collect();
     assert!(!commands.is_empty(), "the guide runs nothing in the worker's container");
-    let services: Vec<_> = [FILE, SMALL].into_iter().flat_map(|it| services(it)).collect();
+    let services: Vec<_> = [FILE, SMALL].into_iter().flat_map(services).collect();
     let services = || services.iter().map(|(_, service)| service);
     let own = services().filter(|it| it.entrypoint.is_empty());
     commands.extend(own.map(|it| it.command.clone()));

@@ -37,4 +37,5 @@ mod unknown_queues;
 mod upgrade;
 mod windows;
 mod work;
+mod work_saves;
 mod workers;

@@ -58,6 +58,14 @@ impl Progress {
     }
 }
 
+/// Percent and text, such as `40 %, page 12 of 30`. The text is not escaped.
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", self.permille / 10)?;
+        if self.text.is_empty() { Ok(()) } else { write!(f, ", {}", self.text) }
+    }
+}
+
 /// What the holder of a lease saves with its message (G40). The next attempt gets it.
 ///
 /// A part that is missing stays as it was saved before. Its `Debug` output omits the checkpoint.
@@ -150,6 +158,10 @@ mod tests {
         let shares = [-1.0, 0.0, 0.4, 0.999_6, 1.0, f64::INFINITY, f64::NAN];
         let permille = shares.map(|share| Progress::new(share, "").permille);
         assert_eq!(permille, [0, 0, 400, 1_000, 1_000, 1_000, 0]);
+        let shown = [("", "40 %"), ("page 12", "40 %, page 12")];
+        shown
+            .iter()
+            .for_each(|(text, shown)| assert_eq!(Progress::new(0.4, *text).to_string(), *shown));
         assert!((Progress::new(0.25, "").done() - 0.25).abs() < f64::EPSILON);
     }
 

@@ -3,6 +3,7 @@
 //!
 //! - [`Fields`] reads a message that is to be sent from a JSON object. Its errors never repeat the
 //!   payload.
+//! - [`Saved`] reads what handlers save with their messages.
 //! - [`Object`] is any JSON object, and refuses a name that stands twice. [`distinct`] does so at
 //!   every depth.
 //! - [`message`], [`info`] and [`stateless`] write a message and its state, and [`sent`] the result
@@ -24,6 +25,7 @@ mod history;
 mod message;
 mod moment;
 mod object;
+mod saved;
 mod schedule;
 mod stats;
 mod steps;
@@ -45,6 +47,7 @@ pub use self::message::{
 };
 pub use self::moment::{Zone, moment};
 pub use self::object::{Object, distinct};
+pub use self::saved::Saved;
 pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times};
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,

@@ -180,6 +180,9 @@ pub fn explanation(message: &MessageId, explanation: &Explanation) -> Value {
     let mut object = id(message);
     object.insert("why".to_owned(), explanation.name().into());
     object.insert("explanation".to_owned(), explanation.to_string().into());
+    if let Explanation::Leased { progress: Some(progress), .. } = explanation {
+        object.insert("progress".to_owned(), done(progress));
+    }
     object.extend(explanation.behind().map(|front| named("behind", front.as_bytes())));
     Value::Object(object)
 }

@@ -18,6 +18,10 @@ pub(crate) struct Wait {
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub(crate) timeout: String,
 
+    /// Print the progress of the message's handler on stderr whenever it changes
+    #[arg(long)]
+    pub(crate) progress: bool,
+
     /// Print JSON: the state, the reason of a dead letter, and the result
     #[arg(long)]
     pub(crate) json: bool,
@@ -27,6 +31,7 @@ const HELP: &str = "\
 Examples:
   delayline send --id square-7 --payload 7 --keep-result 1h
   delayline wait square-7 --timeout 30s > result
+  delayline wait crawl-9 --timeout 2h --progress
   delayline wait square-7 --json | jq -r .state
 
 The exit code is 0 if the message was acked, and 1 if it ended in another way, is still pending, or

@@ -103,6 +103,12 @@ after the grace period is terminated, and its message is released, which is not 
 is delivered at least once: a command can run twice for it, the second time with a higher
 DELAYLINE_EPOCH.
 
+A command saves its progress and a checkpoint of up to 4 KiB as lines of JSON on file descriptor 3,
+whose number is in DELAYLINE_SAVE_FD:
+  echo '{\"checkpoint\": \"12\", \"progress\": 0.4, \"progress_text\": \"page 12 of 30\"}' >&3
+All fields are optional. The next attempt gets the checkpoint in DELAYLINE_CHECKPOINT, or in
+DELAYLINE_CHECKPOINT_BASE64 if it is not text.
+
 The body of a request is the payload. Its headers are those of Standard Webhooks (webhook-id,
 webhook-timestamp, and with a secret webhook-signature), content-type, traceparent and tracestate as
 in the message's headers, and delayline-queue, -due, -lateness-ms, -epoch, -attempt, -failures,

@@ -112,10 +112,8 @@ fn details(message: &Message<Bytes>) -> Vec<(&'static str, String)> {
     rows.extend(info.expires_at.map(|expires| ("expires", expires.to_string())));
     rows.extend(info.first_error.as_ref().map(|error| ("first error", harmless_line(error))));
     rows.extend(info.last_error.as_ref().map(|error| ("last error", harmless_line(error))));
-    rows.extend(info.progress.as_ref().map(|progress| {
-        let text = harmless_line(&progress.text);
-        ("progress", format!("{} % {text}", progress.permille / 10).trim_end().to_owned())
-    }));
+    let progress = info.progress.as_ref();
+    rows.extend(progress.map(|progress| ("progress", harmless_line(&progress.to_string()))));
     rows.extend(message.attempts.iter().map(|attempt| ("attempt", in_words(attempt))));
     rows
 }

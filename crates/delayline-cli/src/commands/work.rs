@@ -5,6 +5,7 @@ mod exec;
 mod group;
 mod line;
 mod post;
+mod saves;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

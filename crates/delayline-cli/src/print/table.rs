@@ -75,7 +75,7 @@ fn row(info: &MessageInfo) -> [String; COLUMNS] {
     ]
 }
 
-/// Details of the state, the group of the message, and the latest error.
+/// Details of the state, the progress and the group of the message, and the latest error.
 fn note(info: &MessageInfo) -> String {
     let mut parts = Vec::new();
     match info.state {
@@ -91,6 +91,7 @@ fn note(info: &MessageInfo) -> String {
         }
         _ => {}
     }
+    parts.extend(info.progress.as_ref().map(|progress| harmless_line(&progress.to_string())));
     if let Some(group) = &info.group {
         parts.push(format!("group {}", harmless_line(&group.to_string())));
     }

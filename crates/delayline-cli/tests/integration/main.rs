@@ -38,4 +38,5 @@ mod unknown_queues;
 mod upgrade;
 mod windows;
 mod work;
+mod work_saves;
 mod workers;

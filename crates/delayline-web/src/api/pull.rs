@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::input::{MOST_BODY_BYTES, MOST_OBJECT_BYTES, known, members};
 use super::place::Place;
 use super::problem::{Problem, answer};
-use super::save::Saved;
+use super::save::save;
 use crate::audited::to_the_end;
 use crate::body::JSON;
 use crate::context::{Context, ForWorkers};
@@ -286,23 +286,11 @@ fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
 /// The id, the lease and the save of an item of an extension.
 fn held(item: &Value) -> Result<(MessageId, Lease, Option<Save>), String> {
     let Value::Object(members) = item else { return Err("it must be an object".to_owned()) };
-    known("it", members, &[&["id", "id_base64", "token"][..], &Saved::NAMES].concat())?;
+    known("it", members, &[&["id", "id_base64", "token"][..], &json::Saved::NAMES].concat())?;
     let text = |name: &str| members.get(name).map(|value| value.as_str().unwrap_or_default());
     let id = message_id(text("id"), text("id_base64"))?;
     let lease = token(text("token"))?.lease;
-    let string = |name: &str| match members.get(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(format!("{name} must be a string")),
-    };
-    let progress = members.get("progress").map(|done| done.as_f64().unwrap_or(f64::NAN));
-    let saved = Saved {
-        progress,
-        progress_text: string("progress_text")?,
-        checkpoint: string("checkpoint")?,
-        checkpoint_base64: string("checkpoint_base64")?,
-    };
-    Ok((id, lease, saved.read()?))
+    Ok((id, lease, save(|name| members.get(name).cloned())?))
 }
 
 /// The id that an item names.

@@ -22,7 +22,7 @@ use super::input::MOST_BODY_BYTES;
 use super::place::Place;
 use super::problem::{Problem, answer, failed_items};
 use super::pull::{consumed, message_id, token};
-use super::save::Saved;
+use super::save::save;
 use crate::audited::to_the_end;
 use crate::body::JSON;
 use crate::context::ForWorkers;
@@ -194,7 +194,7 @@ fn item(visitor: &Visitor, part: &RawValue) -> Result<HandOff, String> {
     let object: Object<&RawValue> =
         serde_json::from_str(part.get()).map_err(|_| "it must be an object".to_owned())?;
     let members: Members<'_> = object.members()?.into_iter().collect();
-    let names = || NAMES.into_iter().chain(Saved::NAMES);
+    let names = || NAMES.into_iter().chain(json::Saved::NAMES);
     if let Some(name) = members.keys().find(|name| !names().any(|known| known == *name)) {
         return Err(unknown("it", "member", name, names()));
     }
@@ -230,14 +230,8 @@ fn item(visitor: &Visitor, part: &RawValue) -> Result<HandOff, String> {
         return Err("a result is for ack".to_owned());
     }
     let messages = messages(visitor, &members)?;
-    let progress = members.get("progress");
-    let saved = Saved {
-        progress: progress.map(|done| serde_json::from_str(done.get()).unwrap_or(f64::NAN)),
-        progress_text: text("progress_text")?,
-        checkpoint: text("checkpoint")?,
-        checkpoint_base64: text("checkpoint_base64")?,
-    };
-    let settlement = Settlement::new(id, token.lease, outcome).hold(hold).save(saved.read()?);
+    let save = save(|name| serde_json::from_str(members.get(name)?.get()).ok())?;
+    let settlement = Settlement::new(id, token.lease, outcome).hold(hold).save(save);
     let item = HandOff::new(settlement, messages).with_result(result);
     // Each item alone, so that the answer says which of them is beyond a limit.
     let alone = if carries(&item) {

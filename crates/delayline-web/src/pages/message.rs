@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use super::buttons::when_fields;
 use super::layout::Frame;
-use super::parts::{message_link, number, tries};
+use super::parts::{bar, message_link, number, tries};
 use crate::Role;
 use crate::content::{Form, short, shown};
 use crate::context::Context;
@@ -81,11 +81,8 @@ fn live(
         }
         (actions(context, queue, &info.id, info.state))
         @if let Some(progress) = &info.progress {
-            p.progress {
-                progress aria-label="Progress" max="1000" value=(progress.permille) {}
-                " " (progress.permille / 10) " % "
-                (delayline_json::harmless_line(&progress.text))
-            }
+            // The explanation of a leased message has the text.
+            (bar(progress, !matches!(explanation, Explanation::Leased { .. })))
         }
         (life(now, message))
         dl.facts.inline {

@@ -2,7 +2,8 @@
 
 use delayline::Timestamp;
 use delayline::admin::Stats;
-use delayline::message::{MessageInfo, MessageState};
+use delayline::message::{MessageInfo, MessageState, Progress};
+use delayline_json::harmless_line;
 use maud::{Markup, html};
 
 use crate::content::short;
@@ -123,6 +124,16 @@ pub(super) fn tries(info: &MessageInfo) -> String {
     }
 }
 
+/// A bar for the progress of a handler. `has_text` puts its text behind it.
+pub(super) fn bar(progress: &Progress, has_text: bool) -> Markup {
+    html! {
+        p.progress {
+            progress aria-label="Progress" max="1000" value=(progress.permille) {}
+            @if has_text { " " (harmless_line(&progress.to_string())) }
+        }
+    }
+}
+
 fn note(now: Timestamp, info: &MessageInfo) -> Markup {
     html! {
         @match info.state {
@@ -135,6 +146,9 @@ fn note(now: Timestamp, info: &MessageInfo) -> Markup {
                 @if cancel_requested { span.badge { "cancel requested" } " " }
             }
             _ => {}
+        }
+        @if let Some(progress) = &info.progress {
+            span.far { (short(&progress.to_string(), 60)) } " "
         }
         @if let Some(group) = &info.group {
             span.badge { "group " (short(&group.to_string(), 40)) } " "

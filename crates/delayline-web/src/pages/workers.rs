@@ -9,7 +9,7 @@ use delayline_json::harmless_line;
 use maud::{Markup, html};
 
 use super::layout::Frame;
-use super::parts::{self, message_link};
+use super::parts::{self, bar, message_link};
 use crate::Role;
 use crate::context::Context;
 use crate::failure::told;
@@ -162,6 +162,7 @@ fn held(now: Timestamp, held: &[(String, MessageInfo)]) -> Markup {
                         ", lease ends " (relative(now, deadline))
                     }
                 }
+                @if let Some(progress) = &info.progress { (bar(progress, true)) }
             }
         }
     };

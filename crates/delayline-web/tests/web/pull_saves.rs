@@ -26,6 +26,8 @@ async fn a_delivery_has_what_an_earlier_attempt_has_saved() {
     assert_eq!(shown["checkpoint"], "p12");
     let page = get(&site, "/message?queue=orders&id=a").await.text().to_owned();
     assert!(page.contains(r#"max="1000" value="500""#) && page.contains("p12"), "{page}");
+    let workers = get(&site, "/workers").await.text().to_owned();
+    assert!(workers.contains(r#"max="1000" value="500""#), "{workers}");
     let viewer = crate::pull::site(&orders, Role::Viewer);
     let open = get(&viewer, "/api/v1/queues/orders/messages/a").await.status(200).json();
     assert_eq!((&open["progress"]["done"], open.get("checkpoint")), (&json!(0.5), None));

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use delayline_core::{
-    Completion, DeathReason, Group, Limits, MessageId, MessageInfo, MessageState, Millis, Stats,
-    Status, Timestamp,
+    Completion, DeathReason, Group, Limits, MessageId, MessageInfo, MessageState, Millis, Progress,
+    Stats, Status, Timestamp,
 };
 
 use super::Found;
@@ -96,6 +96,8 @@ pub enum Explanation {
         epoch: u64,
         /// Whether a cancel was requested.
         cancel_requested: bool,
+        /// The progress that the handler has saved, or `None` if it has saved none.
+        progress: Option<Progress>,
     },
     /// It is a dead letter.
     Dead {
@@ -200,6 +202,7 @@ impl Explanation {
                 remaining: between(now, deadline),
                 epoch: info.epoch,
                 cancel_requested,
+                progress: info.progress.clone(),
             },
             MessageState::Dead { reason, since } => {
                 Self::Dead { reason, ago: between(since, now), last_error: info.last_error.clone() }
@@ -319,7 +322,7 @@ impl fmt::Display for Explanation {
                     (None, None) => Ok(()),
                 }
             }
-            Self::Leased { remaining, epoch, cancel_requested } => {
+            Self::Leased { remaining, epoch, cancel_requested, progress } => {
                 write!(f, "A worker holds it (delivery {epoch}), ")?;
                 if remaining.is_zero() {
                     f.write_str("but its lease has expired. The next claim reclaims it")?;
@@ -330,7 +333,8 @@ impl fmt::Display for Explanation {
                     ". A cancel was requested: it ends with this lease."
                 } else {
                     "."
-                })
+                })?;
+                progress.as_ref().map_or(Ok(()), |progress| write!(f, " Progress: {progress}."))
             }
             Self::Dead { reason, ago, last_error } => {
                 let why = match reason {

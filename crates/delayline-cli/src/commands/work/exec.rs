@@ -14,11 +14,13 @@ use delayline::Outcome;
 use delayline::worker::CancelReason;
 use delayline_json as json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{sleep, timeout};
 
 use super::delivery::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use super::group::Group;
+use super::saves;
 use crate::failure::Failure;
 
 /// The variables that lead to the server, and must not reach a command unasked.
@@ -58,8 +60,8 @@ impl Command {
     ///
     /// The command itself is wrong, so that it cannot be run on any message.
     pub(super) async fn run(&self, job: &Delivery) -> Result<Result<Outcome, String>, Failure> {
-        let mut child = match self.spawn(job) {
-            Ok(child) => child,
+        let (mut child, saves) = match self.spawn(job) {
+            Ok(started) => started,
             Err(error) => {
                 let program = self.program.to_string_lossy();
                 let sentence = format!("{program} cannot be run: {error}");
@@ -75,7 +77,7 @@ impl Command {
         let group = Group::led_by(&child);
         let heard = Heard::default();
         let outcome = {
-            let mut attended = pin!(attend(&mut child, job.payload(), &heard));
+            let mut attended = pin!(attend(&mut child, job, saves, &heard));
             tokio::select! {
                 status = &mut attended => match status {
                     Ok(status) if status.success() => Ok(Outcome::Ack),
@@ -131,7 +133,7 @@ impl Command {
         }
     }
 
-    fn spawn(&self, job: &Delivery) -> std::io::Result<Child> {
+    fn spawn(&self, job: &Delivery) -> std::io::Result<(Child, Receiver)> {
         let id = job.id().as_str().filter(|id| !id.contains('\0'));
         let group = job.group().map(|group| match group.as_str() {
             name if name.contains('\0') => group.to_string(),
@@ -163,7 +165,8 @@ impl Command {
             .process_group(0)
             .kill_on_drop(true);
         command.envs(self.server.iter().map(|(name, value)| (name, value)));
-        command.spawn()
+        let saves = saves::prepare(&mut command, job)?;
+        Ok((command.spawn()?, saves))
     }
 }
 
@@ -193,7 +196,12 @@ struct Heard {
 }
 
 /// Gives a command its payload and listens to it until it has ended.
-async fn attend(child: &mut Child, payload: &[u8], heard: &Heard) -> std::io::Result<ExitStatus> {
+async fn attend(
+    child: &mut Child,
+    job: &Delivery,
+    saves: Receiver,
+    heard: &Heard,
+) -> std::io::Result<ExitStatus> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let keep_beginning = |kept: &mut Vec<u8>, part: &[u8]| {
         let room = MOST_RESULT_BYTES - kept.len();
@@ -206,7 +214,8 @@ async fn attend(child: &mut Child, payload: &[u8], heard: &Heard) -> std::io::Re
     };
     let mut talk = pin!(async {
         tokio::join!(
-            feed(stdin, payload),
+            feed(stdin, job.payload()),
+            saves::take(job, saves),
             pass_on(stdout, tokio::io::stdout(), |part| {
                 heard.is_behind.store(!part.is_empty(), Ordering::Relaxed);
                 keep_beginning(&mut locked(&heard.stdout), part);
@@ -222,7 +231,7 @@ async fn attend(child: &mut Child, payload: &[u8], heard: &Heard) -> std::io::Re
         }
     };
     if !silent {
-        // Its last output. But processes that it has left running may hold its stderr open for
+        // Its last output and saves. But processes that it has left running may hold them open for
         // ever.
         let _ = timeout(LAST_WORDS, talk).await;
     }

@@ -37,7 +37,7 @@ const ALONE: [&str; 1] = ["write_your_own_backend"];
 const APART: [&str; 1] = ["outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
-const WITHOUT_PROGRAM: [&str; 19] = [
+const WITHOUT_PROGRAM: [&str; 20] = [
     "aws-sdk",
     "chains",
     "dashboard",
@@ -56,6 +56,7 @@ const WITHOUT_PROGRAM: [&str; 19] = [
     "testing",
     "traces",
     "wait-for-several-messages",
+    "when-one-node-is-not-enough",
     "without-redis",
 ];
 

@@ -40,7 +40,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::admin::QueueName;
 use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
-use delayline::{Bytes, Connect, Connection, Error, ErrorKind, Queue};
+use delayline::{Bytes, Connect, Connection, Error, ErrorKind, Opening, Queue};
 use delayline_json::harmless_line;
 
 pub(crate) use self::acl::{Acl, Role};
@@ -115,6 +115,11 @@ pub(crate) struct Target {
     /// Name of the queue: 1 to 128 of A-Z a-z 0-9 _ . : / - (# is reserved)
     #[arg(long, global = true, env = "DELAYLINE_QUEUE", value_name = "NAME")]
     pub(crate) queue: Option<String>,
+
+    /// Number of shards of a new queue, 2 to 64, so that the nodes of a cluster share it; stored
+    /// with the queue, which keeps it
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub(crate) shards: Option<u32>,
 
     /// Redis client to use; both behave the same
     #[arg(long, global = true, value_enum, default_value_t = Driver::Redis)]
@@ -358,8 +363,14 @@ impl Target {
     pub(crate) async fn open_known(&self) -> Result<Queue<Bytes, Raw>, Failure> {
         self.queue()?;
         self.refuse_new(&self.connect_to(&self.url, self.driver)?)?;
-        let queue = self.open().await?;
-        if self.is_known(&queue).await? { Ok(queue) } else { Err(self.unknown()) }
+        // Without the number of shards, which would be stored.
+        let (connect, name) = (self.connect()?, self.queue()?);
+        let opened = async { connect.connect().await?.queue(name).await };
+        let queue = opened.await.map_err(|error| self.not_opened(&error))?.codec(Raw);
+        if !self.is_known(&queue).await? {
+            return Err(self.unknown());
+        }
+        if self.shards.is_none() { Ok(queue) } else { self.open().await }
     }
 
     /// Whether the queue was ever changed. A queue in memory is always new.
@@ -394,8 +405,16 @@ impl Target {
         &self,
         connection: &Connection,
     ) -> Result<Queue<Bytes, Raw>, Failure> {
-        let opened = connection.queue(self.queue()?).await;
+        let opened = self.opening(connection, self.queue()?).await;
         Ok(opened.map_err(|error| self.not_opened(&error))?.codec(Raw))
+    }
+
+    fn opening(&self, connection: &Connection, queue: &str) -> Opening<Queue<Bytes>> {
+        let opening = connection.queue(queue);
+        match self.shards {
+            Some(shards) => opening.shards(shards),
+            None => opening,
+        }
     }
 
     /// A queue at another place.
@@ -404,7 +423,7 @@ impl Target {
         connect: Connect,
         queue: &str,
     ) -> Result<Queue<Bytes, Raw>, Failure> {
-        let opened = async { connect.connect().await?.queue(queue).await };
+        let opened = async { self.opening(&connect.connect().await?, queue).await };
         let opened = opened.await.map_err(|error| self.not_opened(&error))?;
         Ok(opened.codec(Raw))
     }

@@ -123,6 +123,17 @@ pub enum ErrorKind {
         /// The schema version that it will have.
         to: u64,
     },
+    /// The queue has another number of shards than was requested; 1 if it holds messages without
+    /// shards. [`ErrorClass::Rejected`].
+    OtherShards {
+        /// The number of shards of the queue.
+        found: u32,
+        /// The number that was requested.
+        requested: u32,
+    },
+    /// Some shards of the queue executed their part of the operation, and others failed. The detail
+    /// names the first of these. [`ErrorClass::Ambiguous`].
+    Partial,
     /// The connection was lost before the reply arrived. [`ErrorClass::Ambiguous`].
     ConnectionLost,
     /// No reply arrived in time. [`ErrorClass::Ambiguous`].
@@ -164,8 +175,10 @@ impl ErrorKind {
             | Self::NewerVersion { .. }
             | Self::OlderVersion { .. }
             | Self::NewerFeature { .. }
+            | Self::OtherShards { .. }
             | Self::Unsupported(_) => ErrorClass::Rejected,
-            Self::ConnectionLost
+            Self::Partial
+            | Self::ConnectionLost
             | Self::Timeout
             | Self::Unconfirmed
             | Self::Protocol
@@ -222,6 +235,17 @@ impl fmt::Display for ErrorKind {
                 "the queue is being upgraded from schema version {from} to {to}: try again later, \
                  and if the upgrade was interrupted, run `delayline upgrade` again"
             ),
+            Self::OtherShards { found: ..=1, requested } => write!(
+                f,
+                "the queue holds messages without shards, and {requested} shards were requested: \
+                 drain it first, or use another queue"
+            ),
+            Self::OtherShards { found, requested } => write!(
+                f,
+                "the queue has {found} shards, and {requested} were requested: open it with \
+                 {found}, or without a number"
+            ),
+            Self::Partial => f.write_str("only some shards of the queue executed the operation"),
             Self::ConnectionLost => f.write_str("the connection was lost before the reply arrived"),
             Self::Timeout => f.write_str("no reply arrived in time"),
             Self::Unconfirmed => f.write_str("executed, but its durability was not confirmed"),

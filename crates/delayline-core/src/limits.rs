@@ -16,6 +16,12 @@ pub const MAX_CONSUMER_BYTES: usize = 64;
 /// Longest queue name, in bytes. Names are at least one byte long.
 pub const MAX_QUEUE_NAME_BYTES: usize = 128;
 
+/// Minimum number of shards of a sharded queue.
+pub const MIN_SHARDS: u32 = 2;
+
+/// Maximum number of shards of a sharded queue.
+pub const MAX_SHARDS: u32 = 64;
+
 /// Largest payload of a message, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1024 * 1024;
 

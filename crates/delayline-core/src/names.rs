@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use bytes::Bytes;
 
 use crate::Violation;
-use crate::limits::{MAX_CONSUMER_BYTES, MAX_ID_BYTES, MAX_QUEUE_NAME_BYTES};
+use crate::limits::{MAX_CONSUMER_BYTES, MAX_ID_BYTES, MAX_QUEUE_NAME_BYTES, MAX_SHARDS};
 
 /// Adds conversions from the common text types, by `try_into` and `parse`.
 macro_rules! texts {
@@ -48,8 +48,8 @@ pub(crate) use texts;
 /// The name of a queue: 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`.
 ///
 /// The characters are restricted so that keys of different queues never collide (G20): no name can
-/// close the hash tag that encloses it. `#` is reserved for the shards of a queue: later versions
-/// may give a shard the name of its queue, `#` and a number.
+/// close the hash tag that encloses it. `#` is reserved: a [shard](Self::shard) has the name of its
+/// queue, `#` and a number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(String);
 
@@ -78,6 +78,41 @@ impl QueueName {
                 value: name,
             }),
         }
+    }
+
+    /// Returns the name of a shard of this queue: `orders#3`. Shards are numbered from 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Violation::TooLong`] if it is longer than [`MAX_QUEUE_NAME_BYTES`].
+    /// [`Violation::Malformed`] if this is the name of a shard.
+    /// [`Violation::OutOfRange`] if the number is not below [`MAX_SHARDS`].
+    pub fn shard(&self, number: u32) -> Result<Self, Violation> {
+        Self::new(self.as_str())?;
+        Violation::within("the number of the shard", number.into(), 0, (MAX_SHARDS - 1).into())?;
+        let name = format!("{self}#{number}");
+        bounded("the name of the shard", name.len(), MAX_QUEUE_NAME_BYTES)?;
+        Ok(Self(name))
+    }
+
+    /// Reads the name of a queue or of a shard, as a backend has stored it.
+    ///
+    /// # Errors
+    ///
+    /// Like [`new`](Self::new) and [`shard`](Self::shard).
+    pub fn from_stored(name: &str) -> Result<Self, Violation> {
+        let parts = name.split_once('#');
+        let shard = parts.and_then(|(queue, number)| Some((queue, number.parse().ok()?)));
+        let Some((queue, number)) = shard else { return Self::new(name) };
+        let shard = Self::new(queue)?.shard(number)?;
+        // A number with leading zeros or a sign is none.
+        if shard.as_str() == name { Ok(shard) } else { Self::new(name) }
+    }
+
+    /// Returns `true` if this is the name of a shard.
+    #[must_use]
+    pub fn is_shard(&self) -> bool {
+        self.0.contains('#')
     }
 
     /// Returns the name.
@@ -384,6 +419,24 @@ mod tests {
                 )
             );
         }
+    }
+
+    #[test]
+    fn a_shard_has_the_name_of_its_queue_and_a_number() {
+        let queue = QueueName::new("orders").unwrap();
+        let shard = queue.shard(63).unwrap();
+        assert_eq!(
+            (shard.as_str(), shard.is_shard(), queue.is_shard()),
+            ("orders#63", true, false)
+        );
+        assert_eq!(QueueName::from_stored("orders#63").unwrap(), shard);
+        assert_eq!(QueueName::from_stored("orders").unwrap(), queue);
+        for name in ["orders#64", "orders#03", "orders#+3", "orders#", "#3", "a#1#2", "a b#1"] {
+            assert!(QueueName::from_stored(name).is_err(), "{name}");
+        }
+        assert!(shard.shard(0).is_err() && queue.shard(64).is_err());
+        let longest = QueueName::new("q".repeat(126)).unwrap();
+        assert!(longest.shard(9).is_ok() && longest.shard(10).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Cumulative counters of a queue.
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::DeathReason;
@@ -145,6 +146,41 @@ impl Totals {
             DeathReason::Unreadable => &mut self.died_unreadable,
         };
         *counter += 1;
+    }
+}
+
+/// Adds the counters of another queue. Saturates: a damaged counter may hold any number.
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        /// Names every counter, so that none is forgotten.
+        macro_rules! add {
+            ($($counter:ident),*) => {
+                let Self { lateness, $($counter),* } = other;
+                $(self.$counter = self.$counter.saturating_add($counter);)*
+                for (count, more) in self.lateness.iter_mut().zip(lateness) {
+                    *count = count.saturating_add(more);
+                }
+            };
+        }
+        add!(
+            enqueued,
+            acked,
+            cancelled,
+            purged,
+            relayed,
+            replaced,
+            failed,
+            snoozed,
+            released,
+            crashed,
+            redriven,
+            died_max_failures,
+            died_max_crashes,
+            died_rejected,
+            died_undecodable,
+            died_expired,
+            died_unreadable
+        );
     }
 }
 

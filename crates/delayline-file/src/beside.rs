@@ -62,7 +62,9 @@ impl Beside {
     /// [`ErrorKind::Unreachable`] or [`ErrorKind::ConnectionLost`] if the other process has ended.
     pub async fn queues(&self) -> Result<Vec<QueueName>, Error> {
         match self.call(&Ask::Queues).await? {
-            Answer::Queues(names) => names.iter().map(|name| Ok(QueueName::new(name)?)).collect(),
+            Answer::Queues(names) => {
+                names.iter().map(|name| Ok(QueueName::from_stored(name)?)).collect()
+            }
             other => Err(unexpected(other)),
         }
     }

@@ -133,7 +133,7 @@ async fn answer(reached: Box<dyn Reached>, ask: Ask, about: &About) -> Answer {
 }
 
 fn find(reached: &dyn Reached, name: &str) -> Result<FileBackend, Error> {
-    reached.find(name.parse()?)
+    reached.find(QueueName::from_stored(name)?)
 }
 
 /// Workers must be in the process of the queues, which alone wakes them.

@@ -86,7 +86,7 @@ impl Record {
         match kind {
             QUEUE => {
                 let name = std::str::from_utf8(fields.0).map_err(|error| error.to_string())?;
-                let name = QueueName::new(name).map_err(|error| error.to_string())?;
+                let name = QueueName::from_stored(name).map_err(|error| error.to_string())?;
                 Ok(Self::Queue { queue, name })
             }
             TAKE => {

@@ -117,7 +117,7 @@ fn read_from<R: Read>(
     for _ in 0..head.queues {
         let (queue, name, state) = <(u32, String, State)>::deserialize(&mut values)
             .map_err(|error| other_model(&error))?;
-        let name = QueueName::new(name).map_err(|error| value(&error))?;
+        let name = QueueName::from_stored(&name).map_err(|error| value(&error))?;
         if queues.insert(queue, Stored::new(name, state)).is_some() {
             return Err(Failure::Value("a queue appears twice".to_owned()));
         }

@@ -84,7 +84,7 @@ impl Keys {
         let bell = std::str::from_utf8(bell).ok()?;
         let name = bell.strip_prefix(KEY_PREFIX)?.strip_prefix('{')?;
         let name = name.strip_suffix(BELL)?.strip_suffix("}:")?;
-        QueueName::new(name).ok().map(|name| Self::new(&name))
+        QueueName::from_stored(name).ok().map(|name| Self::new(&name))
     }
 
     /// The same keys, and the destination of a relay.

@@ -1,7 +1,9 @@
 //! One connection, many queues.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use delayline_core::{QueueBackend, QueueName};
 use delayline_redis_protocol::{
@@ -14,7 +16,7 @@ use crate::codec::Json;
 use crate::directory_status::DirectoryStatus;
 use crate::registry::WorkerRegistry;
 use crate::store::{FoundQueues, FoundWorkers, Store};
-use crate::{Error, Queue};
+use crate::{Error, Queue, shards};
 
 /// A connection to a server, to a directory, or to queues in this process. Opens queues by name.
 /// Created by [`connect`](crate::connect) or [`Connect::connect`](crate::Connect::connect).
@@ -69,22 +71,25 @@ impl Connection {
     }
 
     /// Checks that the server is suitable, and opens a queue of JSON payloads. [`Queue::codec`]
-    /// changes the codec.
+    /// changes the codec, and [`Opening::shards`] spreads the queue over several places.
     ///
     /// A name has 1 to 128 of the characters `A-Z a-z 0-9 _ . : / -`. `#` is reserved for shards.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future has no effect: opening does not change the queue on the server.
+    /// Dropping the future has no effect: opening does not change the queue on the server. With
+    /// [`Opening::shards`], the number may have been stored.
     ///
     /// # Errors
     ///
     /// If the name is malformed, or the server cannot be reached, is a read-only replica, evicts
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), or holds the queue in a newer
     /// format.
-    pub async fn queue<T: ?Sized>(&self, name: &str) -> Result<Queue<T>, Error> {
-        let Self(_, cancels, registry, siblings) = self.clone();
-        Ok(Queue::sharing(self.backend(name).await?, Json, cancels, registry, siblings))
+    pub fn queue<T: ?Sized>(&self, name: &str) -> Opening<Queue<T>> {
+        self.opening(name, |connection, backend| {
+            let Self(_, cancels, registry, siblings) = connection;
+            Queue::sharing(backend, Json, cancels, registry, siblings)
+        })
     }
 
     /// Opens a queue as a backend, which executes any [`Op`](crate::backend::Op).
@@ -96,8 +101,18 @@ impl Connection {
     /// # Errors
     ///
     /// Like [`queue`](Self::queue).
-    pub async fn backend(&self, name: &str) -> Result<Arc<dyn QueueBackend>, Error> {
-        self.0.open(QueueName::new(name)?).await
+    pub fn backend(&self, name: &str) -> Opening<Arc<dyn QueueBackend>> {
+        self.opening(name, |_, backend| backend)
+    }
+
+    fn opening<O>(&self, name: &str, made: fn(Self, Arc<dyn QueueBackend>) -> O) -> Opening<O> {
+        Opening {
+            connection: self.clone(),
+            name: name.to_owned(),
+            shards: None,
+            made,
+            running: None,
+        }
     }
 
     /// Returns the names of all queues on the server, on all primaries of a cluster, or in the
@@ -148,7 +163,9 @@ impl Connection {
     ///
     /// If no primary can be reached, or if the user may not run `SCAN` on any.
     pub async fn queues_within(&self, most_keys: u64) -> Result<FoundQueues, Error> {
-        self.0.queues(most_keys).await
+        let mut found = self.0.queues(most_keys).await?;
+        found.names.retain(|name| !name.is_shard());
+        Ok(found)
     }
 
     /// Returns the processes with [`Worker`](crate::Worker)s on queues of the server, or of all
@@ -263,7 +280,11 @@ impl Connection {
     /// Like [`queue`](Self::queue). [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for
     /// `memory:`.
     pub async fn delete_queue(&self, name: &str) -> Result<Removal, Error> {
-        self.0.delete_if_empty(QueueName::new(name)?).await
+        let name = QueueName::new(name)?;
+        match shards::delete_if_empty(&*self.0, &name).await? {
+            Some(removal) => Ok(removal),
+            None => self.0.delete_if_empty(name).await,
+        }
     }
 
     /// Returns whether the queue `name` has an older layout, and how many entries are left to
@@ -314,5 +335,78 @@ impl Connection {
 
     async fn any_layout(&self, name: &str) -> Result<ScriptBackend<dyn Transport>, Error> {
         self.0.any_layout(QueueName::new(name)?).await
+    }
+}
+
+type Running<O> = Pin<Box<dyn Future<Output = Result<O, Error>> + Send>>;
+
+/// A queue that is being opened: `.await` it. From [`Connection::queue`] and
+/// [`Connection::backend`].
+#[must_use = "a queue is opened when this is awaited"]
+pub struct Opening<O> {
+    connection: Connection,
+    name: String,
+    shards: Option<u32>,
+    made: fn(Connection, Arc<dyn QueueBackend>) -> O,
+    /// Once it was polled.
+    running: Option<Running<O>>,
+}
+
+impl<O> Opening<O> {
+    /// Opens the queue with this number of shards: 2 to 64. Each is a queue with its own keys, so
+    /// that the nodes of a cluster share one queue.
+    ///
+    /// The first program that opens a new queue decides. The number is stored, and cannot be
+    /// changed. Without this call, the queue is opened as it is stored.
+    ///
+    /// The guide [When one node is not enough](crate::guides::when_one_node_is_not_enough) says when
+    /// this helps, and what differs.
+    ///
+    /// ```
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let connection = delayline::connect("memory:").await?;
+    /// let orders: Queue<u64> = connection.queue("orders").shards(4).await?;
+    /// orders.send(&1234).await?;
+    /// assert_eq!(connection.queue::<u64>("orders").await?.stats().await?.ready, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Opening fails with [`ErrorKind::OtherShards`](crate::ErrorKind::OtherShards) if the queue has
+    /// another number, or holds messages without shards. It fails with
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if the number is not from 2 to 64.
+    pub fn shards(mut self, number: u32) -> Self {
+        self.shards = Some(number);
+        self
+    }
+}
+
+impl<O: 'static> Future for Opening<O> {
+    type Output = Result<O, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { connection, name, shards, made, running } = &mut *self;
+        let running = running.get_or_insert_with(|| {
+            let (connection, name) = (connection.clone(), std::mem::take(name));
+            let (shards, made) = (*shards, *made);
+            Box::pin(async move {
+                let backend = shards::open(&*connection.0, QueueName::new(name)?, shards).await?;
+                Ok(made(connection, backend))
+            })
+        });
+        running.as_mut().poll(context)
+    }
+}
+
+impl<O> fmt::Debug for Opening<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opening")
+            .field("name", &self.name)
+            .field("shards", &self.shards)
+            .finish_non_exhaustive()
     }
 }

@@ -166,6 +166,10 @@ pub mod wait_for_several_messages {}
 pub mod webhooks {}
 
 #[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/when-one-node-is-not-enough.md")]
+pub mod when_one_node_is_not_enough {}
+
+#[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/without-redis.md")]
 pub mod without_redis {}
 

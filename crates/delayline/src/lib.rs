@@ -181,6 +181,7 @@ mod relayer;
 #[cfg(feature = "schedules")]
 pub mod schedules;
 mod server;
+mod shards;
 #[cfg(feature = "signal")]
 mod shutdown;
 mod store;
@@ -199,7 +200,7 @@ pub use delayline_core::{
 };
 
 pub use self::connect::{Connect, connect};
-pub use self::connection::Connection;
+pub use self::connection::{Connection, Opening};
 pub use self::driver::RedisClient;
 pub use self::error::Error;
 pub use self::jobs::{Jobs, Kind};

@@ -76,3 +76,32 @@ fn a_queue_that_has_lost_its_control_record_is_known() {
     run(on(&server, &["check", "--repair", "--yes"])).code(0);
     run(on(&server, &["get", "a"])).code(0);
 }
+
+/// The number of shards is stored by verbs that create queues, and no other number is accepted.
+#[test]
+fn a_queue_keeps_its_number_of_shards() {
+    let server = Server::start();
+    for driver in DRIVERS {
+        let on_queue = |args: &[&str]| {
+            run(on(&server, &[&["--driver", driver, "--queue", driver], args].concat()))
+        };
+        on_queue(&["--shards", "4", "stats"]).code(1);
+        for n in 0..8 {
+            on_queue(&["--shards", "4", "send", "--id", &n.to_string(), "--payload", "1"]).code(0);
+        }
+        let stats = &on_queue(&["stats", "--json"]).code(0).lines()[0]["ready"].clone();
+        assert_eq!(stats, 8);
+        let refused = on_queue(&["--shards", "5", "send", "--payload", "1"]).code(3);
+        assert!(
+            refused.stderr.contains("has 4 shards, and 5 were requested"),
+            "{}",
+            refused.stderr
+        );
+        on_queue(&["--shards", "65", "stats"]).code(2);
+        on_queue(&["--shards", "4", "cancel", "3"]).code(0);
+        let listed = on_queue(&["list", "--limit", "3"]).code(0);
+        assert!(listed.stderr.contains("--after ready:"), "{}", listed.stderr);
+    }
+    let queues = run(on(&server, &["queues"])).code(0);
+    assert!(!queues.stdout.contains('#'), "{}", queues.stdout);
+}

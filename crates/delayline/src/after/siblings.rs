@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use delayline_core::{Backend as _, QueueBackend, QueueName};
 
-use crate::Error;
 use crate::store::Store;
+use crate::{Error, shards};
 
 /// The queues of one connection, opened when they are first needed. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ impl Siblings {
         let Some(store) = &self.0.store else {
             return Err(Error::unsupported("messages of other queues, without a connection"));
         };
-        let backend = store.open(name.clone()).await?;
+        let backend = shards::open(&**store, name.clone(), None).await?;
         Ok(Arc::clone(self.lock().entry(name.clone()).or_insert(backend)))
     }
 

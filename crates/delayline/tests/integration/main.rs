@@ -50,6 +50,8 @@ mod schedules_trouble;
 mod servers;
 #[cfg(feature = "tower")]
 mod service;
+#[cfg(feature = "json")]
+mod shards;
 #[cfg(all(unix, feature = "signal"))]
 mod shutdown;
 mod support;

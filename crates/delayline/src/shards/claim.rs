@@ -1,0 +1,261 @@
+//! Claims: from the shard whose head is oldest, within a bound also from every other one.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use delayline_core::limits::{JOURNAL_RETENTION_MS, MAX_JOURNAL};
+use delayline_core::{
+    Applied, Claim, ClaimId, Claimed, ConsumerName, Delivery, Error, ErrorClass, ErrorKind, Op,
+    Reply, Wakeup,
+};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use super::settle::marked;
+use super::{How, Shards, failure, unexpected};
+
+/// The latest claim of each consumer, by which a claim with the same id asks the same shards again.
+#[derive(Default)]
+pub(super) struct Journal(HashMap<ConsumerName, Latest>);
+
+struct Latest {
+    claim_id: ClaimId,
+    since: Instant,
+    /// What each shard was asked for.
+    asked: Vec<(usize, Claim)>,
+    /// Claims of which a shard may have leased messages without a reply. The next claim that asks
+    /// the shard repeats them.
+    open: Vec<(usize, Claim, Instant)>,
+}
+
+impl Journal {
+    /// Begins a claim. Returns the parts to repeat, if it was sent before.
+    fn begin(&mut self, claim: &Claim) -> Vec<(usize, Claim)> {
+        let now = Instant::now();
+        if self.0.len() >= MAX_JOURNAL && !self.0.contains_key(&claim.consumer) {
+            let recent = Duration::from_millis(JOURNAL_RETENTION_MS);
+            self.0.retain(|_, latest| now - latest.since < recent);
+        }
+        let latest = self.0.entry(claim.consumer.clone()).or_insert_with(|| Latest {
+            claim_id: claim.claim_id,
+            since: now,
+            asked: Vec::new(),
+            open: Vec::new(),
+        });
+        latest.since = now;
+        if latest.claim_id != claim.claim_id {
+            latest.claim_id = claim.claim_id;
+            latest.asked.clear();
+        }
+        latest.asked.clone()
+    }
+
+    /// The parts of a claim, for shards with their shares.
+    fn parts(&mut self, claim: &Claim, shares: Vec<(usize, usize)>) -> Vec<(usize, Claim)> {
+        let Some(latest) = self.0.get_mut(&claim.consumer) else { return Vec::new() };
+        // The leases of an older one have expired, and are reclaimed like any others.
+        let lease = Duration::from(claim.lease);
+        latest.open.retain(|(_, _, since)| since.elapsed() < lease);
+        let part = |(shard, max)| {
+            let open = latest.open.iter().find(|(open, ..)| *open == shard);
+            let mut part = open.map_or(claim, |(_, part, _)| part).clone();
+            if open.is_none() {
+                part.max = max;
+            }
+            (shard, part)
+        };
+        let parts: Vec<_> = shares.into_iter().map(part).collect();
+        latest.asked.extend(parts.iter().cloned());
+        parts
+    }
+
+    /// Remembers whether a shard has replied to its part.
+    fn replied(&mut self, shard: usize, part: &Claim, sent: Instant, may_have_leased: bool) {
+        let Some(latest) = self.0.get_mut(&part.consumer) else { return };
+        let is_open = latest.open.iter().any(|(open, ..)| *open == shard);
+        if !may_have_leased {
+            latest.open.retain(|(open, ..)| *open != shard);
+        } else if !is_open {
+            latest.open.push((shard, part.clone(), sent));
+        }
+    }
+}
+
+/// The replies of shards to the parts of one claim.
+#[derive(Default)]
+struct Merged {
+    /// The first shard that replied, whose clock counts.
+    first: Option<(usize, Applied)>,
+    claimed: Claimed,
+    /// The deliveries of each shard, in their order.
+    deliveries: Vec<VecDeque<Delivery>>,
+    /// Shards that count on this process for their next message, although it has no room left.
+    waiting: Vec<usize>,
+    errors: Vec<Error>,
+    revision: u64,
+}
+
+impl Shards {
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        // Nothing panics while it is locked.
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn claim(&self, how: How, claim: &Claim) -> Result<Applied, Error> {
+        let mut merged = Merged::default();
+        let repeated = self.journal().begin(claim);
+        if !repeated.is_empty() {
+            self.ask(how, repeated, &mut merged).await?;
+        } else if claim.max == 0 {
+            let mut unsorted = self.heads().unsorted();
+            if unsorted.is_empty() {
+                unsorted.push(0);
+            }
+            let parts = unsorted.into_iter().map(|shard| (shard, claim.clone())).collect();
+            self.ask(how, parts, &mut merged).await?;
+        } else {
+            let mut asked = vec![false; self.shards.len()];
+            loop {
+                let room = claim.max.saturating_sub(merged.count());
+                let shares = self.heads().share(how.at, room, &asked);
+                if shares.is_empty() {
+                    break;
+                }
+                shares.iter().for_each(|&(shard, _)| asked[shard] = true);
+                let parts = self.journal().parts(claim, shares);
+                self.ask(how, parts, &mut merged).await?;
+            }
+        }
+        self.merged(how, claim, merged)
+    }
+
+    /// Claims from shards at the same time. Once one has replied, the others get a little more time:
+    /// a server that does not reply must not hold up the messages of the others.
+    async fn ask(
+        &self,
+        how: How,
+        parts: Vec<(usize, Claim)>,
+        merged: &mut Merged,
+    ) -> Result<(), Error> {
+        let sent = Instant::now();
+        let calls = parts.iter().enumerate().map(|(n, (shard, part))| async move {
+            (n, self.send(*shard, how, &Op::Claim(part.clone())).await)
+        });
+        let mut calls: FuturesUnordered<_> = calls.collect();
+        let mut results: Vec<Option<Result<Applied, Error>>> = parts.iter().map(|_| None).collect();
+        let all_failing = parts.iter().all(|(shard, _)| self.heads().is_failing(*shard));
+        let mut until = all_failing.then(|| sent + PATIENCE_ALONE);
+        loop {
+            let next = match until {
+                Some(until) => timeout_at(until, calls.next()).await.unwrap_or_default(),
+                None => calls.next().await,
+            };
+            let Some((n, result)) = next else { break };
+            if result.is_ok() {
+                until = Some(until.unwrap_or_else(|| sent + (sent.elapsed() * 4).max(PATIENCE)));
+            }
+            results[n] = Some(result);
+        }
+        drop(calls);
+        for ((shard, part), result) in parts.into_iter().zip(results) {
+            let result = result.unwrap_or_else(|| {
+                let detail = format!("{}: no reply to a claim", self.shards[shard].name);
+                Err(Error::with_detail(ErrorKind::Timeout, detail))
+            });
+            let may_have_leased =
+                matches!(&result, Err(error) if error.class() == ErrorClass::Ambiguous);
+            self.journal().replied(shard, &part, sent, may_have_leased);
+            let applied = match result {
+                Ok(applied) => applied,
+                Err(error) => {
+                    self.heads().failed(shard);
+                    merged.errors.push(error);
+                    continue;
+                }
+            };
+            let Reply::Claim(claimed) = &applied.reply else { return Err(unexpected()) };
+            self.heads().answered(shard, sent, &applied, claimed);
+            merged.add(shard, &part, applied, |delivery| {
+                let info = &delivery.message.info;
+                if info.group.is_some() && self.of_id(&info.id) != shard {
+                    delivery.lease = marked(delivery.lease, shard);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn merged(&self, how: How, claim: &Claim, merged: Merged) -> Result<Applied, Error> {
+        let Merged { first, mut claimed, deliveries, waiting, errors, revision } = merged;
+        claimed.deliveries = in_order(deliveries);
+        let Some((reference, first)) = first else {
+            return Err(failure(errors, true).unwrap_or_else(unexpected));
+        };
+        for error in &errors {
+            tracing::debug!(queue = %self.name, %error, "a claim goes without a shard");
+        }
+        let heads = self.heads();
+        (claimed.next, claimed.more) = heads.next(how.at, reference, first.at);
+        let shards = 0..self.shards.len();
+        claimed.capped = shards.clone().any(|shard| heads.is_capped(shard));
+        claimed.unsorted = !heads.unsorted().is_empty();
+        drop(heads);
+        if claimed.deliveries.len() >= claim.max {
+            waiting.into_iter().for_each(|shard| self.hand_on(shard));
+        }
+        Ok(Applied::new(first.at, revision, Reply::Claim(claimed)).with_micros(first.micros))
+    }
+
+    /// Leaves the next message of a shard to another process.
+    fn hand_on(&self, shard: usize) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let backend = Arc::clone(&self.shards[shard].backend);
+        // Without it, other workers come when they poll.
+        runtime.spawn(async move { Wakeup::ring(&backend).await.ok() });
+    }
+}
+
+impl Merged {
+    fn count(&self) -> usize {
+        self.deliveries.iter().map(VecDeque::len).sum()
+    }
+
+    fn add(&mut self, shard: usize, part: &Claim, applied: Applied, mark: impl Fn(&mut Delivery)) {
+        self.revision = self.revision.saturating_add(applied.revision);
+        let Applied { at, micros, revision, reply, .. } = applied;
+        let Reply::Claim(mut claimed) = reply else { return };
+        let has_room = claimed.deliveries.len() < part.max;
+        if has_room && claimed.next.is_some() && !claimed.more {
+            self.waiting.push(shard);
+        }
+        claimed.deliveries.iter_mut().for_each(mark);
+        self.deliveries.push(claimed.deliveries.into());
+        self.claimed.deaths.append(&mut claimed.deaths);
+        if self.first.is_none() {
+            let reply = Reply::Claim(Claimed::default());
+            self.first = Some((shard, Applied::new(at, revision, reply).with_micros(micros)));
+        }
+    }
+}
+
+/// Merges the deliveries of shards, each of which stays in its order: by priority and due instant,
+/// as far as turns of groups do not decide otherwise.
+fn in_order(mut shards: Vec<VecDeque<Delivery>>) -> Vec<Delivery> {
+    let key = |shard: &VecDeque<Delivery>| {
+        let info = &shard.front()?.message.info;
+        Some((info.priority.level(), info.due, info.sequence))
+    };
+    let mut merged = Vec::new();
+    while let Some(first) = shards.iter_mut().filter(|it| !it.is_empty()).min_by_key(|it| key(it)) {
+        merged.extend(first.pop_front());
+    }
+    merged
+}
+
+/// How long a claim waits for the other shards once one has replied; four times as long as the
+/// first reply took if that is longer.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How long a claim waits for shards whose latest claims have failed.
+const PATIENCE_ALONE: Duration = Duration::from_secs(1);

@@ -1,0 +1,191 @@
+//! How a sharded queue is opened: the number of its shards is a message of the plain queue.
+
+use std::sync::Arc;
+
+use delayline_core::limits::{MAX_PAGE, MAX_SHARDS, MIN_SHARDS};
+use delayline_core::{
+    At, Backend as _, Enqueued, Error as Fault, ErrorKind, Found, List, MessageId, MessageInfo,
+    NewMessage, Op, QueueBackend, QueueName, Reply, Schedule, Stats, Status, Timestamp, Violation,
+};
+use delayline_redis_protocol::Removal;
+use futures_util::future::try_join_all;
+
+use super::{Shard, Shards, place_of, unexpected};
+use crate::Error;
+use crate::store::Store;
+
+/// Opens the queue `name`: its shards, if it has some.
+///
+/// `requested` is the number of shards that it must have. If it has none yet, it gets that number.
+///
+/// # Errors
+///
+/// [`ErrorKind::OtherShards`] if it has another number, or holds messages without shards, and what
+/// opening a queue fails with.
+pub(crate) async fn open(
+    store: &dyn Store,
+    name: QueueName,
+    requested: Option<u32>,
+) -> Result<Arc<dyn QueueBackend>, Error> {
+    if let Some(actual) = requested.filter(|it| !(MIN_SHARDS..=MAX_SHARDS).contains(it)) {
+        let (actual, least, most) = (actual.into(), MIN_SHARDS.into(), MAX_SHARDS.into());
+        let what = "the number of shards";
+        return Err(Violation::OutOfRange { what, actual, least, most }.into());
+    }
+    let plain = store.open(name.clone()).await?;
+    let number = match (number_of(&plain).await?, requested) {
+        (None, None) => return Ok(plain),
+        (Some(found), Some(requested)) if found != requested => {
+            return Err(Fault::new(ErrorKind::OtherShards { found, requested }).into());
+        }
+        (Some(found), _) => found,
+        (None, Some(requested)) => {
+            found(store, &name, &plain, requested).await?;
+            requested
+        }
+    };
+    Ok(Arc::new(Shards::new(name.clone(), shards(store, &name, 0..number).await?)))
+}
+
+/// Removes a sharded queue, if it is empty. `None` if it has no shards.
+///
+/// # Errors
+///
+/// Those of its shards. Some may be removed then.
+pub(crate) async fn delete_if_empty(
+    store: &dyn Store,
+    name: &QueueName,
+) -> Result<Option<Removal>, Error> {
+    let plain = store.open(name.clone()).await?;
+    let Some(number) = number_of(&plain).await? else { return Ok(None) };
+    let mut sum = Removal::default();
+    for shard in shards(store, name, 0..number).await? {
+        // An empty shard must keep what it remembers as long as others have messages.
+        sum.messages += live(&stats(&shard.backend).await?);
+    }
+    sum.existed = true;
+    if sum.messages > 0 {
+        return Ok(Some(sum));
+    }
+    for shard in 0..number {
+        let removal = store.delete_if_empty(name.shard(shard)?).await?;
+        sum.messages += removal.messages;
+        sum.results += removal.results;
+        sum.throttled += removal.throttled;
+    }
+    if (sum.messages, sum.results, sum.throttled) == Default::default() {
+        plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
+        sum.messages = store.delete_if_empty(name.clone()).await?.messages;
+    }
+    Ok(Some(sum))
+}
+
+/// Returns the number of shards that the queue is stored with.
+async fn number_of(plain: &Arc<dyn QueueBackend>) -> Result<Option<u32>, Error> {
+    let reply = plain.apply(At::Server, &Op::Get(vec![record_id()?])).await?.reply;
+    let Reply::Get(found) = reply else { return Err(unexpected().into()) };
+    match found.into_iter().next() {
+        Some(Found::Live(record)) => Ok(Some(read(&record.payload)?)),
+        Some(Found::Unreadable) => Err(damaged("the record of the number of shards").into()),
+        _ => Ok(None),
+    }
+}
+
+/// Stores the number of shards of a queue that has none.
+async fn found(
+    store: &dyn Store,
+    name: &QueueName,
+    plain: &Arc<dyn QueueBackend>,
+    requested: u32,
+) -> Result<(), Error> {
+    if live(&stats(plain).await?) > 0 {
+        return Err(Fault::new(ErrorKind::OtherShards { found: 1, requested }).into());
+    }
+    // If the record was lost, the messages show whether this is the number.
+    for (number, shard) in shards(store, name, 0..MAX_SHARDS).await?.iter().enumerate() {
+        fits(shard, number, requested).await?;
+    }
+    let record = NewMessage::new(record_id()?, format!("{VERSION}:{requested}"));
+    let op = Op::Enqueue(vec![record.schedule(Schedule::At(Timestamp::MAX))]);
+    let reply = plain.apply(At::Server, &op).await?.reply;
+    let Reply::Enqueue(results) = reply else { return Err(unexpected().into()) };
+    match results.first() {
+        Some(Enqueued::Created { .. } | Enqueued::Duplicate { .. }) => Ok(()),
+        // Another process was first.
+        _ => match number_of(plain).await? {
+            Some(found) if found == requested => Ok(()),
+            Some(found) => Err(Fault::new(ErrorKind::OtherShards { found, requested }).into()),
+            None => Err(unexpected().into()),
+        },
+    }
+}
+
+/// Checks that a shard that exists already has messages of this number of shards only.
+async fn fits(shard: &Shard, number: usize, requested: u32) -> Result<(), Error> {
+    if live(&stats(&shard.backend).await?) == 0 {
+        return Ok(());
+    }
+    let count = usize::try_from(requested).unwrap_or(usize::MAX);
+    for status in [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead] {
+        let op = Op::List(List::new(status, MAX_PAGE));
+        let Reply::List(page) = shard.backend.apply(At::Server, &op).await?.reply else {
+            return Err(unexpected().into());
+        };
+        let is_at_home =
+            |info: &MessageInfo| place_of(info.group.as_ref(), &info.id, count) == number;
+        if !page.messages.iter().all(is_at_home) {
+            let lost = "the record of the number of shards is lost, and the messages of";
+            return Err(damaged(&format!("{lost} {} need another number", shard.name)).into());
+        }
+    }
+    Ok(())
+}
+
+async fn shards(
+    store: &dyn Store,
+    name: &QueueName,
+    numbers: std::ops::Range<u32>,
+) -> Result<Vec<Shard>, Error> {
+    let open = async |number| {
+        let name = name.shard(number)?;
+        Ok::<_, Error>(Shard { backend: store.open(name.clone()).await?, name })
+    };
+    try_join_all(numbers.map(open)).await
+}
+
+async fn stats(backend: &Arc<dyn QueueBackend>) -> Result<Stats, Error> {
+    match backend.apply(At::Server, &Op::Stats).await?.reply {
+        Reply::Stats(stats) => Ok(*stats),
+        _ => Err(unexpected().into()),
+    }
+}
+
+fn live(stats: &Stats) -> u64 {
+    stats.scheduled + stats.ready + stats.leased + stats.dead
+}
+
+/// The content of the record: its version, and the number.
+fn read(payload: &[u8]) -> Result<u32, Fault> {
+    let text = std::str::from_utf8(payload).unwrap_or_default();
+    let (version, number) = text.split_once(':').unwrap_or_default();
+    match (version.parse(), number.parse()) {
+        (Ok(VERSION), Ok(number)) if (MIN_SHARDS..=MAX_SHARDS).contains(&number) => Ok(number),
+        (Ok(found), _) if found > VERSION => {
+            Err(Fault::new(ErrorKind::NewerVersion { found, supported: VERSION }))
+        }
+        _ => Err(damaged("the record of the number of shards")),
+    }
+}
+
+fn damaged(what: &str) -> Fault {
+    Fault::with_detail(ErrorKind::Damaged, what)
+}
+
+fn record_id() -> Result<MessageId, Violation> {
+    MessageId::try_from(RECORD)
+}
+
+/// The id of the message of the plain queue that says how many shards there are.
+const RECORD: &str = "delayline:shards";
+/// The version of the record.
+const VERSION: u64 = 1;

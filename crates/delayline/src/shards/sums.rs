@@ -1,0 +1,142 @@
+//! Counters of all shards together, and limits that they share.
+
+use delayline_core::{
+    Applied, Change, Error, Forecast, History, HistoryPoint, Limits, Op, Rate, Reply, SetLimits,
+    Stats, Timestamp, Violation,
+};
+
+use super::{How, Parts, Shards, unexpected};
+
+impl Shards {
+    pub(super) async fn stats(&self, how: How) -> Result<Applied, Error> {
+        let Parts { replies, at, revision } = self.everywhere(how, &Op::Stats).await?;
+        let mut sum: Option<Stats> = None;
+        for reply in replies {
+            let Reply::Stats(one) = reply else { return Err(unexpected()) };
+            match &mut sum {
+                None => sum = Some(*one),
+                Some(sum) => add(sum, &one),
+            }
+        }
+        let sum = sum.ok_or_else(unexpected)?;
+        Ok(Applied::new(at, revision, Reply::Stats(Box::new(sum))))
+    }
+
+    pub(super) async fn forecast(&self, how: How, op: &Op) -> Result<Applied, Error> {
+        let Parts { replies, at, revision } = self.everywhere(how, op).await?;
+        let mut sum = Forecast::default();
+        for reply in replies {
+            let Reply::Forecast(one) = reply else { return Err(unexpected()) };
+            sum.ready = sum.ready.saturating_add(one.ready);
+            sum.later = sum.later.saturating_add(one.later);
+            sum.due.resize(one.due.len(), 0);
+            for (sum, due) in sum.due.iter_mut().zip(one.due) {
+                *sum = sum.saturating_add(due);
+            }
+        }
+        Ok(Applied::new(at, revision, Reply::Forecast(sum)))
+    }
+
+    /// A shard without a point at an instant has not changed from then to its next point.
+    pub(super) async fn history(&self, how: How, op: &Op) -> Result<Applied, Error> {
+        let Parts { replies, at, revision } = self.everywhere(how, op).await?;
+        let mut all = Vec::new();
+        for reply in replies {
+            let Reply::History(one) = reply else { return Err(unexpected()) };
+            all.push(one.points);
+        }
+        // The last point of each is the present.
+        let past = all.iter().flat_map(|points| points.split_last().map_or(&[][..], |it| it.1));
+        let mut instants: Vec<Timestamp> = past.map(|point| point.at).collect();
+        instants.sort_unstable();
+        instants.dedup();
+        let sum = |instant: Option<Timestamp>| {
+            let mut sum = HistoryPoint::default();
+            sum.at = instant.unwrap_or(at);
+            for points in &all {
+                let Some((present, past)) = points.split_last() else { continue };
+                let next = past.iter().find(|point| instant.is_some_and(|it| it <= point.at));
+                let point = next.unwrap_or(present);
+                sum.scheduled = sum.scheduled.saturating_add(point.scheduled);
+                sum.ready = sum.ready.saturating_add(point.ready);
+                sum.leased = sum.leased.saturating_add(point.leased);
+                sum.dead = sum.dead.saturating_add(point.dead);
+                sum.totals += point.totals;
+            }
+            sum
+        };
+        let points = instants.into_iter().map(Some).chain([None]).map(sum).collect();
+        Ok(Applied::new(at, revision, Reply::History(History::new(points))))
+    }
+}
+
+pub(super) fn add(sum: &mut Stats, one: &Stats) {
+    sum.scheduled = sum.scheduled.saturating_add(one.scheduled);
+    sum.ready = sum.ready.saturating_add(one.ready);
+    sum.leased = sum.leased.saturating_add(one.leased);
+    sum.dead = sum.dead.saturating_add(one.dead);
+    sum.paused |= one.paused;
+    sum.earliest_due = sum.earliest_due.into_iter().chain(one.earliest_due).min();
+    sum.waiting_groups = sum.waiting_groups.saturating_add(one.waiting_groups);
+    sum.totals += one.totals;
+    let limits: &mut Limits = &mut sum.limits;
+    // The shards agree, unless a change has reached only some of them.
+    limits.leased = limits.leased.zip(one.limits.leased).map(|(sum, one)| sum.saturating_add(one));
+    limits.each_group = limits.each_group.max(one.limits.each_group);
+    limits.in_order |= one.limits.in_order;
+    limits.rate = limits.rate.zip(one.limits.rate).map(|(sum, one)| {
+        let (count, burst) =
+            (sum.count.saturating_add(one.count), sum.burst.saturating_add(one.burst));
+        Rate::new(count, one.per(), burst)
+    });
+    // Open as soon as one of them is.
+    limits.rate_open_at = limits.rate_open_at.zip(one.limits.rate_open_at).map(|(a, b)| a.min(b));
+    limits.held_until = limits.held_until.max(one.limits.held_until);
+}
+
+/// The limits of each shard: those of the queue are divided, those of groups stay.
+///
+/// # Errors
+///
+/// If the number of shards does not divide a limit. The reason names the nearest limits that it
+/// divides.
+pub(super) fn share(set: &SetLimits, shards: usize) -> Result<SetLimits, Violation> {
+    let mut part = *set;
+    if let Change::Set(leased) = set.leased {
+        part.leased = Change::Set(divided("the limit of leased messages", leased, shards)?);
+    }
+    if let Change::Set(rate) = set.rate {
+        let count = divided("the rate's count", rate.count, shards)?;
+        let burst = divided("the rate's burst", rate.burst, shards)?;
+        part.rate = Change::Set(Rate::new(count, rate.per(), burst));
+    }
+    Ok(part)
+}
+
+fn divided(what: &'static str, limit: u32, shards: usize) -> Result<u32, Violation> {
+    let shards = u32::try_from(shards).unwrap_or(u32::MAX);
+    let (each, rest) = (limit / shards, limit % shards);
+    if each > 0 && rest == 0 {
+        return Ok(each);
+    }
+    let above = (each + 1).saturating_mul(shards);
+    let nearest = match each {
+        0 => above.to_string(),
+        _ => format!("{} or {above}", each * shards),
+    };
+    let reason = format!("{shards} shards share it evenly; use {nearest}");
+    Err(Violation::Malformed { what, value: limit.to_string(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_divided_or_refused_with_the_nearest() {
+        assert_eq!(divided("limit", 96, 16), Ok(6));
+        let refused = |limit| divided("the limit", limit, 16).unwrap_err().to_string();
+        assert!(refused(100).ends_with("16 shards share it evenly; use 96 or 112"));
+        assert!(refused(1).ends_with("use 16") && refused(15).ends_with("use 16"));
+    }
+}

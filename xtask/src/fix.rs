@@ -41,11 +41,13 @@ pub(crate) fn write_generated(shell: &Shell) -> Result<()> {
 }
 
 /// The members of the workspace `apart`.
-const APART: [&str; 8] = [
+const APART: [&str; 10] = [
     "-p",
     "delayline-browser",
     "-p",
     "delayline-embedded",
+    "-p",
+    "delayline-opentelemetry",
     "-p",
     "delayline-outbox",
     "-p",

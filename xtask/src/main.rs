@@ -24,6 +24,7 @@ mod monitoring;
 mod msrv;
 mod mutants;
 mod notes;
+mod opentelemetry;
 mod outbox;
 mod package;
 mod packages;
@@ -37,6 +38,7 @@ mod released;
 mod schedules;
 mod servers;
 mod sim;
+mod site;
 mod soak;
 mod test;
 mod tidy;
@@ -106,6 +108,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "cost") => cost::run(shell, args),
         ("prove", "released") => released::run(shell, args),
         ("prove", "deployment") => deployment::run(shell, args),
+        ("prove", "opentelemetry") => opentelemetry::run(shell, args),
         ("prove", "outbox") => outbox::run(shell, args),
         ("prove", "monitoring") => monitoring::run(shell, args),
         ("release", "audit") => deny::audit(shell, args),
@@ -114,6 +117,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("release", "api") => api::run(shell, args),
         ("release", "archive") => archive::run(shell, args),
         ("release", "notes") => notes::run(shell, args),
+        ("release", "site") => site::run(shell, args),
         ("release", "publish") => publish::run(shell, args),
         ("web", "browser") => browser::run(shell, args),
         ("web", "screenshots") => browser::screenshots(shell, args),
@@ -211,6 +215,10 @@ cargo xtask prove deployment
     KEDA, and let systemd read the units. Needs kubectl (but no cluster), systemd-analyze and Python,
     and gets the schemas from PyPI.
 
+cargo xtask prove opentelemetry
+    Let the program in examples/opentelemetry export its spans and metrics over OTLP to a collector
+    in its test, which checks their names and links.
+
 cargo xtask prove outbox
     Kill processes between the commit of a transaction and the send, and between the send and the
     deletion of its row. Every committed order must be handled once. Starts a private PostgreSQL;
@@ -264,6 +272,11 @@ cargo xtask release api [--check]
 cargo xtask release archive [--target TRIPLE]
     Build the command, and pack it with its man pages, completions and systemd units into
     target/archive. This machine must be able to run the target's programs.
+
+cargo xtask release site
+    Build the pages as a site with search below target/site/html. A link or an anchor that leads
+    nowhere, and a guide that is missing in docs/mkdocs.yml, are errors. Needs Python, and gets mkdocs
+    from PyPI.
 
 cargo xtask release notes TAG
     Check that version, changelog and `repository` are ready for the tag, and print its notes.

@@ -13,6 +13,7 @@
 //! - [One at a time for each customer](one_at_a_time)
 //! - [One message per id: debounce, coalesce, throttle, unique](one_message_per_id)
 //! - [Other languages: pull, webhook, command, relay](other_languages)
+//! - [OpenTelemetry: spans and metrics at a collector](opentelemetry)
 //! - [Send exactly if the transaction commits](outbox)
 //! - [A plain FIFO queue](plain_fifo)
 //! - [Recurring jobs](recurring_jobs)
@@ -92,6 +93,10 @@ pub mod one_at_a_time {}
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/one-message-per-id.md")]
 pub mod one_message_per_id {}
+
+#[doc = include_str!("../docs/links.md")]
+#[doc = include_str!("../docs/guides/opentelemetry.md")]
+pub mod opentelemetry {}
 
 #[doc = include_str!("../docs/links.md")]
 #[doc = include_str!("../docs/guides/other-languages.md")]

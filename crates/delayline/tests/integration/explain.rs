@@ -91,7 +91,7 @@ async fn a_message_is_explained_through_its_life() {
     queue.cancel("a").await.unwrap();
     let explanation = queue.explain("a").await.unwrap();
     assert!(matches!(explanation, Explanation::Leased { epoch: 3, cancel_requested: true, .. }));
-    assert!(explanation.to_string().ends_with("A cancel was requested: it ends with this lease."));
+    assert!(explanation.to_string().contains("A cancel was requested: it ends with this lease."));
     settle(&backend, leases[0], Outcome::Release).await;
     assert_eq!(queue.explain("a").await.unwrap(), Explanation::Finished(Status::Cancelled));
 

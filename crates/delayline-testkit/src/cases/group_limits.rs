@@ -397,7 +397,16 @@ async fn a_held_group_waits(queue: &Queue) {
     queue.enqueue(2, vec![of("a", "new"), message("plain")]).await;
     assert_eq!(queue.claim_ids(2, claim(3, 9, 9_000)).await, ["plain"]);
     nothing_until(queue, 30, 4, 31).await;
+    let held_until = async |ms, name| queue.live(ms, name).await.group_held_until;
+    queue.enqueue_one(30, of("a", "later").schedule(after(99))).await;
+    assert_eq!(
+        (held_until(30, "a1").await, held_until(30, "new").await),
+        (Some(at(31)), Some(at(31)))
+    );
+    assert_eq!((held_until(30, "b2").await, held_until(30, "later").await), (None, None));
+    queue.cancel(30, "later").await;
     assert_eq!(queue.stats(30).await.ready, 4);
+    assert_eq!(held_until(31, "a1").await, None);
     let all = queue.claim(31, claim(5, 9, 9_000)).await;
     assert_eq!(ids(&all.deliveries), ["a1", "a2", "a3", "new"]);
 }

@@ -406,6 +406,10 @@ pub struct Message {
     /// (G37), if one is known. Only [`Op::Get`](crate::Op::Get) returns it.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub behind: Option<MessageId>,
+    /// If the message is ready, and its group is held: the end of the hold (G38). Only
+    /// [`Op::Get`](crate::Op::Get) returns it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub group_held_until: Option<Timestamp>,
 }
 
 impl Message {
@@ -420,6 +424,7 @@ impl Message {
             attempts: Vec::new(),
             checkpoint: None,
             behind: None,
+            group_held_until: None,
         }
     }
 }
@@ -432,6 +437,7 @@ impl fmt::Debug for Message {
             .field("follower", &self.follower)
             .field("attempts", &self.attempts)
             .field("behind", &self.behind)
+            .field("group_held_until", &self.group_held_until)
             .finish_non_exhaustive()
     }
 }

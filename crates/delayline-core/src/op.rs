@@ -91,7 +91,8 @@ pub enum Op {
 /// messages, or none, although more are ready; then `more` is set in the reply.
 ///
 /// Messages with a group take turns (G35). In a queue in order, it leases one message of a group,
-/// or several if it [asks for them](Self::several_in_order) (G37).
+/// or several if it [asks for them](Self::several_in_order) (G37): all that it can of one group
+/// before the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",

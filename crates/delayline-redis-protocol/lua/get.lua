@@ -3,7 +3,8 @@
 -- live message; the status of a finished one, '' and 0; GET_UNKNOWN, '' and 0; GET_UNREADABLE, ''
 -- and 0 for one that cannot be read; then of its follower the due instant with the first bytes of
 -- its record, and the length of its payload; '' and 0 if there is none. In a queue in order,
--- a ready message has the id of the message that it waits for instead.
+-- a ready message has the id of the message that it waits for instead. If the group of a ready message
+-- is held, it has the end of the hold instead of the length.
 
 --@include prelude.lua
 --@include places.lua
@@ -34,6 +35,16 @@ local function in_front()
         break
       end
     end
+  end
+end
+
+-- Turns::held_until. Reads record, id, n and results.
+--@inline
+local function look_at_hold()
+  local turn = redis.call('ZSCORE', key.turns, sub(member_of(record, id), MEMBER_LANE))
+  local held_until = NO_TURN - tonumber(turn or NO_TURN)
+  if held_until > now then
+    results[n + 5] = held_until
   end
 end
 
@@ -75,8 +86,13 @@ for i, id in ipairs(ids) do
         _, results[n + 5] = content_lengths(follower, position)
         results[n + 4] = sub(known[i], UPDATES_DUE) .. head_of(follower)
       end
-    elseif in_order and (band == AT_LANES or band == AT_GROUPED and instant <= now) then
-      in_front()
+    elseif band == AT_LANES or band == AT_GROUPED and instant <= now then
+      if in_order then
+        in_front()
+      end
+      if control.uses >= USES_HOLDS then
+        look_at_hold()
+      end
     end
   elseif record and (place_of(member_of(record, id)) or not is_over(record, past[i], details)) then
     results[n + 1], results[n + 2], results[n + 3] = GET_UNREADABLE, '', 0

@@ -279,8 +279,7 @@ impl Reader {
         let first = self.value()?;
         let details = self.bytes()?;
         let place = self.place()?;
-        let (beside, payload_bytes) = (self.bytes()?, self.count()?);
-        let payload_bytes = usize::try_from(payload_bytes).unwrap_or(usize::MAX);
+        let (beside, number) = (self.bytes()?, self.count()?);
         match first {
             Value::Int(item::UNREADABLE) => Ok(Found::Unreadable),
             Value::Int(item::UNKNOWN) => Ok(Found::Unknown),
@@ -292,7 +291,10 @@ impl Reader {
                     message.attempts = attempts.unwrap_or_default();
                     if message.info.state == MessageState::Ready {
                         message.behind = MessageId::new(beside).ok();
+                        let until = Timestamp::from_ms(number).ok();
+                        message.group_held_until = until.filter(|until| *until > at);
                     } else {
+                        let payload_bytes = usize::try_from(number).unwrap_or(usize::MAX);
                         message.follower = read_follower(beside, payload_bytes);
                     }
                     Some(Found::Live(Box::new(message)))

@@ -337,6 +337,7 @@ impl Entry {
             attempts: Vec::new(),
             checkpoint: self.saved.as_ref().and_then(|saved| saved.save.checkpoint.clone()),
             behind: None,
+            group_held_until: None,
         }
     }
 

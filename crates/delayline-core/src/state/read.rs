@@ -21,7 +21,11 @@ impl State {
         match (self.entries.get(id), self.finished.get(now, id)) {
             (Some(entry), _) => {
                 let behind = self.in_front(now, entry).cloned();
-                Found::Live(Box::new(Message { behind, ..entry.looked_up(now) }))
+                let may_be_held = entry.group.is_some() && entry.state(now) == MessageState::Ready;
+                let group_held_until =
+                    may_be_held.then(|| self.turns.held_until(entry.lane(), now)).flatten();
+                let message = Message { behind, group_held_until, ..entry.looked_up(now) };
+                Found::Live(Box::new(message))
             }
             (None, Some(past)) => Found::Finished(past.status),
             (None, None) => Found::Unknown,

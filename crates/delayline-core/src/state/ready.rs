@@ -12,7 +12,8 @@ use crate::{Death, DeathReason, MessageId, Position, Priority, Timestamp};
 
 impl State {
     /// Removes ready messages, up to `max` and the bytes of a batch, and makes expired ones dead
-    /// letters. Of each group it takes a share.
+    /// letters. Of each group it takes a share. A group of which it takes several keeps its turn
+    /// until it has no more.
     #[expect(clippy::vec_box, reason = "they go back into the map of boxes")]
     pub(super) fn take_ready(
         &mut self,
@@ -25,6 +26,7 @@ impl State {
         let (mut taken, mut freed) = (Vec::new(), Vec::new());
         let (mut bytes, mut buried, mut passed) = (0, 0, 0);
         let by_turns = self.look_ahead(now, max, share, changes);
+        let mut keeps_turn = false;
         while taken.len() < max && buried < MAX_BURIALS {
             let next = self.next_ready(now, by_turns, share, MAX_LOOK_AHEAD - passed);
             let Some(mut entry) = next.id.as_ref().and_then(|id| self.remove(id)) else {
@@ -56,8 +58,17 @@ impl State {
                 taken.push(entry);
             }
             passed += next.passed;
-            (0..next.passed + usize::from(next.is_turn)).for_each(|_| self.end_turn(now, share));
+            (0..next.passed).for_each(|_| self.end_turn(now, share));
+            if next.is_turn {
+                keeps_turn = share == Share::Several && self.continues(share);
+                if !keeps_turn {
+                    self.end_turn(now, share);
+                }
+            }
             changes.any = true;
+        }
+        if keeps_turn {
+            self.end_turn(now, share);
         }
         if share == Share::Several {
             let lanes: HashSet<_> = taken.iter().map(|entry| entry.lane()).collect();
@@ -146,6 +157,12 @@ impl State {
             passed += 1;
         }
         found(first(low).filter(|_| passed < farthest), passed, false)
+    }
+
+    /// Whether the group whose turn it is has another message for this call.
+    fn continues(&self, share: Share) -> bool {
+        let lane = self.turns.ring().next().filter(|lane| *lane != Turns::NO_GROUP);
+        lane.is_some_and(|lane| self.next_in_lane(lane, share).is_some())
     }
 
     /// The first message without a group that is due and has normal priority.

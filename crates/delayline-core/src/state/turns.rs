@@ -72,6 +72,11 @@ impl Turns {
         self.holds.iter().rev().map(|&(until, Reverse(lane))| (lane, until))
     }
 
+    /// When the hold of a lane ends; `None` if it is not held then.
+    pub(super) fn held_until(&self, lane: u64, now: Timestamp) -> Option<Timestamp> {
+        self.held.get(&lane).copied().filter(|until| *until > now)
+    }
+
     /// When the first hold ends.
     pub(super) fn first_hold(&self) -> Option<Timestamp> {
         self.holds.first().map(|(until, _)| *until)

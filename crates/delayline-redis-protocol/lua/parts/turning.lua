@@ -10,6 +10,7 @@
 --                    its turn `ends` with this call, since this leases messages of it
 --   ring             lanes as they stand in `turns`, from `next` on; how many were read, if not all
 --   arrived          lanes that join the ring in this call, from `next_arrived` on
+--   same             the lane that keeps its turn, since this call takes several of it
 --   again            lanes that were served, from `next_again` on
 --   turn_of, more    of each message that was found: its lane, and whether that has more then, or
 --                    NO_TURN if it has to wait for a slot
@@ -249,7 +250,11 @@ end
 
 -- The next lane of the ring; nil if there is none.
 local function next_lane(page)
-  if groups.next > #groups.ring and not groups.is_read then
+  local same = groups.same
+  if same then
+    groups.same = nil
+    return same
+  elseif groups.next > #groups.ring and not groups.is_read then
     groups.ring = redis.call('ZRANGEBYSCORE', key.turns, '0', '+inf', 'LIMIT', groups.read, page)
     groups.next, groups.read, groups.is_read = 1, groups.read + #groups.ring, #groups.ring < page
   end
@@ -287,7 +292,7 @@ local function add_turns()
   --@functions
   groups.turn_of, groups.more, groups.passed = {}, {}, {}
   -- As many as a lane gives if all have many, and one more: whether it continues.
-  local empty, page = {}, math.ceil((wanted - count) / math.max(1, groups.size)) + 1
+  local empty, page = {}, math.ceil((wanted - count) / (several and 1 or math.max(1, groups.size))) + 1
   while count < wanted do
     if groups.count == LOOK_AHEAD then
       wanted = count -- the call ends here
@@ -312,7 +317,11 @@ local function add_turns()
       end
       if next_in_lane(name, page) then
         groups.more[count] = true
-        groups.again[#groups.again + 1] = name
+        if several and in_order and name ~= '' then
+          groups.same = name
+        else
+          groups.again[#groups.again + 1] = name
+        end
       else
         groups.more[count] = wait_for_slot(name)
       end

@@ -249,19 +249,19 @@ async fn several_of_a_group_are_leased_together_in_order(queue: &Queue) {
     limit(queue, 0, SetLimits::new().in_order(true)).await;
     queue.enqueue(0, grouped(&[("a", 5), ("b", 2), ("c", 1)])).await;
     queue.enqueue(0, vec![message("plain")]).await;
-    // Groups take turns, and continue at the end of the ring.
-    let first = queue.claim(0, several(2, 6, 9_000)).await;
-    assert_eq!(ids(&first.deliveries), ["plain", "a1", "b1", "c1", "a2", "b2"]);
-    assert!(!first.more);
+    // The first group fills the claim, and the next claim begins with the second.
+    let first = queue.claim(0, several(2, 4, 9_000)).await;
+    assert_eq!((ids(&first.deliveries).join(" "), first.more), ("plain a1 a2 a3".into(), true));
     // The same claim again.
-    assert_eq!(queue.claim_ids(0, several(2, 6, 9_000)).await.len(), 6);
-    assert_eq!(queue.claim_ids(0, several(3, 9, 9_000)).await, [""; 0]);
+    assert_eq!(queue.claim_ids(0, several(2, 4, 9_000)).await.len(), 4);
+    let second = queue.claim(0, several(3, 9, 9_000)).await;
+    assert_eq!((ids(&second.deliveries).join(" "), second.more), ("b1 b2 c1".into(), false));
     let ends = |name| Settlement::new(id(name), lease(2, 1), Outcome::Ack);
-    queue.settle(1, vec![ends("a1"), ends("b1"), ends("b2"), ends("a2")]).await;
+    queue.settle(1, vec![ends("a1"), ends("a3"), ends("a2")]).await;
     // A claim that does not ask gets one.
-    assert_eq!(queue.claim_ids(1, claim(4, 9, 9_000)).await, ["a3"]);
-    assert_eq!(queue.end(2, "a3", lease(4, 1), Outcome::Release).await, done(Status::Ready));
-    assert_eq!(queue.claim_ids(2, several(5, 9, 9_000)).await, ["a3", "a4", "a5"]);
+    assert_eq!(queue.claim_ids(1, claim(4, 9, 9_000)).await, ["a4"]);
+    assert_eq!(queue.end(2, "a4", lease(4, 1), Outcome::Release).await, done(Status::Ready));
+    assert_eq!(queue.claim_ids(2, several(5, 9, 9_000)).await, ["a4", "a5"]);
 }
 
 async fn nothing_passes_a_message_of_several_that_waits(queue: &Queue) {
@@ -291,28 +291,32 @@ async fn nothing_passes_a_message_of_several_that_waits(queue: &Queue) {
 
 async fn several_beside_an_expired_message_leave_nothing_to_claim(queue: &Queue) {
     limit(queue, 0, SetLimits::new().in_order(true)).await;
-    let expired = of("b", "expired").expires(after(1));
-    queue.enqueue(0, vec![of("a", "a1"), of("a", "a2"), expired, of("c", "c1")]).await;
-    let claimed = queue.claim(1, several(1, 2, 9_000)).await;
-    let ids: Vec<_> = claimed.deliveries.iter().map(|it| &it.message.info.id).collect();
-    assert_eq!(ids, [&id("a1"), &id("c1")]);
-    assert!(!claimed.more, "the second message of a leased group");
+    let expired = |group, name| of(group, name).expires(after(1));
+    queue.enqueue(0, vec![expired("b", "x"), of("a", "a1"), of("a", "a2"), of("a", "a3")]).await;
+    let first = queue.claim(1, several(1, 2, 9_000)).await;
+    // The third message of a leased group is none.
+    assert_eq!((ids(&first.deliveries).join(" "), first.more), ("a1 a2".into(), false));
+    // A message that has expired does not end the turn of its group.
+    queue.enqueue(0, vec![expired("c", "y"), of("c", "c1"), of("d", "d1")]).await;
+    let second = queue.claim(1, several(2, 1, 9_000)).await;
+    assert_eq!((ids(&second.deliveries).join(" "), second.more), ("c1".into(), true));
+    assert_eq!(queue.claim_ids(1, several(3, 9, 9_000)).await, ["d1"]);
 }
 
 async fn several_of_a_group_end_before_others_begin(queue: &Queue) {
     limit(queue, 0, SetLimits::new().in_order(true)).await;
     queue.enqueue(0, grouped(&[("a", 5), ("b", 3)])).await;
-    let first = queue.claim_ids(0, several(1, 6, 100)).await;
-    assert_eq!(first, ["a1", "b1", "a2", "b2", "a3", "b3"]);
+    assert_eq!(queue.claim_ids(0, several(1, 3, 100)).await, ["a1", "a2", "a3"]);
+    assert_eq!(queue.claim_ids(0, several(2, 3, 100)).await, ["b1", "b2", "b3"]);
     queue.extend(0, "a3", lease(1, 1), 200).await;
     assert_eq!(queue.end(1, "a1", lease(1, 1), retry(0, "no")).await, done(Status::Ready));
-    assert_eq!(queue.claim_ids(1, several(2, 9, 100)).await, [""; 0]);
+    assert_eq!(queue.claim_ids(1, several(3, 9, 100)).await, [""; 0]);
     // Two leases of b end with their worker, and one by a message that has crashed.
-    assert_eq!(queue.end(2, "b1", lease(1, 1), Outcome::Ack).await, done(Status::Acked));
-    assert_eq!(queue.claim_ids(100, several(3, 9, 500)).await, ["b2", "b3"]);
-    assert_eq!(queue.claim_ids(199, several(4, 9, 100)).await, [""; 0]);
+    assert_eq!(queue.end(2, "b1", lease(2, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.claim_ids(100, several(4, 9, 500)).await, ["b2", "b3"]);
+    assert_eq!(queue.claim_ids(199, several(5, 9, 100)).await, [""; 0]);
     assert_eq!(queue.end(199, "a3", lease(1, 1), Outcome::Ack).await, done(Status::Acked));
-    assert_eq!(queue.claim_ids(199, several(5, 9, 100)).await, ["a1", "a2", "a4", "a5"]);
+    assert_eq!(queue.claim_ids(199, several(6, 9, 100)).await, ["a1", "a2", "a4", "a5"]);
 }
 
 async fn several_leave_the_end_of_one_to_the_others(queue: &Queue) {
@@ -393,7 +397,16 @@ async fn a_held_group_waits(queue: &Queue) {
     queue.enqueue(2, vec![of("a", "new"), message("plain")]).await;
     assert_eq!(queue.claim_ids(2, claim(3, 9, 9_000)).await, ["plain"]);
     nothing_until(queue, 30, 4, 31).await;
+    let held_until = async |ms, name| queue.live(ms, name).await.group_held_until;
+    queue.enqueue_one(30, of("a", "later").schedule(after(99))).await;
+    assert_eq!(
+        (held_until(30, "a1").await, held_until(30, "new").await),
+        (Some(at(31)), Some(at(31)))
+    );
+    assert_eq!((held_until(30, "b2").await, held_until(30, "later").await), (None, None));
+    queue.cancel(30, "later").await;
     assert_eq!(queue.stats(30).await.ready, 4);
+    assert_eq!(held_until(31, "a1").await, None);
     let all = queue.claim(31, claim(5, 9, 9_000)).await;
     assert_eq!(ids(&all.deliveries), ["a1", "a2", "a3", "new"]);
 }

@@ -8,7 +8,7 @@ use delayline_core::{
     Stats, Status, Timestamp,
 };
 
-use super::Found;
+use super::{Found, Message};
 use crate::after::{Ended, Waiting};
 
 /// The reason why a message is not delivered now, or how it ended: the result of
@@ -70,6 +70,15 @@ pub enum Explanation {
         /// The maximum number of leased messages.
         most: u32,
     },
+    /// It is due, but a handler holds its group ([G38](crate::guarantees#g38)).
+    GroupHeld {
+        /// How long it has been due.
+        overdue: Duration,
+        /// The group of the message.
+        group: Group,
+        /// The time until the hold ends.
+        remaining: Duration,
+    },
     /// It is due, and waits for a worker with a free slot and, if it has a group, for the turn of
     /// its group ([G35](crate::guarantees#g35)). If the queue limits each group or is in order, it
     /// may also wait for other messages of its group.
@@ -126,12 +135,10 @@ impl Explanation {
         match found {
             Found::Live(message) => match &message.waiting {
                 Some(waiting) => Self::of_waiting(waiting, &message.info, now, stats),
-                None => {
-                    Self::of_live(&message.info, now, stats).with_front(message.behind.as_ref())
-                }
+                None => Self::of_live(&message.info, now, stats).with_group(now, message),
             },
             Found::Undecodable { message, .. } => {
-                Self::of_live(&message.info, now, stats).with_front(message.behind.as_ref())
+                Self::of_live(&message.info, now, stats).with_group(now, message)
             }
             Found::Finished(status) => Self::Finished(*status),
             Found::Unreadable => Self::Unreadable,
@@ -169,12 +176,19 @@ impl Explanation {
         }
     }
 
-    /// Adds the message that a ready one waits for, in a queue in order.
-    fn with_front(mut self, front: Option<&MessageId>) -> Self {
-        if let Self::Ready { in_order: true, behind, .. } = &mut self {
-            *behind = front.cloned();
+    /// Adds what a ready message waits for in its group: the end of a hold, or in a queue in order
+    /// another message.
+    fn with_group<T>(self, now: Timestamp, message: &Message<T>) -> Self {
+        match (self, message.group_held_until) {
+            (Self::Ready { overdue, group: Some(group), .. }, Some(until)) => {
+                Self::GroupHeld { overdue, group, remaining: between(now, until) }
+            }
+            (Self::Ready { overdue, group, each_group, in_order: true, .. }, None) => {
+                let behind = message.behind.clone();
+                Self::Ready { overdue, group, each_group, in_order: true, behind }
+            }
+            (explanation, _) => explanation,
         }
-        self
     }
 
     /// Returns the message of its group that must end before this one, if one is known.
@@ -233,8 +247,8 @@ impl Explanation {
         }
     }
 
-    /// Returns a short name for JSON: `not_due`, `expired`, `paused`, `held`, `rate_limited`,
-    /// `all_leased`, `ready`, `leased`, `dead`, `acked`, `cancelled`, `purged`, `relayed`,
+    /// Returns a short name for JSON: `not_due`, `waiting`, `expired`, `paused`, `held`,
+    /// `rate_limited`, `all_leased`, `group_held`, `ready`, `leased`, `dead`, `acked`, `cancelled`, `purged`, `relayed`,
     /// `replaced`, `unreadable` or `unknown`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -246,6 +260,7 @@ impl Explanation {
             Self::Held { .. } => "held",
             Self::RateLimited { .. } => "rate_limited",
             Self::AllLeased { .. } => "all_leased",
+            Self::GroupHeld { .. } => "group_held",
             Self::Ready { .. } => "ready",
             Self::Leased { .. } => "leased",
             Self::Dead { .. } => "dead",
@@ -301,6 +316,11 @@ impl fmt::Display for Explanation {
             Self::AllLeased { overdue, leased, most } => {
                 write!(f, "It has been due for {}, but {leased} of {most} ", Span(*overdue))?;
                 f.write_str("are leased: it waits for the end of a lease.")
+            }
+            Self::GroupHeld { overdue, group, remaining } => {
+                let (overdue, remaining) = (Span(*overdue), Span(*remaining));
+                write!(f, "It has been due for {overdue}, but its group, {group}, is held for ")?;
+                write!(f, "{remaining}.")
             }
             Self::Ready { overdue, group, each_group, in_order, behind } => {
                 write!(f, "It has been due for {}, and waits for a free worker", Span(*overdue))?;

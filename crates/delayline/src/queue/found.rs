@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use delayline_core::{Attempt, Follower, Headers, MessageId, MessageInfo, Status};
+use delayline_core::{Attempt, Follower, Headers, MessageId, MessageInfo, Status, Timestamp};
 
 use crate::after::Waiting;
 use crate::codec::{CodecError, Decode};
@@ -51,6 +51,9 @@ pub struct Message<T> {
     /// If the message is ready, in a queue in order: the message of its group that must end before
     /// ([G37](crate::guarantees#g37)), if one is known.
     pub behind: Option<MessageId>,
+    /// If the message is ready, and its group is held: the end of the hold
+    /// ([G38](crate::guarantees#g38)).
+    pub group_held_until: Option<Timestamp>,
     /// The checkpoint that its handlers have saved: see [`Job::save`](crate::Job::save).
     pub checkpoint: Option<Bytes>,
     /// The messages that it waits for, if the sender has named any: see
@@ -114,6 +117,7 @@ impl<T> Message<T> {
             follower: None,
             attempts: Vec::new(),
             behind: None,
+            group_held_until: None,
             checkpoint: None,
             waiting: None,
         }
@@ -131,11 +135,22 @@ impl<T> Message<T> {
             follower,
             attempts,
             behind,
+            group_held_until,
             checkpoint,
             ..
         } = message;
         let payload = payload(bytes);
-        Self { info, headers, payload, follower, attempts, behind, checkpoint, waiting }
+        Self {
+            info,
+            headers,
+            payload,
+            follower,
+            attempts,
+            behind,
+            group_held_until,
+            checkpoint,
+            waiting,
+        }
     }
 }
 

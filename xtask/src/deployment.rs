@@ -31,6 +31,11 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(warnings.is_empty(), "units that systemd would not run so:\n{warnings}");
 
     let python = packages::python(shell, &place, PACKAGES)?;
+    // An invalid workflow runs no check at all.
+    let files = cmd!(shell, "git ls-files .github/workflows/*.yml compose.yaml examples/compose");
+    let files = files.quiet().read()?;
+    let files = files.lines().filter(|file| file.ends_with("yml") || file.ends_with("yaml"));
+    cmd!(shell, "{python} -c {READ} {files...}").run().context("a file is not YAML")?;
     for folder in FOLDERS {
         let rendered = cmd!(shell, "kubectl kustomize {folder}").read().context(KUBECTL)?;
         cmd!(shell, "{python} packaging/kubernetes/check.py").stdin(rendered).run()?;
@@ -42,5 +47,6 @@ const COMMAND: &str = "/usr/local/bin/delayline";
 const FOLDERS: [&str; 2] = ["packaging/kubernetes/base", "packaging/kubernetes/keda"];
 /// Schemas of Kubernetes and KEDA.
 const PACKAGES: &[&str] = &["kubernetes-validate", "cloudcoil-models-keda"];
+const READ: &str = "import sys, yaml\nfor file in sys.argv[1:]: yaml.safe_load(open(file))";
 const SYSTEMD: &str = "systemd-analyze is needed: on Debian, systemd";
 const KUBECTL: &str = "kubectl is needed, but no cluster";

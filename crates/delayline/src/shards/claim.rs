@@ -58,25 +58,31 @@ impl Journal {
         // The leases of an older one have expired, and are reclaimed like any others.
         let lease = Duration::from(claim.lease);
         latest.open.retain(|(_, _, since)| since.elapsed() < lease);
-        let mut part = |(shard, max)| {
-            if let Some((_, open, _)) = latest.open.iter().find(|(open, ..)| *open == shard) {
-                return (shard, open.clone());
-            }
+        let part = |(shard, max)| {
+            let open = latest.open.iter().position(|(open, ..)| *open == shard);
             let mut part = claim.clone();
             part.max = max;
-            latest.open.push((shard, part.clone(), Instant::now()));
-            (shard, part)
+            (shard, open.map_or(part, |open| latest.open.swap_remove(open).1))
         };
-        shares.into_iter().map(&mut part).collect()
+        shares.into_iter().map(part).collect()
     }
 
-    /// Remembers that it is known what a shard has done with its part.
-    fn closed(&mut self, shard: usize, part: &Claim, has_leased: bool) {
+    /// Remembers what a shard has done with its part.
+    fn note(&mut self, shard: usize, part: &Claim, result: &Result<Applied, Error>) {
         let Some(latest) = self.0.get_mut(&part.consumer) else { return };
-        latest.open.retain(|(open, ..)| *open != shard);
-        let is_new = latest.answered.iter().all(|(answered, _)| *answered != shard);
-        if has_leased && is_new {
-            latest.answered.push((shard, part.clone()));
+        match result {
+            Ok(Applied { reply: Reply::Claim(claimed), .. }) => {
+                let is_known = latest.answered.iter().any(|(answered, _)| *answered == shard);
+                // Another claim of the consumer may have begun.
+                let is_latest = latest.claim_id == part.claim_id;
+                if !claimed.deliveries.is_empty() && is_latest && !is_known {
+                    latest.answered.push((shard, part.clone()));
+                }
+            }
+            Err(error) if error.class() == ErrorClass::Ambiguous => {
+                latest.open.push((shard, part.clone(), Instant::now()));
+            }
+            _ => {}
         }
     }
 }
@@ -164,13 +170,7 @@ impl Shards {
                 let detail = format!("{}: no reply to a claim", self.shards[shard].name);
                 Err(Error::with_detail(ErrorKind::Timeout, detail))
             });
-            let may_have_leased =
-                matches!(&result, Err(error) if error.class() == ErrorClass::Ambiguous);
-            if !may_have_leased {
-                let has_leased = matches!(&result, Ok(Applied { reply: Reply::Claim(claimed), .. })
-                    if !claimed.deliveries.is_empty());
-                self.journal().closed(shard, &part, has_leased);
-            }
+            self.journal().note(shard, &part, &result);
             let applied = match result {
                 Ok(applied) => applied,
                 Err(error) => {

@@ -23,8 +23,8 @@ pub(super) struct Journal(HashMap<ConsumerName, Latest>);
 struct Latest {
     claim_id: ClaimId,
     since: Instant,
-    /// The parts with leases, by which the claim is repeated.
-    answered: Vec<(usize, Claim)>,
+    /// The shards that have leased messages, each with its share. The claim is repeated with these.
+    answered: Vec<(usize, usize)>,
     /// Parts without a reply, with which shards may have leased messages. The next claim that asks
     /// the shard repeats them, whatever its own id.
     open: Vec<(usize, Claim, Instant)>,
@@ -49,7 +49,13 @@ impl Journal {
             latest.claim_id = claim.claim_id;
             latest.answered.clear();
         }
-        latest.answered.clone()
+        let is_alone = latest.answered.len() == 1;
+        let part = |&(shard, share): &(usize, usize)| {
+            let mut part = claim.clone();
+            part.max = if is_alone { claim.max } else { share.min(claim.max) };
+            (shard, part)
+        };
+        latest.answered.iter().map(part).collect()
     }
 
     /// The parts of a claim, for shards with their shares.
@@ -76,7 +82,7 @@ impl Journal {
                 // Another claim of the consumer may have begun.
                 let is_latest = latest.claim_id == part.claim_id;
                 if !claimed.deliveries.is_empty() && is_latest && !is_known {
-                    latest.answered.push((shard, part.clone()));
+                    latest.answered.push((shard, part.max));
                 }
             }
             Err(error) if error.class() == ErrorClass::Ambiguous => {

@@ -100,6 +100,9 @@ impl Heads {
     /// shard with due messages gets the same. A shard of which nothing is known for
     /// [`LONGEST_UNSEEN`] gets at least one place, so that none starves.
     pub(super) fn share(&mut self, at: At, room: usize, asked: &[bool]) -> Shares {
+        if room == 0 {
+            return Shares::new();
+        }
         let now = Instant::now();
         let may = |&shard: &usize| !asked[shard] && self.all[shard].not_before <= now;
         let is_unseen = |&shard: &usize| {

@@ -332,18 +332,21 @@ async fn no_shard_starves() {
     let mut in_first = ids.filter(|id| place_of(None, id, 4) == 0);
     let lost = MessageId::try_from("of another process").unwrap();
     for n in 0_u16..300 {
+        // The shards' clock and the process's go together.
+        let now = Timestamp::from_ms(1_800_000_000_000 + u64::from(n) * 10).unwrap();
         let message = NewMessage::new(in_first.next().unwrap(), "");
-        shards.apply(At::Server, &Op::Enqueue(vec![message])).await.unwrap();
+        shards.apply(At::Fixed(now), &Op::Enqueue(vec![message])).await.unwrap();
         if n == 50 {
             let message = NewMessage::new(lost.clone(), "");
-            recorded[2].apply(At::Server, &Op::Enqueue(vec![message])).await.unwrap();
+            recorded[2].apply(At::Fixed(now), &Op::Enqueue(vec![message])).await.unwrap();
         }
         let mut id = [0; ClaimId::BYTES];
         id[..2].copy_from_slice(&n.to_be_bytes());
         let consumer = ConsumerName::new("c").unwrap();
         let lease = Millis::saturating(60_000);
         let claim = Op::Claim(Claim::new(consumer, ClaimId::from_bytes(id), 1, lease));
-        let Reply::Claim(claimed) = shards.apply(At::Server, &claim).await.unwrap().reply else {
+        let Reply::Claim(claimed) = shards.apply(At::Fixed(now), &claim).await.unwrap().reply
+        else {
             panic!()
         };
         if claimed.deliveries.iter().any(|it| it.message.info.id == lost) {

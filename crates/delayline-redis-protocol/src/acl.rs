@@ -72,9 +72,9 @@ impl AclRole {
     /// passwords are kept.
     #[must_use]
     pub fn rules(self, queue: &QueueName) -> String {
-        // No character in a queue's name has a meaning in a pattern. The shards of the queue have its
-        // name and `#`, which no other name contains. Channels need no rule, which Redis 6.0 would
-        // not know: the commands that use them are not permitted.
+        // No character in a queue's name has a meaning in a pattern. Its shards have its name and
+        // `#`, which no other name contains. Channels need no rule, which Redis 6.0 would not know:
+        // the commands that use them are not permitted.
         let own = format!("~{KEY_PREFIX}{{{queue}}}:*");
         let mut rules = format!("on resetkeys {own} ~{KEY_PREFIX}{{{queue}#*}}:* -@all");
         for command in self.commands() {

@@ -137,7 +137,7 @@ impl Shards {
     }
 
     /// Applies an operation that changes all shards, and returns whether it changed any.
-    async fn change(&self, how: How, op: &Op) -> Result<Parts<bool>, Error> {
+    async fn change(&self, how: How, op: &Op) -> Result<Applied, Error> {
         let Parts { replies, at, revision } = self.everywhere(how, op).await?;
         self.heads().call_all();
         let is_changed = |reply: &Reply| {
@@ -148,7 +148,9 @@ impl Shards {
                     | Reply::SetLimits { changed: true }
             )
         };
-        Ok(Parts { replies: replies.iter().any(is_changed), at, revision })
+        let changed = replies.iter().position(is_changed).unwrap_or_default();
+        let reply = replies.into_iter().nth(changed).ok_or_else(unexpected)?;
+        Ok(Applied::new(at, revision, reply))
     }
 
     async fn execute(&self, how: How, op: &Op) -> Result<Applied, Error> {
@@ -157,20 +159,13 @@ impl Shards {
             Op::Enqueue(messages) => Ok(self.enqueue(how, messages).await?.map(Reply::Enqueue)),
             Op::Claim(claim) => self.claim(how, claim).await,
             Op::Settle(items) => Ok(self.settle(how, items).await?.map(Reply::Settle)),
-            Op::HandOff(items) => Ok(self.hand_off(how, items).await?.map(Reply::HandOff)),
+            Op::HandOff(items) => self.hand_off(how, items).await,
             Op::Extend(extend) => Ok(self.extend(how, extend).await?.map(Reply::Extend)),
-            Op::Cancel(ids) => Ok(self.cancel(how, ids).await?.map(Reply::Cancel)),
-            Op::Reschedule(items) => Ok(self.reschedule(how, items).await?.map(Reply::Reschedule)),
-            Op::Redrive(redrive) => Ok(self.redrive(how, redrive).await?.map(Reply::Redrive)),
-            Op::Purge(ids) => Ok(self.purge(how, ids).await?.map(Reply::Purge)),
-            Op::Get(ids) => Ok(self.get(how, ids).await?.map(Reply::Get)),
-            Op::Progress(ids) => Ok(self.progress(how, ids).await?.map(Reply::Progress)),
-            Op::Pause => Ok(self.change(how, op).await?.map(|changed| Reply::Pause { changed })),
-            Op::Resume => Ok(self.change(how, op).await?.map(|changed| Reply::Resume { changed })),
+            Op::Progress(ids) => self.progress(how, ids).await,
+            Op::Pause | Op::Resume => self.change(how, op).await,
             Op::SetLimits(set) => {
                 let set = sums::share(set, self.shards.len())?;
-                let changed = self.change(how, &Op::SetLimits(set)).await?;
-                Ok(changed.map(|changed| Reply::SetLimits { changed }))
+                self.change(how, &Op::SetLimits(set)).await
             }
             Op::Stats => self.stats(how).await,
             Op::Forecast(_) => self.forecast(how, op).await,
@@ -183,14 +178,8 @@ impl Shards {
                 checked
             }
             Op::Relay(_) => Err(Error::new(ErrorKind::Unsupported("a relay of a sharded queue"))),
-            op => Err(Error::new(ErrorKind::Unsupported(op.name()))),
+            op => self.by_id(how, op).await,
         }
-    }
-}
-
-impl<T> Parts<T> {
-    fn map(self, reply: impl FnOnce(T) -> Reply) -> Applied {
-        Applied::new(self.at, self.revision, reply(self.replies))
     }
 }
 

@@ -3,44 +3,22 @@
 use bytes::Bytes;
 use delayline_core::limits::MAX_BATCH_BYTES;
 use delayline_core::{
-    Cancelled, Completion, Enqueued, Error, Extend, Extended, Found, Lease, MessageId, NewMessage,
-    Op, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Save, Timestamp,
+    Applied, Cancelled, Completion, Enqueued, Error, ErrorKind, Extend, Extended, Found, Lease,
+    MessageId, NewMessage, Op, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Save,
+    Timestamp,
 };
 
 use super::settle::{home_of, plain};
 use super::{How, Parts, Shards, unexpected};
 
-impl Shards {
-    /// Applies a batch: each item in its shard, all shards at the same time. Returns one result per
-    /// item with its shard, in order; `None` for the items without one.
-    pub(super) async fn split<I: Clone, R>(
-        &self,
-        how: How,
-        items: &[I],
-        shard: impl Fn(&I) -> usize,
-        op: impl Fn(Vec<I>) -> Op,
-        read: impl Fn(Reply) -> Option<Vec<R>>,
-    ) -> Result<Parts<Vec<Option<(usize, R)>>>, Error> {
-        let mut by_shard = vec![Vec::new(); self.shards.len()];
-        for (number, item) in items.iter().enumerate() {
-            by_shard[shard(item)].push(number);
-        }
-        let asked = by_shard.iter().enumerate().filter(|(_, numbers)| !numbers.is_empty());
-        let part = |numbers: &[usize]| op(numbers.iter().map(|&n| items[n].clone()).collect());
-        let parts = asked.clone().map(|(shard, numbers)| (shard, part(numbers))).collect();
-        let Parts { replies, at, revision } = self.send_all(how, parts).await?;
-        let mut results: Vec<_> = items.iter().map(|_| None).collect();
-        for ((shard, numbers), reply) in asked.zip(replies) {
-            for (&number, result) in numbers.iter().zip(read(reply).ok_or_else(unexpected)?) {
-                results[number] = Some((shard, result));
-            }
-        }
-        Ok(Parts { replies: results, at, revision })
-    }
+/// The replies to a batch: for each item, its result with the shard that knows it.
+pub(super) type Results<R> = Parts<Vec<(usize, R)>>;
 
-    /// Like [`split`](Self::split), and asks all other shards for the items that their own shard
-    /// does not know: messages with a group are in the shard of their group.
-    pub(super) async fn find<I: Clone, R>(
+impl Shards {
+    /// Applies a batch: each item in its shard, all shards at the same time. Asks all other shards
+    /// for the items that their own shard does not know: messages with a group are in the shard of
+    /// their group.
+    pub(super) async fn split<I: Clone, R>(
         &self,
         how: How,
         items: &[I],
@@ -49,43 +27,60 @@ impl Shards {
         read: impl Fn(Reply) -> Option<Vec<R>>,
         is_unknown: impl Fn(&R) -> bool,
     ) -> Result<Parts<Vec<Option<(usize, R)>>>, Error> {
-        let mut found = self.split(how, items, &shard, &op, &read).await?;
-        let is_open = |result: &Option<(usize, R)>| {
-            result.as_ref().is_some_and(|(_, result)| is_unknown(result))
-        };
-        let unknown: Vec<usize> =
-            (0..items.len()).filter(|&number| is_open(&found.replies[number])).collect();
-        if unknown.is_empty() {
-            return Ok(found);
-        }
-        let asked = (0..self.shards.len()).map(|other| {
-            let elsewhere = unknown.iter().copied().filter(|&n| shard(&items[n]) != other);
-            (other, elsewhere.collect::<Vec<_>>())
-        });
-        let asked: Vec<_> = asked.filter(|(_, numbers)| !numbers.is_empty()).collect();
-        let part = |numbers: &[usize]| op(numbers.iter().map(|&n| items[n].clone()).collect());
-        let parts = asked.iter().map(|(other, numbers)| (*other, part(numbers))).collect();
-        let Parts { replies, at, revision } = self.send_all(how, parts).await?;
-        for ((other, numbers), reply) in asked.iter().zip(replies) {
-            for (&number, result) in numbers.iter().zip(read(reply).ok_or_else(unexpected)?) {
-                if is_open(&found.replies[number]) && !is_unknown(&result) {
-                    found.replies[number] = Some((*other, result));
+        let mut results: Vec<Option<(usize, R)>> = items.iter().map(|_| None).collect();
+        let (mut at, mut revision) = (Timestamp::MIN, 0_u64);
+        for is_elsewhere in [false, true] {
+            let is_open = |number: &usize| match &results[*number] {
+                Some((_, result)) => is_elsewhere && is_unknown(result),
+                None => !is_elsewhere,
+            };
+            let open: Vec<usize> = (0..items.len()).filter(is_open).collect();
+            let asked = (0..self.shards.len()).map(|it| {
+                let here =
+                    open.iter().copied().filter(|&n| (shard(&items[n]) == it) != is_elsewhere);
+                (it, here.collect::<Vec<_>>())
+            });
+            let asked: Vec<_> = asked.filter(|(_, numbers)| !numbers.is_empty()).collect();
+            let part = |numbers: &[usize]| op(numbers.iter().map(|&n| items[n].clone()).collect());
+            let parts = asked.iter().map(|(shard, numbers)| (*shard, part(numbers))).collect();
+            let replied = self.send_all(how, parts).await?;
+            (at, revision) = (at.max(replied.at), revision.saturating_add(replied.revision));
+            for ((shard, numbers), reply) in asked.iter().zip(replied.replies) {
+                for (&number, result) in numbers.iter().zip(read(reply).ok_or_else(unexpected)?) {
+                    let known = &mut results[number];
+                    if known.as_ref().is_none_or(|(_, it)| is_unknown(it) && !is_unknown(&result)) {
+                        *known = Some((*shard, result));
+                    }
                 }
             }
         }
-        found.at = found.at.max(at);
-        found.revision = found.revision.saturating_add(revision);
-        Ok(found)
+        Ok(Parts { replies: results, at, revision })
+    }
+
+    /// Like [`split`](Self::split), for batches in which every item has a result.
+    pub(super) async fn find<I: Clone, R>(
+        &self,
+        how: How,
+        items: &[I],
+        shard: impl Fn(&I) -> usize,
+        op: impl Fn(Vec<I>) -> Op,
+        read: impl Fn(Reply) -> Option<Vec<R>>,
+        is_unknown: impl Fn(&R) -> bool,
+    ) -> Result<Results<R>, Error> {
+        let Parts { replies, at, revision } =
+            self.split(how, items, shard, op, read, is_unknown).await?;
+        let replies = replies.into_iter().collect::<Option<Vec<_>>>().ok_or_else(unexpected)?;
+        Ok(Parts { replies, at, revision })
     }
 
     pub(super) async fn enqueue(
         &self,
         how: How,
         messages: &[NewMessage],
-    ) -> Result<Parts<Vec<Enqueued>>, Error> {
+    ) -> Result<Results<Enqueued>, Error> {
         let read = |reply| if let Reply::Enqueue(all) = reply { Some(all) } else { None };
         let place = |message: &NewMessage| self.of_message(message);
-        let sent = complete(self.split(how, messages, place, Op::Enqueue, read).await?)?;
+        let sent = self.find(how, messages, place, Op::Enqueue, read, |_| false).await?;
         self.note(&sent, |result| match result {
             Enqueued::Created { due } | Enqueued::Updated { due } => Some(*due),
             _ => None,
@@ -93,14 +88,14 @@ impl Shards {
         let all = messages.iter().zip(&sent.replies);
         let followed = all.filter(|(_, (_, it))| matches!(it, Enqueued::Following { .. }));
         followed.for_each(|(message, _)| self.heads().follow(&message.id));
-        Ok(sent.results())
+        Ok(sent)
     }
 
     pub(super) async fn extend(
         &self,
         how: How,
         extend: &Extend,
-    ) -> Result<Parts<Vec<Extended>>, Error> {
+    ) -> Result<Results<Extended>, Error> {
         let saves = extend.saves_in_order().map(Option::<&Save>::cloned);
         let items: Vec<_> = extend.leases.iter().cloned().zip(saves).collect();
         type Item = ((MessageId, Lease), Option<Save>);
@@ -118,90 +113,64 @@ impl Shards {
             home_of(*lease, self.shards.len()).unwrap_or_else(|| self.of_id(id))
         };
         let is_unknown = |result: &Extended| *result == Extended::Missing;
-        let done = complete(self.find(how, &items, place, op, read, is_unknown).await?)?;
+        let done = self.find(how, &items, place, op, read, is_unknown).await?;
         self.note(&done, |result| match result {
             Extended::Done { deadline, .. } => Some(*deadline),
             _ => None,
         });
-        Ok(done.results())
+        Ok(done)
     }
 
-    pub(super) async fn cancel(
-        &self,
-        how: How,
-        ids: &[MessageId],
-    ) -> Result<Parts<Vec<Cancelled>>, Error> {
-        let read = |reply| if let Reply::Cancel(all) = reply { Some(all) } else { None };
-        let is_unknown = |result: &Cancelled| *result == Cancelled::NotFound;
-        let place = |id: &MessageId| self.of_id(id);
-        complete(self.find(how, ids, place, Op::Cancel, read, is_unknown).await?)
-            .map(Parts::results)
+    pub(super) async fn by_id(&self, how: How, op: &Op) -> Result<Applied, Error> {
+        /// Looks each item up by its id: the ids, the operation on some of them, its reply, and the
+        /// result that says that a shard does not know the message.
+        macro_rules! find {
+            ($items:expr, $id:expr, $op:expr, $reply:path, $unknown:expr) => {{
+                let read = |reply| if let $reply(all) = reply { Some(all) } else { None };
+                let shard = |item: &_| self.of_id($id(item));
+                self.find(how, $items, shard, $op, read, |it| *it == $unknown).await?
+            }};
+        }
+        fn itself(id: &MessageId) -> &MessageId {
+            id
+        }
+        Ok(match op {
+            Op::Cancel(ids) => find!(ids, itself, Op::Cancel, Reply::Cancel, Cancelled::NotFound)
+                .map(Reply::Cancel),
+            Op::Purge(ids) => {
+                find!(ids, itself, Op::Purge, Reply::Purge, Purged::NotFound).map(Reply::Purge)
+            }
+            Op::Get(ids) => find!(ids, itself, Op::Get, Reply::Get, Found::Unknown).map(Reply::Get),
+            Op::Reschedule(items) => {
+                fn id(item: &Reschedule) -> &MessageId {
+                    &item.id
+                }
+                let done =
+                    find!(items, id, Op::Reschedule, Reply::Reschedule, Rescheduled::NotFound);
+                self.note(&done, |result| match result {
+                    Rescheduled::Done { due } => Some(*due),
+                    _ => None,
+                });
+                done.map(Reply::Reschedule)
+            }
+            Op::Redrive(redrive) => {
+                let op = |ids| Op::Redrive(Redrive::new(ids, redrive.schedule));
+                let done = find!(&redrive.ids, itself, op, Reply::Redrive, Redriven::NotFound);
+                self.note(&done, |result| match result {
+                    Redriven::Done { due } => Some(*due),
+                    _ => None,
+                });
+                done.map(Reply::Redrive)
+            }
+            op => return Err(Error::new(ErrorKind::Unsupported(op.name()))),
+        })
     }
 
-    pub(super) async fn reschedule(
-        &self,
-        how: How,
-        items: &[Reschedule],
-    ) -> Result<Parts<Vec<Rescheduled>>, Error> {
-        let read = |reply| if let Reply::Reschedule(all) = reply { Some(all) } else { None };
-        let is_unknown = |result: &Rescheduled| *result == Rescheduled::NotFound;
-        let place = |item: &Reschedule| self.of_id(&item.id);
-        let done = complete(self.find(how, items, place, Op::Reschedule, read, is_unknown).await?)?;
-        self.note(&done, |result| match result {
-            Rescheduled::Done { due } => Some(*due),
-            _ => None,
-        });
-        Ok(done.results())
-    }
-
-    pub(super) async fn redrive(
-        &self,
-        how: How,
-        redrive: &Redrive,
-    ) -> Result<Parts<Vec<Redriven>>, Error> {
-        let op = |ids| Op::Redrive(Redrive::new(ids, redrive.schedule));
-        let read = |reply| if let Reply::Redrive(all) = reply { Some(all) } else { None };
-        let is_unknown = |result: &Redriven| *result == Redriven::NotFound;
-        let place = |id: &MessageId| self.of_id(id);
-        let done = complete(self.find(how, &redrive.ids, place, op, read, is_unknown).await?)?;
-        self.note(&done, |result| match result {
-            Redriven::Done { due } => Some(*due),
-            _ => None,
-        });
-        Ok(done.results())
-    }
-
-    pub(super) async fn purge(
-        &self,
-        how: How,
-        ids: &[MessageId],
-    ) -> Result<Parts<Vec<Purged>>, Error> {
-        let read = |reply| if let Reply::Purge(all) = reply { Some(all) } else { None };
-        let is_unknown = |result: &Purged| *result == Purged::NotFound;
-        let place = |id: &MessageId| self.of_id(id);
-        complete(self.find(how, ids, place, Op::Purge, read, is_unknown).await?).map(Parts::results)
-    }
-
-    pub(super) async fn get(
-        &self,
-        how: How,
-        ids: &[MessageId],
-    ) -> Result<Parts<Vec<Found>>, Error> {
-        let read = |reply| if let Reply::Get(all) = reply { Some(all) } else { None };
-        let is_unknown = |result: &Found| *result == Found::Unknown;
-        let place = |id: &MessageId| self.of_id(id);
-        complete(self.find(how, ids, place, Op::Get, read, is_unknown).await?).map(Parts::results)
-    }
-
-    pub(super) async fn progress(
-        &self,
-        how: How,
-        ids: &[MessageId],
-    ) -> Result<Parts<Vec<Completion>>, Error> {
+    pub(super) async fn progress(&self, how: How, ids: &[MessageId]) -> Result<Applied, Error> {
         let read = |reply| if let Reply::Progress(all) = reply { Some(all) } else { None };
         let is_unknown = |result: &Completion| *result == Completion::Unknown;
         let place = |id: &MessageId| self.of_id(id);
-        let found = self.find(how, ids, place, Op::Progress, read, is_unknown).await?;
+        let found = self.split(how, ids, place, Op::Progress, read, is_unknown).await?;
         // A shard leaves out the last ones if its results are large.
         let all = found.replies.into_iter().map_while(|result| Some(result?.1));
         let mut bytes = 0;
@@ -209,16 +178,11 @@ impl Shards {
             bytes += completion.result().map_or(0, Bytes::len);
             bytes <= MAX_BATCH_BYTES
         });
-        let replies = replies.collect();
-        Ok(Parts { replies, at: found.at, revision: found.revision })
+        Ok(Applied::new(found.at, found.revision, Reply::Progress(replies.collect())))
     }
 
     /// Remembers when messages of shards are due.
-    pub(super) fn note<R>(
-        &self,
-        done: &Parts<Vec<(usize, R)>>,
-        due: impl Fn(&R) -> Option<Timestamp>,
-    ) {
+    pub(super) fn note<R>(&self, done: &Results<R>, due: impl Fn(&R) -> Option<Timestamp>) {
         let mut heads = self.heads();
         for (shard, result) in &done.replies {
             due(result).into_iter().for_each(|due| heads.note(*shard, due));
@@ -226,20 +190,10 @@ impl Shards {
     }
 }
 
-impl<R> Parts<Vec<(usize, R)>> {
-    /// The results without their shards.
-    pub(super) fn results(self) -> Parts<Vec<R>> {
-        let Self { replies, at, revision } = self;
-        Parts { replies: replies.into_iter().map(|(_, result)| result).collect(), at, revision }
+impl<R> Results<R> {
+    /// The reply, without the shards.
+    pub(super) fn map(self, reply: impl FnOnce(Vec<R>) -> Reply) -> Applied {
+        let results = self.replies.into_iter().map(|(_, result)| result).collect();
+        Applied::new(self.at, self.revision, reply(results))
     }
-}
-
-/// All results of a batch.
-///
-/// # Errors
-///
-/// If an item has none.
-pub(super) fn complete<R>(parts: Parts<Vec<Option<R>>>) -> Result<Parts<Vec<R>>, Error> {
-    let replies = parts.replies.into_iter().collect::<Option<Vec<_>>>().ok_or_else(unexpected)?;
-    Ok(Parts { replies, at: parts.at, revision: parts.revision })
 }

@@ -23,15 +23,15 @@ pub(super) struct Journal(HashMap<ConsumerName, Latest>);
 struct Latest {
     claim_id: ClaimId,
     since: Instant,
-    /// What each shard was asked for.
-    asked: Vec<(usize, Claim)>,
-    /// Claims of which a shard may have leased messages without a reply. The next claim that asks
-    /// the shard repeats them.
+    /// The shards that have leased messages, each with its share. The claim is repeated with these.
+    answered: Vec<(usize, usize)>,
+    /// Parts without a reply, with which shards may have leased messages. The next claim that asks
+    /// the shard repeats them, whatever its own id.
     open: Vec<(usize, Claim, Instant)>,
 }
 
 impl Journal {
-    /// Begins a claim. Returns the parts to repeat, if it was sent before.
+    /// Begins a claim. Returns the parts to repeat, if it has leased messages before.
     fn begin(&mut self, claim: &Claim) -> Vec<(usize, Claim)> {
         let now = Instant::now();
         if self.0.len() >= MAX_JOURNAL && !self.0.contains_key(&claim.consumer) {
@@ -41,15 +41,21 @@ impl Journal {
         let latest = self.0.entry(claim.consumer.clone()).or_insert_with(|| Latest {
             claim_id: claim.claim_id,
             since: now,
-            asked: Vec::new(),
+            answered: Vec::new(),
             open: Vec::new(),
         });
         latest.since = now;
         if latest.claim_id != claim.claim_id {
             latest.claim_id = claim.claim_id;
-            latest.asked.clear();
+            latest.answered.clear();
         }
-        latest.asked.clone()
+        let is_alone = latest.answered.len() == 1;
+        let part = |&(shard, share): &(usize, usize)| {
+            let mut part = claim.clone();
+            part.max = if is_alone { claim.max } else { share.min(claim.max) };
+            (shard, part)
+        };
+        latest.answered.iter().map(part).collect()
     }
 
     /// The parts of a claim, for shards with their shares.
@@ -59,26 +65,30 @@ impl Journal {
         let lease = Duration::from(claim.lease);
         latest.open.retain(|(_, _, since)| since.elapsed() < lease);
         let part = |(shard, max)| {
-            let open = latest.open.iter().find(|(open, ..)| *open == shard);
-            let mut part = open.map_or(claim, |(_, part, _)| part).clone();
-            if open.is_none() {
-                part.max = max;
-            }
-            (shard, part)
+            let open = latest.open.iter().position(|(open, ..)| *open == shard);
+            let mut part = claim.clone();
+            part.max = max;
+            (shard, open.map_or(part, |open| latest.open.swap_remove(open).1))
         };
-        let parts: Vec<_> = shares.into_iter().map(part).collect();
-        latest.asked.extend(parts.iter().cloned());
-        parts
+        shares.into_iter().map(part).collect()
     }
 
-    /// Remembers whether a shard has replied to its part.
-    fn replied(&mut self, shard: usize, part: &Claim, sent: Instant, may_have_leased: bool) {
+    /// Remembers what a shard has done with its part.
+    fn note(&mut self, shard: usize, part: &Claim, result: &Result<Applied, Error>) {
         let Some(latest) = self.0.get_mut(&part.consumer) else { return };
-        let is_open = latest.open.iter().any(|(open, ..)| *open == shard);
-        if !may_have_leased {
-            latest.open.retain(|(open, ..)| *open != shard);
-        } else if !is_open {
-            latest.open.push((shard, part.clone(), sent));
+        match result {
+            Ok(Applied { reply: Reply::Claim(claimed), .. }) => {
+                let is_known = latest.answered.iter().any(|(answered, _)| *answered == shard);
+                // Another claim of the consumer may have begun.
+                let is_latest = latest.claim_id == part.claim_id;
+                if !claimed.deliveries.is_empty() && is_latest && !is_known {
+                    latest.answered.push((shard, part.max));
+                }
+            }
+            Err(error) if error.class() == ErrorClass::Ambiguous => {
+                latest.open.push((shard, part.clone(), Instant::now()));
+            }
+            _ => {}
         }
     }
 }
@@ -89,6 +99,8 @@ struct Merged {
     /// The first shard that replied, whose clock counts.
     first: Option<(usize, Applied)>,
     claimed: Claimed,
+    /// What else each shard replied.
+    replied: Vec<(usize, Claimed)>,
     /// The deliveries of each shard, in their order.
     deliveries: Vec<VecDeque<Delivery>>,
     /// Shards that count on this process for their next message, although it has no room left.
@@ -131,8 +143,8 @@ impl Shards {
         self.merged(how, claim, merged)
     }
 
-    /// Claims from shards at the same time. Once one has replied, the others get a little more time:
-    /// a server that does not reply must not hold up the messages of the others.
+    /// Claims from shards at the same time. Once one has replied, the others get little more time:
+    /// a server that does not reply must not hold up their messages.
     async fn ask(
         &self,
         how: How,
@@ -164,9 +176,7 @@ impl Shards {
                 let detail = format!("{}: no reply to a claim", self.shards[shard].name);
                 Err(Error::with_detail(ErrorKind::Timeout, detail))
             });
-            let may_have_leased =
-                matches!(&result, Err(error) if error.class() == ErrorClass::Ambiguous);
-            self.journal().replied(shard, &part, sent, may_have_leased);
+            self.journal().note(shard, &part, &result);
             let applied = match result {
                 Ok(applied) => applied,
                 Err(error) => {
@@ -188,7 +198,7 @@ impl Shards {
     }
 
     fn merged(&self, how: How, claim: &Claim, merged: Merged) -> Result<Applied, Error> {
-        let Merged { first, mut claimed, deliveries, waiting, errors, revision } = merged;
+        let Merged { first, mut claimed, replied, deliveries, waiting, errors, revision } = merged;
         claimed.deliveries = in_order(deliveries);
         let Some((reference, first)) = first else {
             return Err(failure(errors, true).unwrap_or_else(unexpected));
@@ -196,12 +206,7 @@ impl Shards {
         for error in &errors {
             tracing::debug!(queue = %self.name, %error, "a claim goes without a shard");
         }
-        let heads = self.heads();
-        (claimed.next, claimed.more) = heads.next(how.at, reference, first.at);
-        let shards = 0..self.shards.len();
-        claimed.capped = shards.clone().any(|shard| heads.is_capped(shard));
-        claimed.unsorted = !heads.unsorted().is_empty();
-        drop(heads);
+        self.heads().complete(how.at, (reference, first.at), &replied, &mut claimed);
         if claimed.deliveries.len() >= claim.max {
             waiting.into_iter().for_each(|shard| self.hand_on(shard));
         }
@@ -231,8 +236,9 @@ impl Merged {
             self.waiting.push(shard);
         }
         claimed.deliveries.iter_mut().for_each(mark);
-        self.deliveries.push(claimed.deliveries.into());
+        self.deliveries.push(std::mem::take(&mut claimed.deliveries).into());
         self.claimed.deaths.append(&mut claimed.deaths);
+        self.replied.push((shard, claimed));
         if self.first.is_none() {
             let reply = Reply::Claim(Claimed::default());
             self.first = Some((shard, Applied::new(at, revision, reply).with_micros(micros)));

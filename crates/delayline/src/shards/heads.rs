@@ -80,10 +80,6 @@ impl Heads {
         self.all.iter_mut().for_each(|head| head.called = true);
     }
 
-    pub(super) fn is_capped(&self, shard: usize) -> bool {
-        self.all[shard].capped
-    }
-
     /// The shards whose hints others have to hear: those that rang, or else the one that this
     /// process is expected at next.
     pub(super) fn hand_on(&mut self) -> Vec<usize> {
@@ -104,6 +100,9 @@ impl Heads {
     /// shard with due messages gets the same. A shard of which nothing is known for
     /// [`LONGEST_UNSEEN`] gets at least one place, so that none starves.
     pub(super) fn share(&mut self, at: At, room: usize, asked: &[bool]) -> Shares {
+        if room == 0 {
+            return Shares::new();
+        }
         let now = Instant::now();
         let may = |&shard: &usize| !asked[shard] && self.all[shard].not_before <= now;
         let is_unseen = |&shard: &usize| {
@@ -183,29 +182,33 @@ impl Heads {
         self.all[shard].failures > 0
     }
 
-    /// When there is something to claim in any shard, by the clock of `reference`, and whether it
-    /// is now.
-    pub(super) fn next(
+    /// Completes the reply to a claim with what is known about all shards: what those replied that
+    /// were asked, and of the others, what they replied before. Its instants are by the clock of
+    /// `reference`, which shows `then`.
+    pub(super) fn complete(
         &self,
         at: At,
-        reference: usize,
-        then: Timestamp,
-    ) -> (Option<Timestamp>, bool) {
+        (reference, then): (usize, Timestamp),
+        replied: &[(usize, Claimed)],
+        claimed: &mut Claimed,
+    ) {
         let now = Instant::now();
-        let mut next: Option<Timestamp> = None;
-        let mut more = false;
         for (shard, head) in self.all.iter().enumerate() {
-            let in_time = if head.not_before > now {
+            let own = replied.iter().find(|(it, _)| *it == shard).map(|(_, claimed)| claimed);
+            claimed.capped |= own.map_or(head.capped, |own| own.capped);
+            claimed.unsorted |= own.map_or(head.unsorted, |own| own.unsorted);
+            let next = if own.is_none() && head.not_before > now {
                 let pause = Millis::try_from(head.not_before - now).unwrap_or(Millis::MAX);
                 Some(then.after(pause))
             } else {
-                let in_time = head.next.map(|next| self.translated(next, shard, reference, at));
-                more |= head.more || in_time.is_some_and(|next| next <= then);
-                in_time
+                let next = own.map_or(head.next, |own| own.next);
+                let next = next.map(|next| self.translated(next, shard, reference, at));
+                claimed.more |= own.is_some_and(|own| own.more);
+                claimed.more |= own.is_none() && next.is_some_and(|next| next <= then);
+                next
             };
-            next = next.into_iter().chain(in_time).min();
+            claimed.next = claimed.next.into_iter().chain(next).min();
         }
-        (next, more)
     }
 
     /// The instant of one shard's clock by that of another one. Clocks that agree closely count as

@@ -1,11 +1,11 @@
 //! The end of leases: each goes to the shard that has granted it.
 
 use delayline_core::{
-    Change, Enqueued, Error, HandOff, HandedOff, Hold, Lease, NewMessage, Op, Outcome, Reply,
-    Schedule, SetLimits, Settled, Settlement, Status,
+    Applied, Change, Enqueued, Error, HandOff, HandedOff, Hold, Lease, NewMessage, Op, Outcome,
+    Reply, Schedule, SetLimits, Settled, Settlement, Status, Timestamp,
 };
 
-use super::batch::complete;
+use super::batch::Results;
 use super::{How, Parts, Shards, failure, unexpected};
 
 /// The lease on a message of this shard, which carries the shard. Only a message with a group needs
@@ -36,88 +36,79 @@ impl Shards {
         &self,
         how: How,
         items: &[Settlement],
-    ) -> Result<Parts<Vec<Settled>>, Error> {
+    ) -> Result<Results<Settled>, Error> {
         let count = self.shards.len();
         let op =
             |items: Vec<_>| Op::Settle(items.into_iter().map(|it| unmarked(it, count)).collect());
         let read = |reply| if let Reply::Settle(all) = reply { Some(all) } else { None };
         let is_unknown = |result: &Settled| *result == Settled::Missing;
         let place = |item: &Settlement| self.home(item);
-        let done = complete(self.find(how, items, place, op, read, is_unknown).await?)?;
+        let done = self.find(how, items, place, op, read, is_unknown).await?;
         if let Some((shard, until)) = self.settled(items, &done) {
             self.hold_others(how, shard, until).await;
         }
-        Ok(done.results())
+        Ok(done)
     }
 
     /// Follow-ups for other shards are sent before the leases end, so that none is lost: those of
     /// a hand-off that is repeated are duplicates (G15).
-    pub(super) async fn hand_off(
-        &self,
-        how: How,
-        items: &[HandOff],
-    ) -> Result<Parts<Vec<HandedOff>>, Error> {
+    pub(super) async fn hand_off(&self, how: How, items: &[HandOff]) -> Result<Applied, Error> {
         let stays = |item: &HandOff, message: &NewMessage| {
             self.of_message(message) == self.home(&item.settlement)
         };
-        let (mut own, mut sent) = (items.to_vec(), Vec::new());
+        let is_bare = |item: &HandOff| item.messages.is_empty() && item.result.is_none();
+        let (mut own, mut leaving) = (items.to_vec(), Vec::new());
         for item in &mut own {
             let (stay, leave): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut item.messages).into_iter().partition(|it| stays(item, it));
             item.messages = stay;
-            sent.extend(leave);
+            leaving.extend(leave);
         }
-        let sent = if sent.is_empty() { None } else { Some(self.enqueue(how, &sent).await?) };
-        let is_bare = |item: &HandOff| item.messages.is_empty() && item.result.is_none();
         let (bare, full): (Vec<_>, Vec<_>) = own.iter().cloned().partition(is_bare);
         let bare: Vec<_> = bare.into_iter().map(|item| item.settlement).collect();
-        let is_first = |is_first, error| failure(vec![error], is_first).unwrap_or_else(unexpected);
-        let settled = match &bare[..] {
-            [] => None,
-            bare => {
-                let settled = self.settle(how, bare).await;
-                Some(settled.map_err(|error| is_first(sent.is_none(), error))?)
-            }
+        let (mut at, mut revision) = (None, 0_u64);
+        let (mut sent, mut settled, mut handed) = (Vec::new(), Vec::new(), Vec::new());
+        if !leaving.is_empty() {
+            let done = self.enqueue(how, &leaving).await?;
+            (at, sent) = (Some(done.at), done.replies);
+        }
+        let failed = |error, at: Option<Timestamp>| {
+            failure(vec![error], at.is_none()).unwrap_or_else(unexpected)
         };
-        let handed = match &full[..] {
-            [] => None,
-            full => {
-                let handed = self.hand_off_own(how, full).await;
-                let nothing = sent.is_none() && settled.is_none();
-                Some(handed.map_err(|error| is_first(nothing, error))?)
-            }
-        };
-        let instants = [sent.as_ref().map(|it| it.at), settled.as_ref().map(|it| it.at)];
-        let at = instants.into_iter().chain([handed.as_ref().map(|it| it.at)]).flatten().max();
-        let revisions =
-            [settled.as_ref().map(|it| it.revision), handed.as_ref().map(|it| it.revision)];
-        let revision = revisions.into_iter().flatten().fold(0, u64::saturating_add);
-        let mut sent = sent.into_iter().flat_map(|parts| parts.replies);
-        let mut settled = settled.into_iter().flat_map(|parts| parts.replies);
-        let mut handed = handed.into_iter().flat_map(|parts| parts.replies);
+        if !bare.is_empty() {
+            let done = self.settle(how, &bare).await.map_err(|error| failed(error, at))?;
+            (at, revision, settled) = (at.max(Some(done.at)), done.revision, done.replies);
+        }
+        if !full.is_empty() {
+            let done = self.hand_off_own(how, &full).await.map_err(|error| failed(error, at))?;
+            (at, handed) = (at.max(Some(done.at)), done.replies);
+            revision = revision.saturating_add(done.revision);
+        }
+        let (mut sent, mut settled) = (sent.into_iter(), settled.into_iter());
+        let mut handed = handed.into_iter();
         let mut merged = Vec::new();
         for (item, own) in items.iter().zip(&own) {
-            let result =
-                if is_bare(own) { settled.next().map(HandedOff::from) } else { handed.next() };
-            let mut result = result.ok_or_else(unexpected)?;
+            let mut result = match is_bare(own) {
+                true => settled.next().map(|(_, result)| HandedOff::from(result)),
+                false => handed.next().map(|(_, result)| result),
+            }
+            .ok_or_else(unexpected)?;
             let mut stayed = std::mem::take(&mut result.messages).into_iter();
-            let is_done = matches!(result.settled, Settled::Done { .. });
             for message in &item.messages {
-                let stays = stays(item, message);
-                let outcome = if stays { stayed.next() } else { sent.next() };
+                let outcome = match stays(item, message) {
+                    true => stayed.next(),
+                    false => sent.next().map(|(_, outcome)| outcome),
+                };
+                let is_done = matches!(result.settled, Settled::Done { .. });
                 result.messages.extend(outcome.filter(|_| is_done));
             }
             merged.push(result);
         }
-        Ok(Parts { replies: merged, at: at.unwrap_or_default(), revision })
+        Ok(Applied::new(at.unwrap_or_default(), revision, Reply::HandOff(merged)))
     }
 
     /// Hand-offs without messages for other shards.
-    async fn hand_off_own(
-        &self,
-        how: How,
-        items: &[HandOff],
-    ) -> Result<Parts<Vec<HandedOff>>, Error> {
+    async fn hand_off_own(&self, how: How, items: &[HandOff]) -> Result<Results<HandedOff>, Error> {
         let count = self.shards.len();
         let op = |items: Vec<HandOff>| {
             let part = |HandOff { settlement, messages, result, .. }| {
@@ -128,7 +119,7 @@ impl Shards {
         let read = |reply| if let Reply::HandOff(all) = reply { Some(all) } else { None };
         let is_unknown = |result: &HandedOff| result.settled == Settled::Missing;
         let place = |item: &HandOff| self.home(&item.settlement);
-        let done = complete(self.find(how, items, place, op, read, is_unknown).await?)?;
+        let done = self.find(how, items, place, op, read, is_unknown).await?;
         let settlements: Vec<_> = items.iter().map(|item| item.settlement.clone()).collect();
         let replies = done.replies.iter().map(|(shard, result)| (*shard, result.settled)).collect();
         let settled = Parts { replies, at: done.at, revision: done.revision };
@@ -142,16 +133,12 @@ impl Shards {
             });
             due.min()
         });
-        Ok(done.results())
+        Ok(done)
     }
 
     /// Remembers what may be claimable now. Returns the longest hold of the queue, with the shard
     /// that has it already.
-    fn settled(
-        &self,
-        items: &[Settlement],
-        done: &Parts<Vec<(usize, Settled)>>,
-    ) -> Option<(usize, Schedule)> {
+    fn settled(&self, items: &[Settlement], done: &Results<Settled>) -> Option<(usize, Schedule)> {
         let mut holds: Vec<(usize, Schedule)> = Vec::new();
         let mut heads = self.heads();
         for (item, &(shard, result)) in items.iter().zip(&done.replies) {

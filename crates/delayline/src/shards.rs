@@ -8,6 +8,9 @@
 mod batch;
 mod claim;
 mod heads;
+mod journal;
+mod lease;
+mod limits;
 mod open;
 mod pages;
 mod settle;
@@ -26,8 +29,8 @@ use delayline_core::{
 use futures_util::future::{join_all, select_ok};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::claim::Journal;
 use self::heads::Heads;
+use self::journal::Journal;
 pub(crate) use self::open::{delete_if_empty, open};
 
 /// A queue of several shards.
@@ -164,7 +167,7 @@ impl Shards {
             Op::Progress(ids) => self.progress(how, ids).await,
             Op::Pause | Op::Resume => self.change(how, op).await,
             Op::SetLimits(set) => {
-                let set = sums::share(set, self.shards.len())?;
+                let set = limits::share(set, self.shards.len())?;
                 self.change(how, &Op::SetLimits(set)).await
             }
             Op::Stats => self.stats(how).await,

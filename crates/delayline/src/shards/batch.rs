@@ -8,7 +8,7 @@ use delayline_core::{
     Timestamp,
 };
 
-use super::settle::{home_of, plain};
+use super::lease::{home_of, plain};
 use super::{How, Parts, Shards, unexpected};
 
 /// The replies to a batch: for each item, its result with the shard that knows it.

@@ -1,97 +1,17 @@
 //! Claims: from the shard whose head is oldest, within a bound also from every other one.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline_core::limits::{JOURNAL_RETENTION_MS, MAX_JOURNAL};
-use delayline_core::{
-    Applied, Claim, ClaimId, Claimed, ConsumerName, Delivery, Error, ErrorClass, ErrorKind, Op,
-    Reply, Wakeup,
-};
+use delayline_core::{Applied, Claim, Claimed, Delivery, Error, ErrorKind, Op, Reply, Wakeup};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::settle::marked;
+use super::journal::Journal;
+use super::lease::marked;
 use super::{How, Shards, failure, unexpected};
-
-/// The latest claim of each consumer, by which a claim with the same id asks the same shards again.
-#[derive(Default)]
-pub(super) struct Journal(HashMap<ConsumerName, Latest>);
-
-struct Latest {
-    claim_id: ClaimId,
-    since: Instant,
-    /// The shards that have leased messages, each with its share. The claim is repeated with these.
-    answered: Vec<(usize, usize)>,
-    /// Parts without a reply, with which shards may have leased messages. The next claim that asks
-    /// the shard repeats them, whatever its own id.
-    open: Vec<(usize, Claim, Instant)>,
-}
-
-impl Journal {
-    /// Begins a claim. Returns the parts to repeat, if it has leased messages before.
-    fn begin(&mut self, claim: &Claim) -> Vec<(usize, Claim)> {
-        let now = Instant::now();
-        if self.0.len() >= MAX_JOURNAL && !self.0.contains_key(&claim.consumer) {
-            let recent = Duration::from_millis(JOURNAL_RETENTION_MS);
-            self.0.retain(|_, latest| now - latest.since < recent);
-        }
-        let latest = self.0.entry(claim.consumer.clone()).or_insert_with(|| Latest {
-            claim_id: claim.claim_id,
-            since: now,
-            answered: Vec::new(),
-            open: Vec::new(),
-        });
-        latest.since = now;
-        if latest.claim_id != claim.claim_id {
-            latest.claim_id = claim.claim_id;
-            latest.answered.clear();
-        }
-        let is_alone = latest.answered.len() == 1;
-        let part = |&(shard, share): &(usize, usize)| {
-            let mut part = claim.clone();
-            part.max = if is_alone { claim.max } else { share.min(claim.max) };
-            (shard, part)
-        };
-        latest.answered.iter().map(part).collect()
-    }
-
-    /// The parts of a claim, for shards with their shares.
-    fn parts(&mut self, claim: &Claim, shares: Vec<(usize, usize)>) -> Vec<(usize, Claim)> {
-        let Some(latest) = self.0.get_mut(&claim.consumer) else { return Vec::new() };
-        // The leases of an older one have expired, and are reclaimed like any others.
-        let lease = Duration::from(claim.lease);
-        latest.open.retain(|(_, _, since)| since.elapsed() < lease);
-        let part = |(shard, max)| {
-            let open = latest.open.iter().position(|(open, ..)| *open == shard);
-            let mut part = claim.clone();
-            part.max = max;
-            (shard, open.map_or(part, |open| latest.open.swap_remove(open).1))
-        };
-        shares.into_iter().map(part).collect()
-    }
-
-    /// Remembers what a shard has done with its part.
-    fn note(&mut self, shard: usize, part: &Claim, result: &Result<Applied, Error>) {
-        let Some(latest) = self.0.get_mut(&part.consumer) else { return };
-        match result {
-            Ok(Applied { reply: Reply::Claim(claimed), .. }) => {
-                let is_known = latest.answered.iter().any(|(answered, _)| *answered == shard);
-                // Another claim of the consumer may have begun.
-                let is_latest = latest.claim_id == part.claim_id;
-                if !claimed.deliveries.is_empty() && is_latest && !is_known {
-                    latest.answered.push((shard, part.max));
-                }
-            }
-            Err(error) if error.class() == ErrorClass::Ambiguous => {
-                latest.open.push((shard, part.clone(), Instant::now()));
-            }
-            _ => {}
-        }
-    }
-}
 
 /// The replies of shards to the parts of one claim.
 #[derive(Default)]

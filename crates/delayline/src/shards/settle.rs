@@ -1,31 +1,13 @@
 //! The end of leases: each goes to the shard that has granted it.
 
 use delayline_core::{
-    Applied, Change, Enqueued, Error, HandOff, HandedOff, Hold, Lease, NewMessage, Op, Outcome,
-    Reply, Schedule, SetLimits, Settled, Settlement, Status, Timestamp,
+    Applied, Change, Enqueued, Error, HandOff, HandedOff, Hold, NewMessage, Op, Outcome, Reply,
+    Schedule, SetLimits, Settled, Settlement, Status, Timestamp,
 };
 
 use super::batch::Results;
+use super::lease::{home_of, plain};
 use super::{How, Parts, Shards, failure, unexpected};
-
-/// The lease on a message of this shard, which carries the shard. Only a message with a group needs
-/// it, if its id alone names another shard.
-pub(super) fn marked(lease: Lease, shard: usize) -> Lease {
-    let mark = (shard as u64 + 1) << EPOCH_BITS;
-    Lease { epoch: lease.epoch | mark, ..lease }
-}
-
-/// The shard of a marked lease.
-pub(super) fn home_of(lease: Lease, shards: usize) -> Option<usize> {
-    let shard = usize::try_from(lease.epoch >> EPOCH_BITS).ok()?.checked_sub(1)?;
-    (shard < shards).then_some(shard)
-}
-
-/// The lease as its shard has granted it.
-pub(super) fn plain(lease: Lease, shards: usize) -> Lease {
-    let epoch = lease.epoch & ((1 << EPOCH_BITS) - 1);
-    if home_of(lease, shards).is_some() { Lease { epoch, ..lease } } else { lease }
-}
 
 impl Shards {
     fn home(&self, item: &Settlement) -> usize {
@@ -193,7 +175,3 @@ fn unmarked(mut item: Settlement, shards: usize) -> Settlement {
     item.lease = plain(item.lease, shards);
     item.claims_next(false)
 }
-
-/// The bits of an epoch that count the claims of a message. The mark is above them, and both are
-/// within the integers that JavaScript represents exactly.
-const EPOCH_BITS: u32 = 46;

@@ -166,7 +166,7 @@ impl Several {
         let delivery = self.leased.swap_remove(fastrand::usize(..self.leased.len()));
         let info = &delivery.message.info;
         let home = place_of(info.group.as_ref(), &info.id, 3);
-        let lease = settle::plain(delivery.lease, 3);
+        let lease = lease::plain(delivery.lease, 3);
         let op = |lease| Op::Settle(vec![Settlement::new(info.id.clone(), lease, outcome.clone())]);
         let missing = Reply::Settle(vec![Settled::Missing]);
         let own = op(lease);
@@ -309,7 +309,7 @@ async fn random_step(all: &mut Several) {
                     let extend = |lease| {
                         Op::Extend(Extend::new(vec![(id.clone(), lease)], Millis::saturating(30)))
                     };
-                    let own = extend(settle::plain(lease, 3));
+                    let own = extend(lease::plain(lease, 3));
                     let expected =
                         all.expect(home, &own, |it| *it == Reply::Extend(vec![Extended::Missing]));
                     assert_eq!(all.apply(&extend(lease)).await, expected);

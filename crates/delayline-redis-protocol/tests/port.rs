@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 20] = [
+const IN_RUST_ONLY: [(&str, &str); 21] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
@@ -22,6 +22,7 @@ const IN_RUST_ONLY: [(&str, &str); 20] = [
     ("index", "keys are literal"),
     ("first", "a command on a sorted set"),
     ("next_ready", "`ready_messages` in ready.lua, and `add_groups` in turning.lua"),
+    ("continues", "`next_in_lane` in turning.lua, after each message"),
     ("head", "`first_in_lane` in turning.lua"),
     ("first_normal", "`first_in_lane` in turning.lua"),
     ("end_turn", "`pass_over` and `serve` in turning.lua"),

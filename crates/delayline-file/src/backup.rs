@@ -201,7 +201,7 @@ fn finish(unfinished: &Path, to: &Path) -> Result<(), OpenError> {
 struct Summary {
     next: u64,
     clock: Timestamp,
-    /// The revision of each queue, and what it holds.
+    /// The revision of each queue, and its contents.
     queues: BTreeMap<QueueName, (u64, Held)>,
 }
 

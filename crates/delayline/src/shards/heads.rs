@@ -1,4 +1,4 @@
-//! What is known about the next message of each shard.
+//! The next message of each shard, as far as it is known.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use delayline_core::{Applied, At, Claimed, MessageId, Millis, Timestamp};
 use tokio::time::Instant;
 
-/// What is known about each shard, from replies and hints.
+/// The next message of each shard, as replies and hints tell.
 pub(super) struct Heads {
     all: Vec<Head>,
     /// Leased messages with a follower, which is due when the lease ends.
@@ -80,8 +80,8 @@ impl Heads {
         self.all.iter_mut().for_each(|head| head.called = true);
     }
 
-    /// The shards whose hints others have to hear: those that rang, or else the one that this
-    /// process is expected at next.
+    /// The shards whose hints other processes have to hear: the shards that rang, or else the shard
+    /// at which this process is expected next.
     pub(super) fn hand_on(&mut self) -> Vec<usize> {
         let rang =
             (0..self.all.len()).filter(|&it| self.all[it].called && self.all[it].asked.is_some());
@@ -122,9 +122,9 @@ impl Heads {
             });
             unseen.extend(any);
         }
-        // The one that was not asked for the longest time is first.
+        // The shard that was not asked for the longest time is first.
         unseen.sort_by_key(|&shard| self.all[shard].asked);
-        // With room for one message only, it goes to an unseen shard: others come next.
+        // With room for one message only, it goes to an unseen shard; the others follow.
         let left = if due.is_empty() { room } else { room.saturating_sub(1).max(1) };
         unseen.truncate(left);
         if due.first().is_some_and(|&first| self.all[first].more) {
@@ -182,9 +182,9 @@ impl Heads {
         self.all[shard].failures > 0
     }
 
-    /// Completes the reply to a claim with what is known about all shards: what those replied that
-    /// were asked, and of the others, what they replied before. Its instants are by the clock of
-    /// `reference`, which shows `then`.
+    /// Completes the reply to a claim with the next messages of all shards: of the shards that were
+    /// asked as they replied now, and of the others as they replied before. Its instants are by the
+    /// clock of `reference`, which shows `then`.
     pub(super) fn complete(
         &self,
         at: At,

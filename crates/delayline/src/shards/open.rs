@@ -60,7 +60,7 @@ pub(crate) async fn delete_if_empty(
     let Some(number) = number_of(&plain).await? else { return Ok(None) };
     let mut sum = Removal::default();
     for shard in shards(store, name, 0..number).await? {
-        // An empty shard must keep what it remembers as long as others have messages.
+        // An empty shard must keep its finished ids as long as others have messages.
         sum.messages += live(&stats(&shard.backend).await?);
     }
     sum.existed = true;

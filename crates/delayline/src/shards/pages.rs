@@ -13,7 +13,7 @@ type Place = (Position, usize);
 impl Shards {
     /// Messages are listed in the order of a plain queue, with equal positions in the order of the
     /// shards. Only ready messages with a group are listed shard by shard, after all others: their
-    /// order is that of turns, which each shard takes by itself.
+    /// order is that of turns, which each shard takes alone.
     pub(super) async fn list(&self, how: How, list: &List) -> Result<Applied, Error> {
         let after = list.after.map(|after| self.split_cursor(after));
         let by_turns = |(position, _): &Place| {

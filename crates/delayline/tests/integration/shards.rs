@@ -1,4 +1,4 @@
-//! Queues of several shards: how they are opened, and what is refused.
+//! Queues of several shards: how they are opened and refused.
 
 use std::time::Duration;
 

@@ -60,7 +60,7 @@ pub(super) async fn take(job: &Delivery, from: Receiver) {
             }
             Some(Err(AnyDelimiterCodecError::MaxChunkLengthExceeded)) => {
                 refused(&format!("a line has more than {MOST_LINE_BYTES} bytes"));
-                // It ends the stream once, and goes on behind that line.
+                // It ends the stream once, and continues behind that line.
                 let _ = lines.next().await;
             }
             Some(Err(AnyDelimiterCodecError::Io(_))) | None => break,

@@ -48,6 +48,8 @@ mod guides {
     mod recurring_jobs {}
     #[doc = include_str!("../../crates/delayline/docs/guides/relay.md")]
     mod relay {}
+    #[doc = include_str!("../../crates/delayline/docs/guides/when-one-node-is-not-enough.md")]
+    mod when_one_node_is_not_enough {}
     #[doc = include_str!("../../crates/delayline/docs/guides/wait-for-several-messages.md")]
     mod wait_for_several_messages {}
     #[doc = include_str!("../../crates/delayline/docs/guides/resume-a-long-job.md")]

@@ -1,5 +1,5 @@
-//! packaging: the command accepts the arguments of manifests and units, and returns the numbers that
-//! KEDA reads.
+//! packaging: the command accepts the arguments of manifests and units, and returns the numbers
+//! that KEDA reads.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

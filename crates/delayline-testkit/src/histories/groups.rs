@@ -53,7 +53,13 @@ impl Groups {
             (Op::Cancel(ids), _) => ids.iter().for_each(|id| self.end(id)),
             (Op::Enqueue(messages), Reply::Enqueue(answers)) => {
                 for (message, answer) in messages.iter().zip(answers) {
-                    if !matches!(answer, Enqueued::Duplicate { .. } | Enqueued::Conflict { .. }) {
+                    // All others have changed nothing.
+                    if matches!(
+                        answer,
+                        Enqueued::Created { .. }
+                            | Enqueued::Updated { .. }
+                            | Enqueued::Following { .. }
+                    ) {
                         self.end(&message.id);
                     }
                 }
@@ -225,6 +231,19 @@ mod tests {
             [ends(1, "a", retry()), ends(1, "b", Outcome::Release), forgets(), claim(2, 1)];
         let reason = judge([both.to_vec(), passed.to_vec()].concat()).unwrap_err();
         assert!(reason.starts_with("G37: b came before a"), "{reason}");
+        // A send that is throttled ends nothing.
+        let throttled = |id, payload| {
+            let message = NewMessage::new(MessageId::try_from(id).unwrap(), payload);
+            Op::Enqueue(vec![message.throttle(Millis::saturating(9))])
+        };
+        let kept = [
+            (Op::Stats, throttled("c", "first")),
+            (throttled("a", ""), throttled("c", "second")),
+            ends(1, "a", Outcome::Release),
+            ends(1, "b", Outcome::Release),
+            several(2, 2),
+        ];
+        assert_eq!(judge([both.to_vec(), kept.to_vec()].concat()), Ok(()));
         // Another claim leases a message while one is leased.
         let overlap = [in_order(), enqueue(), several(1, 1), forgets(), several(2, 1)];
         let reason = judge(overlap.to_vec()).unwrap_err();

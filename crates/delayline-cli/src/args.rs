@@ -33,6 +33,7 @@ mod work;
 mod workers;
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind::{TooManyValues, UnknownArgument};
@@ -40,6 +41,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::admin::QueueName;
 use delayline::backend::{Op, Reply};
 use delayline::codec::Raw;
+use delayline::limits::{MAX_SHARDS, MIN_SHARDS};
 use delayline::{Bytes, Connect, Connection, Error, ErrorKind, Opening, Queue};
 use delayline_json::harmless_line;
 
@@ -118,7 +120,7 @@ pub(crate) struct Target {
 
     /// Number of shards of a new queue, 2 to 64, so that the nodes of a cluster share it; stored
     /// with the queue, which keeps it
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=64))]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(SHARDS))]
     pub(crate) shards: Option<u32>,
 
     /// Redis client to use; both behave the same
@@ -462,6 +464,9 @@ impl From<Priority> for delayline::message::Priority {
 }
 
 /// The beginning of each certificate in a file.
+/// What `--shards` may be.
+const SHARDS: RangeInclusive<i64> = MIN_SHARDS as i64..=MAX_SHARDS as i64;
+
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 const EXIT_CODES: &str = "\

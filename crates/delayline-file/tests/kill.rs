@@ -1,4 +1,4 @@
-//! Kills a process under load again and again, and counts what was acknowledged. Backs the
+//! Kills a process under load again and again, and counts the acknowledged messages. Backs the
 //! directory up meanwhile, and kills backups.
 //!
 //! `DELAYLINE_KILLS` is the number of kills of each: 10 if unset.
@@ -86,8 +86,8 @@ fn kill() {
     assert!(sent > 0 && acked > 0);
 }
 
-/// Starts a process, backs its directory up, and kills it at any time. Returns what it has
-/// acknowledged, and the part of it before the backup.
+/// Starts a process, backs its directory up, and kills it at any time. Returns the acknowledged
+/// calls, and those before the backup.
 fn killed(path: &Path, round: u32, backup: &Path) -> (Acknowledged, Acknowledged) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env(DIRECTORY, path)

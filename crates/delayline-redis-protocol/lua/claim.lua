@@ -24,7 +24,7 @@
 
 -- The most that hold slots of a group; nil for any number. In order, whether one call takes
 -- several.
-local most, several = most_of_group, ARGV[6] == '1'
+local most, several = most_of_group, in_order and ARGV[6] == '1'
 
 --@include ready.lua
 --@include next_claimable.lua

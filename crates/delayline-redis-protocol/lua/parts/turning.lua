@@ -292,7 +292,8 @@ local function add_turns()
   --@functions
   groups.turn_of, groups.more, groups.passed = {}, {}, {}
   -- As many as a lane gives if all have many, and one more: whether it continues.
-  local empty, page = {}, math.ceil((wanted - count) / (several and 1 or math.max(1, groups.size))) + 1
+  local sharing = several and 1 or math.max(1, groups.size)
+  local empty, page = {}, math.ceil((wanted - count) / sharing) + 1
   while count < wanted do
     if groups.count == LOOK_AHEAD then
       wanted = count -- the call ends here
@@ -317,7 +318,7 @@ local function add_turns()
       end
       if next_in_lane(name, page) then
         groups.more[count] = true
-        if several and in_order and name ~= '' then
+        if several and name ~= '' then
           groups.same = name
         else
           groups.again[#groups.again + 1] = name

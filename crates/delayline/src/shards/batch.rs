@@ -14,6 +14,15 @@ use super::{How, Parts, Shards, unexpected};
 /// The replies to a batch: for each item, its result with the shard that knows it.
 pub(super) type Results<R> = Parts<Vec<(usize, R)>>;
 
+impl<R> Parts<Vec<Option<(usize, R)>>> {
+    /// The results of a batch in which every item has one.
+    pub(super) fn whole(self) -> Result<Results<R>, Error> {
+        let Self { replies, at, revision } = self;
+        let replies = replies.into_iter().collect::<Option<Vec<_>>>().ok_or_else(unexpected)?;
+        Ok(Parts { replies, at, revision })
+    }
+}
+
 impl Shards {
     /// Applies a batch: each item in its shard, all shards at the same time. Asks all other shards
     /// for the items that their own shard does not know: messages with a group are in the shard of
@@ -57,22 +66,6 @@ impl Shards {
         Ok(Parts { replies: results, at, revision })
     }
 
-    /// Like [`split`](Self::split), for batches in which every item has a result.
-    pub(super) async fn find<I: Clone, R>(
-        &self,
-        how: How,
-        items: &[I],
-        shard: impl Fn(&I) -> usize,
-        op: impl Fn(Vec<I>) -> Op,
-        read: impl Fn(Reply) -> Option<Vec<R>>,
-        is_unknown: impl Fn(&R) -> bool,
-    ) -> Result<Results<R>, Error> {
-        let Parts { replies, at, revision } =
-            self.split(how, items, shard, op, read, is_unknown).await?;
-        let replies = replies.into_iter().collect::<Option<Vec<_>>>().ok_or_else(unexpected)?;
-        Ok(Parts { replies, at, revision })
-    }
-
     pub(super) async fn enqueue(
         &self,
         how: How,
@@ -80,7 +73,7 @@ impl Shards {
     ) -> Result<Results<Enqueued>, Error> {
         let read = |reply| if let Reply::Enqueue(all) = reply { Some(all) } else { None };
         let place = |message: &NewMessage| self.of_message(message);
-        let sent = self.find(how, messages, place, Op::Enqueue, read, |_| false).await?;
+        let sent = self.split(how, messages, place, Op::Enqueue, read, |_| false).await?.whole()?;
         self.note(&sent, |result| match result {
             Enqueued::Created { due } | Enqueued::Updated { due } => Some(*due),
             _ => None,
@@ -113,7 +106,7 @@ impl Shards {
             home_of(*lease, self.shards.len()).unwrap_or_else(|| self.of_id(id))
         };
         let is_unknown = |result: &Extended| *result == Extended::Missing;
-        let done = self.find(how, &items, place, op, read, is_unknown).await?;
+        let done = self.split(how, &items, place, op, read, is_unknown).await?.whole()?;
         self.note(&done, |result| match result {
             Extended::Done { deadline, .. } => Some(*deadline),
             _ => None,
@@ -128,7 +121,7 @@ impl Shards {
             ($items:expr, $id:expr, $op:expr, $reply:path, $unknown:expr) => {{
                 let read = |reply| if let $reply(all) = reply { Some(all) } else { None };
                 let shard = |item: &_| self.of_id($id(item));
-                self.find(how, $items, shard, $op, read, |it| *it == $unknown).await?
+                self.split(how, $items, shard, $op, read, |it| *it == $unknown).await?.whole()?
             }};
         }
         fn itself(id: &MessageId) -> &MessageId {

@@ -61,9 +61,11 @@ impl Journal {
         latest.open.retain(|(_, _, since)| since.elapsed() < lease);
         let part = |(shard, max)| {
             let open = latest.open.iter().position(|(open, ..)| *open == shard);
+            let open = open.map(|open| latest.open.swap_remove(open).1);
             let mut part = claim.clone();
             part.max = max;
-            (shard, open.map_or(part, |open| latest.open.swap_remove(open).1))
+            // One that asks for more would deliver more than there is room for.
+            (shard, open.filter(|open| open.max <= max).unwrap_or(part))
         };
         shares.into_iter().map(part).collect()
     }

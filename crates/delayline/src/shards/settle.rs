@@ -25,7 +25,7 @@ impl Shards {
         let read = |reply| if let Reply::Settle(all) = reply { Some(all) } else { None };
         let is_unknown = |result: &Settled| *result == Settled::Missing;
         let place = |item: &Settlement| self.home(item);
-        let done = self.find(how, items, place, op, read, is_unknown).await?;
+        let done = self.split(how, items, place, op, read, is_unknown).await?.whole()?;
         if let Some((shard, until)) = self.settled(items, &done) {
             self.hold_others(how, shard, until).await;
         }
@@ -101,7 +101,7 @@ impl Shards {
         let read = |reply| if let Reply::HandOff(all) = reply { Some(all) } else { None };
         let is_unknown = |result: &HandedOff| result.settled == Settled::Missing;
         let place = |item: &HandOff| self.home(&item.settlement);
-        let done = self.find(how, items, place, op, read, is_unknown).await?;
+        let done = self.split(how, items, place, op, read, is_unknown).await?.whole()?;
         let settlements: Vec<_> = items.iter().map(|item| item.settlement.clone()).collect();
         let replies = done.replies.iter().map(|(shard, result)| (*shard, result.settled)).collect();
         let settled = Parts { replies, at: done.at, revision: done.revision };

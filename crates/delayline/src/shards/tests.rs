@@ -98,7 +98,7 @@ fn one_shard_is_a_plain_queue() {
     }
 }
 
-/// Three shards, and what they must be: three states, and the map.
+/// Three shards, and the three states and the map that they must equal.
 struct Several {
     shards: Shards,
     recorded: Vec<Arc<Recorded>>,
@@ -120,7 +120,7 @@ impl Several {
         self.shards.apply(At::Fixed(self.now), op).await.unwrap().reply
     }
 
-    /// What the states reply to one item: that of its own place, or else the first that knows it.
+    /// The reply of the states to one item: of its home, or else of the first that knows it.
     fn expect(&mut self, home: usize, op: &Op, is_unknown: impl Fn(&Reply) -> bool) -> Reply {
         let now = self.now;
         let own = self.states[home].apply(now, op).reply;
@@ -357,6 +357,31 @@ async fn no_shard_starves() {
     panic!("the message was not delivered");
 }
 
+/// Its leases are lost with the reply, as in a plain queue.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_was_lost_does_not_overfill_a_smaller_claim() {
+    let (shards, recorded) = shards(3);
+    let ids = (0..30).map(|n| MessageId::try_from(format!("m{n}")).unwrap());
+    let messages = ids.map(|id| NewMessage::new(id, "")).collect();
+    shards.apply(At::Server, &Op::Enqueue(messages)).await.unwrap();
+    let claim = async |number, max| {
+        let consumer = ConsumerName::new("c").unwrap();
+        let id = ClaimId::from_bytes([number; ClaimId::BYTES]);
+        let claim = Claim::new(consumer, id, max, Millis::saturating(600_000));
+        shards.apply(At::Server, &Op::Claim(claim)).await
+    };
+    recorded.iter().for_each(|it| it.2.store(true, Ordering::Relaxed));
+    for shard in shards.shards.iter().enumerate().map(|(shard, _)| shard) {
+        shards.heads().failed(shard);
+    }
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(claim(1, 6).await.unwrap_err().class(), ErrorClass::Ambiguous);
+    recorded.iter().for_each(|it| it.2.store(false, Ordering::Relaxed));
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let Reply::Claim(claimed) = claim(2, 1).await.unwrap().reply else { panic!() };
+    assert_eq!(claimed.deliveries.len(), 1);
+}
+
 /// A shard whose replies are lost delays the messages of the others by a quarter of a second, once.
 /// When it replies again, the messages that it has leased meanwhile come with their leases.
 #[tokio::test(start_paused = true)]
@@ -396,7 +421,7 @@ async fn a_silent_shard_holds_up_no_other() {
     assert_eq!(delivered.len(), 30);
 }
 
-/// The map is part of what is stored: messages stay where they are.
+/// Stored messages depend on the map: they stay where they are.
 #[test]
 fn the_map_does_not_change() {
     let id = |text: &str| MessageId::try_from(text).unwrap();

@@ -1,9 +1,11 @@
 //! What a message costs while many others wait.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::Bytes;
+use delayline::backend::QueueBackend;
 use delayline_benches::{PAYLOAD_BYTES, ack, claim, cpu_time, deliveries, enqueue};
 use delayline_core::{At, MessageId, Millis, NewMessage, Op, Schedule};
 use indicatif::ProgressBar;
@@ -13,7 +15,7 @@ use crate::transport::DRIVERS;
 
 const BATCH: usize = 100;
 const LOAD_BATCH: usize = 1_000;
-const SIZES: [usize; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+pub(crate) const SIZES: [usize; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 /// With backlogs up to `most` messages.
 pub(crate) async fn measure(messages: usize, most: usize, progress: &ProgressBar) -> Result<Table> {
@@ -22,11 +24,8 @@ pub(crate) async fn measure(messages: usize, most: usize, progress: &ProgressBar
     let queue = Arc::clone(DRIVERS[0].open(&server).await?.backend());
     for size in &sizes {
         progress.set_message(format!("backlog of {size}"));
-        while waiting < *size {
-            let batch = (waiting..waiting + LOAD_BATCH).map(far_message);
-            queue.apply(At::Server, &Op::Enqueue(batch.collect::<Result<_>>()?)).await?;
-            waiting += LOAD_BATCH;
-        }
+        fill(&*queue, waiting..*size).await?;
+        waiting = *size;
         let rounds = messages.div_ceil(BATCH);
         let before = cpu_time(&server);
         for _ in 0..rounds {
@@ -47,6 +46,15 @@ pub(crate) async fn measure(messages: usize, most: usize, progress: &ProgressBar
         wide: false,
         note: "While the given number of other messages wait, due over the next month.",
     })
+}
+
+/// Sends messages with these numbers, which wait.
+pub(crate) async fn fill(queue: &dyn QueueBackend, numbers: Range<usize>) -> Result<()> {
+    for first in numbers.clone().step_by(LOAD_BATCH) {
+        let batch = (first..numbers.end.min(first + LOAD_BATCH)).map(far_message);
+        queue.apply(At::Server, &Op::Enqueue(batch.collect::<Result<_>>()?)).await?;
+    }
+    Ok(())
 }
 
 /// One that is due within a month, and not today.

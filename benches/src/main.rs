@@ -16,6 +16,7 @@ mod machine;
 mod many_queues;
 mod memory;
 mod pull;
+mod scale;
 mod schedules;
 mod sqs;
 mod table;
@@ -105,6 +106,9 @@ enum Subject {
     Sqs,
     /// Instructions of the server for each operation; needs valgrind, and is not part of everything
     Instructions,
+    /// How far it goes: calls and memory with up to 10^7 messages, 10^4 queues, 5,000 workers; not
+    /// part of everything
+    Scale,
     /// Client costs of a queue behind sentinels and in a cluster, and the time of a failover; not
     /// part of everything
     Topologies,
@@ -160,6 +164,7 @@ fn run(args: &Args) -> Result<()> {
         Subject::Schedules,
         Subject::Groups,
         Subject::Sqs,
+        Subject::Scale,
     ];
     let all = Subject::value_variants().iter().filter(|subject| !apart.contains(subject));
     let all: Vec<_> = all.copied().collect();
@@ -220,6 +225,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
             limits::measure(time, progress).await
         }
         Subject::Groups => return groups::measure(args.messages, args.burst, progress).await,
+        Subject::Scale => return scale::measure(args.backlog, progress).await,
         Subject::Schedules => return schedules::measure(args.messages, progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,
         Subject::Instructions => instructions::measure(args.messages / 50, progress).await,

@@ -29,7 +29,7 @@ pub(crate) const GUARANTEES: [&str; 7] = [
 impl Name {
     /// Whether it has the guarantees of the row before.
     pub(crate) const fn is_variant(self) -> bool {
-        matches!(self, Self::DelaylineFred | Self::RsmqAsyncSingly)
+        matches!(self, Self::DelaylineFred | Self::RsmqAsyncSingly | Self::OxanaBatches)
     }
 
     /// Whether it is more than a few bare commands.
@@ -57,6 +57,12 @@ pub(crate) const fn of(name: Name) -> Facts {
             ..RSMQ_ASYNC
         },
         Name::ApalisRedis => APALIS_REDIS,
+        Name::Oxana => OXANA,
+        Name::OxanaBatches => Facts {
+            title: "oxana, in batches",
+            settings: "the same with a worker of batches: up to 100 jobs, or those of 5 ms.",
+            ..OXANA
+        },
         Name::BullmqOfficial => BULLMQ_OFFICIAL,
         Name::Bullmq => BULLMQ,
         Name::Zset => ZSET,
@@ -117,6 +123,22 @@ const APALIS_REDIS: Facts = Facts {
         "whole seconds",
         "sender's and worker's",
         "polls at a configurable interval",
+    ],
+};
+
+const OXANA: Facts = Facts {
+    title: "oxana 2.5.0",
+    settings: "a pool of 272 connections, because each call takes one and 50, its default, are fewer than \
+               the tasks; `enqueue`, `enqueue_list`; one queue with a concurrency of 256, and \
+               `exit_when_processed`, so that the time includes its start and end.",
+    guarantees: [
+        "if the worker's clock is ahead of the sender's",
+        "requeued when its process has sent no heartbeat for 5 s by default",
+        "deletes the message even if another worker has it: the script takes only the id",
+        "yes: after two retries by default; at most 1,000 of all queues are kept by default",
+        "whole seconds, or an instant in microseconds",
+        "sender's and worker's",
+        "polls: every 300 ms for what falls due, and an empty queue every 10 s by default",
     ],
 };
 
@@ -199,7 +221,7 @@ const STRINGS: Facts = Facts {
 
 #[cfg(test)]
 mod tests {
-    use super::{APALIS_REDIS, BULLMQ, BULLMQ_OFFICIAL, RSMQ_ASYNC};
+    use super::{APALIS_REDIS, BULLMQ, BULLMQ_OFFICIAL, OXANA, RSMQ_ASYNC};
 
     #[test]
     fn versions_are_those_of_the_lock_files() {
@@ -207,7 +229,7 @@ mod tests {
             include_str!("../../../apart/Cargo.lock"),
             include_str!("../bullmq/package-lock.json"),
         );
-        for facts in [RSMQ_ASYNC, APALIS_REDIS, BULLMQ_OFFICIAL] {
+        for facts in [RSMQ_ASYNC, APALIS_REDIS, OXANA, BULLMQ_OFFICIAL] {
             let mut words = facts.title.split(' ');
             let (name, version) = (words.next().unwrap(), words.next().unwrap());
             let entry = format!("name = \"{name}\"\nversion = \"{version}\"");

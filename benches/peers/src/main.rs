@@ -24,6 +24,7 @@ use self::peers::baselines::{Blocking, Polled, Popped, Strings};
 use self::peers::bullmq_node::Bullmq;
 use self::peers::bullmq_rust::BullmqOfficial;
 use self::peers::delayline::{ByFred, ByRedisRs};
+use self::peers::oxana;
 use self::peers::rsmq::{InBatches, Singly};
 use self::rounds::Limits;
 
@@ -66,6 +67,10 @@ pub(crate) enum Name {
     RsmqAsyncSingly,
     /// The crate apalis-redis
     ApalisRedis,
+    /// The crate oxana
+    Oxana,
+    /// oxana with a worker of batches
+    OxanaBatches,
     /// BullMQ's Rust crate
     BullmqOfficial,
     /// BullMQ itself, in Node.js; needs node and npm
@@ -88,6 +93,8 @@ impl Name {
             Self::RsmqAsync => measure::<InBatches>(messages).await,
             Self::RsmqAsyncSingly => measure::<Singly>(messages).await,
             Self::ApalisRedis => measure::<ApalisRedis>(messages).await,
+            Self::Oxana => measure::<oxana::Singly>(messages).await,
+            Self::OxanaBatches => measure::<oxana::InBatches>(messages).await,
             Self::BullmqOfficial => measure::<BullmqOfficial>(messages).await,
             Self::Bullmq => measure::<Bullmq>(messages).await,
             Self::Zset => measure::<Polled>(messages).await,

@@ -1,7 +1,8 @@
 //! Deletions of queues.
 //!
-//! The settings of a deleted queue say so, and are due at once. Each server is a worker of the queue
-//! of settings. So if the server that deletes a queue ends, another one continues, or the next one.
+//! The settings of a deleted queue say so, and are due at once. Each server is a worker of the
+//! queue of settings. So if the server that deletes a queue ends, another one continues, or the
+//! next one.
 
 use std::sync::Arc;
 use std::time::Duration;

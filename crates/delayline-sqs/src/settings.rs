@@ -26,8 +26,8 @@ pub(crate) struct Settings {
     /// The latest purge, in milliseconds since 1970; 0 without one.
     #[serde(default)]
     pub(crate) purged_ms: u64,
-    /// The queue is being deleted, it was deleted while it had leased messages, or its storage keeps
-    /// its counters.
+    /// The queue is being deleted, it was deleted while it had leased messages, or its storage
+    /// keeps its counters.
     #[serde(default)]
     pub(crate) is_deleted: bool,
     /// Whether messages of a deleted queue are being removed.

@@ -23,8 +23,9 @@
 --@include remains.lua
 
 -- The most that hold slots of a group; nil for any number. In order, whether one call takes
--- several.
+-- several, and whether it takes all of one group before the next.
 local most, several = most_of_group, in_order and ARGV[6] == '1'
+local together = several
 
 --@include ready.lua
 --@include next_claimable.lua

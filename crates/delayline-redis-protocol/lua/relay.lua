@@ -21,8 +21,8 @@
 --@include finished.lua
 --@include remains.lua
 
--- What a relay moves takes no slot of its group.
-local most, several
+-- What a relay moves takes no slot of its group. In order, it takes any number of a group in turns.
+local most, several, together = in_order and 1 or nil, in_order, false
 
 --@include ready.lua
 --@include next_claimable.lua

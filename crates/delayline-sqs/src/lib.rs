@@ -32,6 +32,8 @@
 //!   repeated, and the id makes sure that there is one message.
 //! - A message move task is a message of one more queue, `sqs-settings-moves`, of which each server
 //!   is a worker. So tasks continue if a server ends.
+//! - A deleted queue no longer exists for clients. Each server is a worker of the queue of
+//!   settings, so the removal of its messages continues if a server ends.
 //! - Message attributes are headers. Message groups are groups: on a FIFO queue in order, one
 //!   message of each group at a time; on a standard queue in turn.
 //! - A deduplication id becomes the id of the message, throttled for five minutes.
@@ -61,6 +63,7 @@ mod actions;
 mod attributes;
 mod bodies;
 mod call;
+mod deletions;
 mod digest;
 mod error;
 mod leases;

@@ -7,11 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use delayline::admin::{Listed, QueueName};
 use delayline::backend::{Stats, UpdateContent};
 use delayline::codec::Raw;
+use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::update::{UpdateDue, UpdateToken};
 use delayline::{Bytes, Cancelled, Connection, Durability, Enqueued, Found, Queue};
 use delayline_web::waiting::Polls;
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::error::{Code, Error};
 use crate::names::FIFO;
@@ -37,7 +38,7 @@ type Known = (Instant, Option<Arc<Settings>>);
 pub(crate) struct Queues {
     connection: Connection,
     durability: Durability,
-    /// One message for each queue. It is due in the year 9900, so that no consumer gets it.
+    /// One message for each queue. It is due in the year 9900, or while the queue is being deleted.
     settings: Queue<Settings>,
     settings_name: String,
     /// The name of the queue of move tasks.
@@ -73,6 +74,10 @@ impl Queues {
             known,
             changing,
         })
+    }
+
+    pub(crate) const fn settings(&self) -> &Queue<Settings> {
+        &self.settings
     }
 
     pub(crate) fn tasks_name(&self) -> &str {
@@ -159,7 +164,12 @@ impl Queues {
     pub(crate) async fn read(&self, name: &str) -> Result<Option<Arc<Settings>>, Error> {
         let settings = match self.settings.get(name).await? {
             Found::Live(message) => {
-                Some(Arc::new(Settings { version: message.info.sequence, ..message.payload }))
+                let is_due = SystemTime::from(message.info.due) < never();
+                Some(Arc::new(Settings {
+                    version: message.info.sequence,
+                    is_being_deleted: message.payload.is_deleted && is_due,
+                    ..message.payload
+                }))
             }
             _ => None,
         };
@@ -190,7 +200,9 @@ impl Queues {
     /// Stores settings in place of the version that they were read from. Returns `false` if that
     /// version has been replaced or removed since; then nothing has changed.
     pub(crate) async fn put(&self, name: &str, settings: &Settings) -> Result<bool, Error> {
-        let mut draft = self.settings.message(settings).id(name).due_at(never());
+        let draft = self.settings.message(settings).id(name);
+        let draft = draft.max_failures(MAX_ATTEMPT_LIMIT).max_crashes(MAX_ATTEMPT_LIMIT);
+        let mut draft = if settings.is_deleted { draft } else { draft.due_at(never()) };
         // An update has an effect once for each token, and each version has its own token. It stays
         // known after the version was removed, so a change does not undo that. Four later changes
         // forget it: a server that they overtake between its read and its write undoes them.
@@ -198,7 +210,7 @@ impl Queues {
             0 => draft.reuse_finished_id(),
             version => {
                 let token = UpdateToken::from_bytes(version.to_be_bytes());
-                draft.update_as(UpdateContent::Replace, UpdateDue::Keep, token)
+                draft.update_as(UpdateContent::Replace, UpdateDue::Set, token)
             }
         };
         let sent = draft.send().await;
@@ -215,58 +227,59 @@ impl Queues {
         }
     }
 
-    /// Removes all messages of a queue and its settings.
+    /// Deletes a queue: from now on, it does not exist for clients. Waits for some time until its
+    /// messages are removed.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), Error> {
-        let open = self.opened(name).await?;
         let changing = self.changing().await;
-        let deleted = Settings { is_deleted: true, modified_ms: now_ms(), ..Settings::default() };
+        let mut version = self.current(name).await?.1.version;
+        let deleted = Settings { is_deleted: true, ..Settings::default() };
         let mut tries = 0;
-        loop {
-            let version = self.current(name).await?.1.version;
-            if self.put(name, &Settings { version, ..deleted.clone() }).await? {
-                break;
-            }
+        while !self.put(name, &Settings { version, ..deleted.clone() }).await? {
             // Another server was faster, or the reply was lost and this is the second try.
-            let known = self.read(name).await?;
-            if known.is_some_and(|it| it.is_deleted && it.modified_ms == deleted.modified_ms) {
-                break;
+            match self.read(name).await? {
+                Some(known) if !known.is_deleted => version = known.version,
+                _ => break,
             }
             tries += 1;
             if tries == MOST_TRIES {
                 return Err(Error::busy());
             }
         }
-        // Until the queue is empty, no server creates it again.
         drop(changing);
-        empty(&open.queue).await?;
-        let Some(marked) = self.read(name).await?.filter(|it| it.is_deleted) else { return Ok(()) };
-        // Leased messages are removed at the end of their leases; a storage without this call keeps
-        // the counters. In both cases, the settings keep saying that the queue is deleted.
-        if self.connection.delete_queue(name).await.is_ok_and(|it| it.is_removed()) {
-            self.settings.cancel(name).await?;
-        } else {
-            self.put(name, &Settings { modified_ms: 0, ..(*marked).clone() }).await?;
+        let (since, mut pause) = (Instant::now(), Duration::from_millis(2));
+        while self.read(name).await?.is_some_and(|known| known.is_being_deleted)
+            && since.elapsed() < MOST_WAIT
+        {
+            sleep(pause).await;
+            pause = (2 * pause).min(LONGEST_PAUSE);
         }
-        self.locked_known().remove(name);
         Ok(())
+    }
+
+    /// Removes all messages of a queue, and the queue. Returns `false` if something of it is left.
+    pub(crate) async fn remove(&self, name: &str) -> Result<bool, Error> {
+        empty(&self.opened(name).await?.queue).await?;
+        Ok(self.connection.delete_queue(name).await.is_ok_and(|it| it.is_removed()))
     }
 
     /// Returns the names of all queues with settings, in order, and of the only ones.
     pub(crate) async fn names(&self) -> Result<Vec<String>, Error> {
         let mut names: BTreeSet<_> = self.only.iter().flatten().cloned().collect();
         let mut deleted = Vec::new();
-        let mut listing = self.settings.list(Listed::Scheduled);
-        while let Some(page) = listing.next_page().await? {
-            for ids in page.chunks(LOOK_UP) {
-                let found = self.settings.get_many(ids.iter().map(|info| &info.id)).await?;
-                for (info, found) in ids.iter().zip(found) {
-                    let Some(name) = info.id.as_str() else { continue };
-                    match found {
-                        Found::Live(message) if message.payload.is_deleted => {
-                            deleted.push(name.to_owned());
+        for status in [Listed::Scheduled, Listed::Ready, Listed::Leased] {
+            let mut listing = self.settings.list(status);
+            while let Some(page) = listing.next_page().await? {
+                for ids in page.chunks(LOOK_UP) {
+                    let found = self.settings.get_many(ids.iter().map(|info| &info.id)).await?;
+                    for (info, found) in ids.iter().zip(found) {
+                        let Some(name) = info.id.as_str() else { continue };
+                        match found {
+                            Found::Live(message) if message.payload.is_deleted => {
+                                deleted.push(name.to_owned());
+                            }
+                            Found::Live(_) => drop(names.insert(name.to_owned())),
+                            _ => {}
                         }
-                        Found::Live(_) => drop(names.insert(name.to_owned())),
-                        _ => {}
                     }
                 }
             }
@@ -297,7 +310,7 @@ const fn is_used(stats: &Stats) -> bool {
 }
 
 /// Removes all messages of a queue, and its dead letters.
-pub(crate) async fn empty(queue: &Queue<Bytes, Raw>) -> Result<(), Error> {
+async fn empty(queue: &Queue<Bytes, Raw>) -> Result<(), Error> {
     clear(queue).await?;
     let mut dead = queue.list(Listed::Dead);
     while let Some(page) = dead.next_page().await? {
@@ -337,3 +350,6 @@ const MOST_KNOWN: usize = 10_000;
 const LOOK_UP: usize = 16;
 /// Attempts of a change that changes at other servers refuse.
 pub(crate) const MOST_TRIES: usize = 100;
+/// How long the deletion of a queue is answered only when its messages are removed.
+const MOST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);

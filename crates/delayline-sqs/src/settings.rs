@@ -20,16 +20,19 @@ pub(crate) struct Settings {
     /// Milliseconds since 1970.
     #[serde(default)]
     pub(crate) created_ms: u64,
-    /// Milliseconds since 1970. Of a deleted queue: when the deletion has begun, and 0 once it has
-    /// ended.
+    /// Milliseconds since 1970.
     #[serde(default)]
     pub(crate) modified_ms: u64,
     /// The latest purge, in milliseconds since 1970; 0 without one.
     #[serde(default)]
     pub(crate) purged_ms: u64,
-    /// The queue was deleted while it had leased messages, or its storage keeps its counters.
+    /// The queue is being deleted, it was deleted while it had leased messages, or its storage
+    /// keeps its counters.
     #[serde(default)]
     pub(crate) is_deleted: bool,
+    /// Whether messages of a deleted queue are being removed.
+    #[serde(skip)]
+    pub(crate) is_being_deleted: bool,
     /// The sequence number of the message; 0 for settings that are not stored.
     #[serde(skip)]
     pub(crate) version: u64,
@@ -59,11 +62,6 @@ impl Redrive {
 impl Settings {
     fn number(&self, name: &str, usual: u64) -> u64 {
         self.attributes.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual)
-    }
-
-    /// Whether a server is deleting the queue. One that has failed meanwhile counts for a minute.
-    pub(crate) const fn is_being_deleted(&self, now_ms: u64) -> bool {
-        self.is_deleted && now_ms < self.modified_ms.saturating_add(DELETION_MS)
     }
 
     pub(crate) fn visibility_timeout_s(&self) -> u64 {
@@ -269,8 +267,6 @@ const KNOWN: [&str; 22] = [
 
 /// Longest message, with its attributes.
 pub(crate) const MOST_MESSAGE_BYTES: u64 = 1_048_576;
-/// Time after which another server may create a queue again whose deletion has not ended.
-const DELETION_MS: u64 = 60_000;
 /// Longest wait of a receive.
 pub(crate) const MOST_WAIT_S: u64 = 20;
 

@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     pub(crate) public_url: Option<String>,
     pub(crate) bodies: Bodies,
     pub(crate) moves: Arc<Moves>,
-    /// Ends the worker of the move tasks with the router.
-    pub(crate) _moves_end: DropGuard,
+    /// Ends the workers of move tasks and deletions with the router.
+    pub(crate) _workers_end: DropGuard,
     pub(crate) stop: CancellationToken,
 }

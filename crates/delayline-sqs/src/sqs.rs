@@ -14,6 +14,7 @@ use tower_http::csrf::{CsrfLayer, ProtectionError};
 
 use crate::access::Access;
 use crate::bodies::Bodies;
+use crate::deletions;
 use crate::moves::Moves;
 use crate::queues::Queues;
 use crate::shared::Shared;
@@ -81,15 +82,15 @@ impl Sqs {
         Self { durability, ..self }
     }
 
-    /// Ends waiting receives, without messages, and stops message move tasks, once this token is
-    /// cancelled. Another server, or the next one, continues the tasks.
+    /// Ends waiting receives, without messages, and stops message move tasks and deletions of
+    /// queues, once this token is cancelled. Another server, or the next one, continues them.
     pub fn stop_on(self, stop: CancellationToken) -> Self {
         Self { stop, ..self }
     }
 
-    /// Creates the router. It answers at every path. A worker, in a separate Tokio task, executes
-    /// message move tasks until the router is dropped or the token of [`stop_on`](Self::stop_on) is
-    /// cancelled.
+    /// Creates the router. It answers at every path. Two workers, in separate Tokio tasks, execute
+    /// message move tasks and remove deleted queues until the router is dropped or the token of
+    /// [`stop_on`](Self::stop_on) is cancelled.
     ///
     /// # Errors
     ///
@@ -107,8 +108,9 @@ impl Sqs {
         } = self;
         let queues = Queues::open(connection.clone(), settings_queue, only, durability).await?;
         let queues = Arc::new(queues);
-        let stop_moves = stop.child_token();
-        let moves = Moves::open(&connection, &queues, stop_moves.clone()).await?;
+        let stop_workers = stop.child_token();
+        let moves = Moves::open(&connection, &queues, stop_workers.clone()).await?;
+        deletions::spawn(&queues, &moves, stop_workers.clone())?;
         let shared = Arc::new(Shared {
             queues,
             access,
@@ -116,7 +118,7 @@ impl Sqs {
             public_url,
             bodies: Bodies::new(),
             moves,
-            _moves_end: stop_moves.drop_guard(),
+            _workers_end: stop_workers.drop_guard(),
             stop,
         });
         let handler = move |request: Request| wire::answer(Arc::clone(&shared), request);

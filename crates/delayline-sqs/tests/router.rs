@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
+use std::time::Duration;
+
 use axum::body::{Body, to_bytes};
 use axum::http::request::Builder;
 use axum::http::{Request, StatusCode};
@@ -259,4 +261,41 @@ async fn a_deletion_whose_reply_is_lost_removes_the_messages() {
     assert_eq!((status, proxy.faults()), (StatusCode::OK, 1), "{answer}");
     let orders: Queue<Bytes> = connection.queue("orders").await.unwrap();
     assert_eq!(orders.stats().await.unwrap().ready, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_ends_a_deletion() {
+    let server = Server::start();
+    let proxy = Proxy::start_unix(&server).await.unwrap();
+    let fails = served_too(&delayline::connect(proxy.url()).await.unwrap()).await;
+    let create = json!({"QueueName": "orders"});
+    let (_, created) = action(&fails, "CreateQueue", create.clone()).await;
+    let queue = json!({"QueueUrl": created["QueueUrl"]});
+    let send = json!({"QueueUrl": created["QueueUrl"], "MessageBody": "x"});
+    let (_, sent) = action(&fails, "SendMessage", send.clone()).await;
+    // The first server is cut off when it begins to remove messages.
+    proxy.once(Fault::Blackhole, sent["MessageId"].as_str().unwrap());
+    let deletes = tokio::spawn(async move { action(&fails, "DeleteQueue", queue).await });
+    until(async || proxy.faults() == 1).await;
+    proxy.set(Fault::Blackhole);
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let router = served_too(&connection).await;
+    let name_of = |(_, answer): (StatusCode, Value)| answer["__type"].to_string();
+    assert!(name_of(action(&router, "SendMessage", send).await).contains("QueueDoesNotExist"));
+    let refused = name_of(action(&router, "CreateQueue", create.clone()).await);
+    assert!(refused.contains("QueueDeletedRecently"), "{refused}");
+    until(async || action(&router, "CreateQueue", create.clone()).await.0 == StatusCode::OK).await;
+    let orders: Queue<Bytes> = connection.queue("orders").await.unwrap();
+    assert_eq!(orders.stats().await.unwrap().ready, 0);
+    deletes.abort();
+}
+
+/// Waits up to a minute for a condition.
+async fn until(mut is_met: impl AsyncFnMut() -> bool) {
+    let met = async {
+        while !is_met().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), met).await.unwrap();
 }

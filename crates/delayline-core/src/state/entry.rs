@@ -319,8 +319,10 @@ impl Entry {
         self.saved = Some(Box::new(Saved { epoch: self.epoch, save }));
     }
 
-    pub(super) fn content_bytes(&self) -> usize {
-        self.payload.len() + self.headers.encoded_len()
+    /// The bytes of a delivery that count towards a batch: payload, headers and saves.
+    pub(super) fn delivered_bytes(&self) -> usize {
+        let saved = self.saved.as_ref().map_or(0, |saved| saved.save.bytes());
+        self.payload.len() + self.headers.encoded_len() + saved
     }
 
     pub(super) fn delivery(&self, now: Timestamp) -> Delivery {

@@ -47,7 +47,7 @@ impl State {
                 }
                 self.insert(entry);
             } else {
-                bytes += entry.content_bytes();
+                bytes += entry.delivered_bytes();
                 if bytes > MAX_BATCH_BYTES && !taken.is_empty() {
                     self.insert(entry);
                     break;

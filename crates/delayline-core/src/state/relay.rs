@@ -1,6 +1,5 @@
 //! Relays.
 
-use super::slots::Share;
 use super::{Changes, State};
 use crate::{Death, DestinationKey, Element, MessageId, Relay, Relayed, Status, Timestamp};
 
@@ -47,7 +46,8 @@ impl State {
         let mut ids = Vec::new();
         let (admitted, caught_up) = self.limiter.admit(now, None);
         changes.any |= caught_up;
-        for entry in self.take_ready(now, max.min(admitted), Share::All, deaths, changes) {
+        let share = self.share_of_relay();
+        for entry in self.take_ready(now, max.min(admitted), share, deaths, changes) {
             self.destinations.entry(to.clone()).or_default().push(entry.element());
             ids.push(entry.id.clone());
             self.finish(now, entry, Status::Relayed, None, changes);

@@ -10,7 +10,7 @@ use crate::{MessageId, SetLimits, Timestamp};
 /// How many messages of a group one call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
-    /// Any number: groups have no limit, or the call is a relay.
+    /// Any number: groups have no limit, or the call is a relay of a queue without order.
     All,
     /// As many as slots of the group are free; this is the number of slots.
     Slots(usize),
@@ -18,6 +18,8 @@ pub(super) enum Share {
     Next,
     /// Several in order, which hold the slot together.
     Several,
+    /// Any number in order, in turns with other groups: the call is a relay, which ends them.
+    Ended,
 }
 
 impl State {
@@ -31,6 +33,11 @@ impl State {
         }
     }
 
+    /// What a relay may move of each group.
+    pub(super) fn share_of_relay(&self) -> Share {
+        if self.limiter.is_in_order() { Share::Ended } else { Share::All }
+    }
+
     /// In a queue in order, messages with a slot precede the others, in their order. No message
     /// passes one that waits for its retry, and none is taken while another call has leased one.
     fn next_in_order(&self, lane: u64, share: Share) -> Option<&MessageId> {
@@ -40,7 +47,7 @@ impl State {
                 Some(Place::Lane) => next = next.or(Some(id)),
                 Some(Place::Waiting) if next.is_some() => {}
                 // This call has taken it, or has made it a dead letter.
-                None | Some(Place::Dead { .. }) if share == Share::Several => {}
+                None | Some(Place::Dead { .. }) if share != Share::Next => {}
                 _ => return None,
             }
         }
@@ -53,7 +60,7 @@ impl State {
         match share {
             Share::Slots(most) if holders().take(most).count() == most => None,
             Share::All | Share::Slots(_) => self.head(lane),
-            Share::Next | Share::Several => self.next_in_order(lane, share),
+            Share::Next | Share::Several | Share::Ended => self.next_in_order(lane, share),
         }
     }
 

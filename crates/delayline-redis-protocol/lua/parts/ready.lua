@@ -138,6 +138,9 @@ local function take_ready()
           headers, payload = content_lengths(record, content)
         end
         bytes = bytes + headers + payload
+        if entry then
+          bytes = bytes + math.max(0, struct.unpack(U16, entry, DETAILS_SAVED_LENGTH_FROM) - SAVED_BYTES - SAVE_BYTES)
+        end
         if bytes > MAX_BATCH_BYTES and delivered > 0 then
           left_from = i
           break

@@ -292,7 +292,7 @@ local function add_turns()
   --@functions
   groups.turn_of, groups.more, groups.passed = {}, {}, {}
   -- As many as a lane gives if all have many, and one more: whether it continues.
-  local sharing = several and 1 or math.max(1, groups.size)
+  local sharing = together and 1 or math.max(1, groups.size)
   local empty, page = {}, math.ceil((wanted - count) / sharing) + 1
   while count < wanted do
     if groups.count == LOOK_AHEAD then
@@ -318,7 +318,7 @@ local function add_turns()
       end
       if next_in_lane(name, page) then
         groups.more[count] = true
-        if several and name ~= '' then
+        if together and name ~= '' then
           groups.same = name
         else
           groups.again[#groups.again + 1] = name

@@ -13,7 +13,7 @@ use crate::call::{Call, Number, queue_name, read, to_the_end};
 use crate::error::{Code, Error};
 use crate::leases::counted;
 use crate::names::{self, Arn, FIFO};
-use crate::queues::{MOST_TRIES, clear, empty, now_ms};
+use crate::queues::{MOST_TRIES, clear, now_ms};
 use crate::settings::{self, Settings};
 
 #[derive(Deserialize)]
@@ -65,13 +65,9 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
                 Some(known) if !known.is_deleted => {
                     return same(known, &name, &region, &attributes);
                 }
-                Some(known) if known.is_being_deleted(now_ms) => {
+                Some(known) if known.is_being_deleted => {
                     let why = "A server is deleting a queue of this name. Repeat the request.";
                     return Err(Error::new(Code::QueueDeletedRecently, why));
-                }
-                // The server that deleted it has failed meanwhile.
-                Some(known) if known.modified_ms > 0 => {
-                    empty(&shared.queues.opened(&name).await?.queue).await?;
                 }
                 _ => {}
             }
@@ -130,11 +126,7 @@ fn json_of(text: &str) -> Value {
 pub(super) async fn delete(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
     let shared = Arc::clone(&call.shared);
-    let work = async move {
-        shared.queues.delete(&open.name).await?;
-        shared.moves.forget(&open.name).await
-    };
-    to_the_end(work).await?;
+    to_the_end(async move { shared.queues.delete(&open.name).await }).await?;
     Ok(json!({}))
 }
 

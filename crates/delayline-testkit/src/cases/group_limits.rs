@@ -22,7 +22,7 @@ super::cases! { "group_limits",
     an_end_lets_the_next_message_go: "G13, G29, G37",
     a_message_in_order_waits_behind_earlier_ones: "G37",
     order_can_be_turned_off: "G37",
-    a_relay_knows_no_slots: "G36, G37",
+    a_relay_keeps_the_order: "G28, G37",
     several_of_a_group_are_leased_together_in_order: "G35, G37",
     nothing_passes_a_message_of_several_that_waits: "G37",
     several_beside_an_expired_message_leave_nothing_to_claim: "G4, G37",
@@ -217,24 +217,30 @@ async fn order_can_be_turned_off(queue: &Queue) {
     assert_eq!(queue.claim_ids(51, claim(4, 9, 9_000)).await, [""; 0]);
 }
 
-async fn a_relay_knows_no_slots(queue: &Queue) {
+async fn a_relay_keeps_the_order(queue: &Queue) {
     limit(queue, 0, SetLimits::new().in_order(true)).await;
-    queue.enqueue(0, grouped(&[("a", 3), ("b", 2)])).await;
-    assert_eq!(queue.claim_ids(0, claim(1, 1, 9_000)).await, ["a1"]);
+    queue.enqueue(0, grouped(&[("a", 3), ("b", 2), ("c", 2)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 3, 9_000)).await, ["a1", "b1", "c1"]);
     assert_eq!(queue.end(1, "a1", lease(1, 1), retry(0, "no")).await, done(Status::Ready));
-    let relay = Op::Relay(Relay::new(list("a-list", None), 9));
-    let Reply::Relay(relayed) = queue.apply(2, &relay).await.reply else {
-        panic!("not the reply to a relay")
+    assert_eq!(queue.end(1, "b1", lease(1, 1), retry(50, "no")).await, done(Status::Scheduled));
+    let relay = async |ms, max| {
+        let relay = Op::Relay(Relay::new(list("a-list", None), max));
+        let Reply::Relay(relayed) = queue.apply(ms, &relay).await.reply else {
+            panic!("not the reply to a relay")
+        };
+        let ids: Vec<_> = relayed.ids.iter().map(ToString::to_string).collect();
+        (ids.join(" "), relayed.more)
     };
-    assert_eq!(relayed.ids, ["b1", "a1", "b2", "a2", "a3"].map(id));
-    // Nothing of a group that waits for the end of a lease is moved, even if no other group waits.
-    queue.enqueue(3, grouped(&[("c", 2)])).await;
-    assert_eq!(queue.claim_ids(3, claim(2, 1, 9_000)).await, ["c1"]);
+    // Nothing passes b1, which waits for its retry, or c1, which is leased.
+    assert_eq!(relay(2, 2).await, ("a1 a2".into(), true));
+    assert_eq!(relay(2, 9).await, ("a3".into(), false));
     queue.enqueue(3, grouped(&[("c", 3)])[2..].to_vec()).await;
-    let Reply::Relay(none) = queue.apply(4, &relay).await.reply else {
-        panic!("not the reply to a relay")
-    };
-    assert_eq!((none.ids.len(), none.more), (0, false));
+    assert_eq!(relay(4, 9).await, (String::new(), false));
+    assert_eq!(queue.end(5, "c1", lease(1, 1), Outcome::Release).await, done(Status::Ready));
+    assert_eq!(relay(5, 9).await, ("c1 c2 c3".into(), false));
+    // Groups take turns.
+    queue.enqueue(51, grouped(&[("d", 2)])).await;
+    assert_eq!(relay(51, 9).await, ("b1 d1 b2 d2".into(), false));
 }
 
 /// A claim of several messages of a group.

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use delayline_core::limits::{
-    MAX_BATCH_BYTES, MAX_CHECKPOINT_BYTES, MAX_PROGRESS_TEXT_BYTES, MAX_SAVE_NUMBER,
+    MAX_BATCH_BYTES, MAX_CHECKPOINT_BYTES, MAX_PAYLOAD_BYTES, MAX_PROGRESS_TEXT_BYTES,
+    MAX_SAVE_NUMBER,
 };
 use delayline_core::{
     DeathReason, ErrorKind, Extend, Extended, HandOff, Known, Lease, Message, Op, Outcome,
@@ -26,6 +27,7 @@ super::cases! { "saves",
     a_checkpoint_stands_beside_errors_and_attempts: "G11, G40",
     saves_beyond_a_limit_are_refused: "G23, G40",
     the_largest_saves_are_kept: "G23, G40",
+    a_claim_counts_what_it_returns_of_saves: "G23, G40",
 }
 
 fn state(number: u64, checkpoint: &'static str) -> Save {
@@ -329,4 +331,23 @@ async fn the_largest_saves_are_kept(queue: &Queue) {
         let live = queue.live(2, name).await;
         assert_eq!(live.checkpoint.map(|bytes| bytes.len()), Some(MAX_CHECKPOINT_BYTES));
     }
+}
+
+async fn a_claim_counts_what_it_returns_of_saves(queue: &Queue) {
+    let held = queue.leased(0, message("a"), 100).await;
+    let save = state(1, "four").progress(progress(500, "half"));
+    queue.save(0, "a", held, save).await;
+    assert_eq!(queue.end(0, "a", held, Outcome::Release).await, done(Status::Ready));
+    let used = message("a").payload.len() + "four".len() + "half".len();
+    let large =
+        (1..MAX_BATCH_BYTES / MAX_PAYLOAD_BYTES).map(|n| (n.to_string(), MAX_PAYLOAD_BYTES));
+    let rest = [("fits".to_owned(), MAX_PAYLOAD_BYTES - used), ("one byte more".to_owned(), 1)];
+    for (name, bytes) in large.chain(rest) {
+        queue.enqueue_one(0, message(&name).payload(vec![0; bytes])).await;
+    }
+    let first = queue.claim(0, claim(2, 100, 50)).await;
+    assert_eq!(
+        (first.deliveries.len(), first.more),
+        (MAX_BATCH_BYTES / MAX_PAYLOAD_BYTES + 1, true)
+    );
 }

@@ -58,7 +58,7 @@ pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
 pub(crate) use self::groups::{GroupOrder, Groups};
 pub(crate) use self::history::History;
-pub(crate) use self::import::{How, Import, Live, OldQueue, Unit};
+pub(crate) use self::import::{How, Import, Live, OldQueue, Origin, Unit};
 pub(crate) use self::limits::Limits;
 pub(crate) use self::list::{List, Paging, State};
 pub(crate) use self::man::Man;
@@ -255,6 +255,20 @@ impl Target {
         }
         let connect = self.connect_to(&self.url, self.driver)?;
         Ok(if self.is_directory() { connect.beside(true) } else { connect })
+    }
+
+    /// The connection options of an import from another place. All flags but those of the server
+    /// apply to both places.
+    pub(crate) fn connect_from(&self, url: &str) -> Result<Connect, Failure> {
+        if is_of(url, "memory") {
+            let sentence = "a queue in memory has no messages for another process";
+            return Err(Failure::usage(sentence).hint("--from names the server or directory"));
+        }
+        let mut connect = self.connect_to(url, self.driver)?;
+        if let Some(pem) = self.ca_pem()? {
+            connect = connect.ca_pem(pem);
+        }
+        Ok(if is_of(url, "file") { connect.beside(true) } else { connect })
     }
 
     /// Like `connect`, for workers, relays and servers: these must run in the process that has

@@ -5,6 +5,7 @@
 //! [`list`](crate::Queue::list) and [`dead_letters`](crate::Queue::dead_letters) go through its
 //! messages; [`set_limits`](crate::Queue::set_limits) limits deliveries;
 //! [`check`](crate::Queue::check) and [`repair`](crate::Queue::repair) examine it.
+//! [`Queue::transfer_to`](crate::Queue::transfer_to) moves messages to another queue.
 //! [`Connection::queues_within`](crate::Connection::queues_within) finds queues,
 //! [`Connection::workers`](crate::Connection::workers) the processes with workers, and
 //! `Connect::survey` and `Connection::inspect` examine servers, and
@@ -21,5 +22,7 @@ pub use delayline_redis_protocol::{
 };
 
 pub use crate::directory_status::{Backup, DirectoryStatus, SyncTimes};
-pub use crate::queue::{Audit, DeadLetterFilter, Explanation, Listed, Listing, folded_error};
+pub use crate::queue::{
+    Audit, DeadLetterFilter, Explanation, Listed, Listing, Transfer, folded_error,
+};
 pub use crate::store::{FoundQueues, FoundWorkers};

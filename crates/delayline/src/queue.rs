@@ -17,6 +17,7 @@ mod read;
 mod sendable;
 mod sent;
 mod together;
+mod transfer;
 mod update;
 
 use std::fmt;
@@ -44,6 +45,7 @@ pub use self::sendable::Sendable;
 pub(crate) use self::sendable::same_queue;
 pub use self::sent::Sent;
 pub use self::together::SentTogether;
+pub use self::transfer::Transfer;
 pub use self::update::UpdateDue;
 use crate::Error;
 use crate::after::Member;

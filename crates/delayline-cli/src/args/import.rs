@@ -3,19 +3,38 @@
 use clap::{Subcommand, ValueEnum};
 use delayline::Durability;
 
-/// Move the waiting messages of another queue on Redis into this one
+/// Move the waiting messages of another queue into this one
 ///
 /// Each message keeps its due time and its payload. It is removed from the old queue once this
-/// queue has accepted it. First stop the old consumers, which would handle some messages twice.
-/// Also stop the old producers, unless you use --live.
+/// queue has accepted it. From another queue of Delayline, it also keeps its id and settings, and
+/// workers of both can run. From any other queue, first stop the old consumers, which would handle
+/// some messages twice. Also stop the old producers, unless you use --live.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Import {
     #[command(subcommand)]
-    pub(crate) from: OldQueue,
+    pub(crate) from: Origin,
 }
 
 /// The kind of queue to import from.
+#[derive(Subcommand)]
+pub(crate) enum Origin {
+    /// Another queue of Delayline: another name, number of shards, server or directory
+    Queue {
+        /// Name of the queue
+        name: String,
+
+        #[command(flatten)]
+        live: Live,
+
+        #[command(flatten)]
+        how: How,
+    },
+    #[command(flatten)]
+    Other(OldQueue),
+}
+
+/// A queue of another library, on Redis.
 #[derive(Subcommand)]
 pub(crate) enum OldQueue {
     /// A sorted set whose scores are due times
@@ -86,8 +105,8 @@ pub(crate) enum OldQueue {
 /// While the old producers still run.
 #[derive(clap::Args)]
 pub(crate) struct Live {
-    /// Move entries as the old producers add them, until Ctrl-C or SIGTERM; the sorted set is on
-    /// the server of --url
+    /// Move messages as the old producers add them, until Ctrl-C or SIGTERM; a sorted set must be
+    /// on the server of --url
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) live: bool,
 
@@ -114,8 +133,8 @@ pub(crate) enum Unit {
 /// Options for every kind of queue.
 #[derive(clap::Args)]
 pub(crate) struct How {
-    /// Server of the old queue, if it is not --url: redis://, rediss:// or unix:PATH; --tls-ca
-    /// applies to both
+    /// Server of the old queue, if it is not --url: redis://, rediss:// or unix:PATH, and for a queue
+    /// of Delayline any URL that --url takes; --tls-ca applies to both
     #[arg(long = "from", value_name = "URL", env = "DELAYLINE_FROM_URL", hide_env_values = true)]
     pub(crate) from_url: Option<String>,
 
@@ -160,16 +179,22 @@ impl OldQueue {
 
 const HELP: &str = "\
 Examples:
+  delayline --queue=orders-16 --shards=16 import queue orders --live --yes
+  delayline --queue=orders import queue orders --from file:/var/lib/orders --yes
   delayline import zset reminders --unit s --dry-run
   delayline --queue=reminders import zset reminders --unit s --payloads reminders:data --yes
   delayline --queue=reminders import zset reminders --unit s --live --yes
   delayline --queue=orders import hdt3213 orders --from redis://10.0.0.7 --yes
 
+From a queue of Delayline, a message is set aside while it moves: it is due after the year 9500. If
+the import was killed, start it again, and it continues with these. Dead letters, limits and
+messages with a checkpoint stay. Programs that change messages by id must use this queue first.
+
 You can repeat an interrupted import: messages that this queue has already accepted are duplicates,
 and are only removed from the old queue. Repeat it soon: this queue remembers an id for at least an
 hour after its message has finished, unless 100,000 more messages finish in that time.
 
-With --live, the old producers can keep running: an entry that is added again updates its message,
+With zset --live, the old producers can keep running: an entry that is added again updates its message,
 and an entry that is removed while it is being moved is cancelled. Payloads have at most 16 KiB. The
 key KEY:delayline-import holds entries that are being moved; if the import was killed, start it
 again.

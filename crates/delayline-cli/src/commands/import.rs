@@ -4,6 +4,7 @@ mod counts;
 mod ids;
 mod layout;
 mod live;
+mod own;
 mod source;
 
 use std::collections::HashMap;
@@ -21,20 +22,21 @@ use self::ids::derived_id;
 use self::layout::{Content, Layout, Place};
 use self::live::Follow;
 use self::source::{Entry, FIRST_PAGE, Source, next_page};
-use crate::args::{Import, OldQueue, Target};
+use crate::args::{How, Import, OldQueue, Origin, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::Failure;
 use crate::progress;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failure> {
-    let how = args.from.how();
-    if target.is_memory() && !how.dry_run {
-        let sentence = "a queue in memory is gone when this command ends, and so are its messages";
-        return Err(Failure::usage(sentence).hint("nothing was done; --url names a server"));
-    }
-    let interval = args.from.live().map(|live| live::check(target, how, live)).transpose()?;
-    let mut layout = Layout::of(&args.from);
+    let from = match args.from {
+        Origin::Queue { name, live, how } => return own::run(target, &name, &live, &how).await,
+        Origin::Other(from) => from,
+    };
+    let how = from.how();
+    refuse_memory(target, how)?;
+    let interval = from.live().map(|live| live::check(target, how, live)).transpose()?;
+    let mut layout = Layout::of(&from);
     layout.check()?;
     let source = Source::open(target, how.from_url.as_deref().unwrap_or(&target.url)).await?;
     // Opening a directory would create it.
@@ -60,8 +62,8 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
         let deed = format!("move {count}{more} from {keys} to the queue {queue}");
         confirm(&harmless_line(&deed), true)?;
     }
-    let followed = live::followed(&args.from);
-    if let (Some(of), Some(interval), Some(live)) = (followed, interval, args.from.live()) {
+    let followed = live::followed(&from);
+    if let (Some(of), Some(interval), Some(live)) = (followed, interval, from.live()) {
         source.check_following(&of).await?;
         let (until_empty, counts) = (live.until_empty, Counts { live: true, ..Counts::default() });
         let left = HashMap::new();
@@ -73,7 +75,7 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
         return result.map(|()| follow.counts.code());
     }
     if !how.dry_run {
-        if let OldQueue::Zset { key, .. } = &args.from {
+        if let OldQueue::Zset { key, .. } = &from {
             source.check_unfollowed(key).await?;
         }
         source.check_removal(&layout).await?;
@@ -85,6 +87,15 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     bar.finish_and_clear();
     import.counts.tell(how)?;
     result.map(|()| import.counts.code())
+}
+
+/// Refuses a queue that ends with this command.
+fn refuse_memory(target: &Target, how: &How) -> Result<(), Failure> {
+    if target.is_memory() && !how.dry_run {
+        let sentence = "a queue in memory is gone when this command ends, and so are its messages";
+        return Err(Failure::usage(sentence).hint("nothing was done; --url names a server"));
+    }
+    Ok(())
 }
 
 /// From there to here.

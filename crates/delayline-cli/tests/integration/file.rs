@@ -5,7 +5,10 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Ended, Running, bare, run, send_signal, start, wait_until};
+use delayline_test_server::{Reply, Server};
+use serde_json::{Value, json};
+
+use crate::support::{Ended, Running, bare, run, run_with_input, send_signal, start, wait_until};
 
 /// The command on the queue `orders` of a directory.
 fn on(path: &Path, args: &[&str]) -> Command {
@@ -140,7 +143,7 @@ fn every_verb_works_on_a_directory() {
 #[track_caller]
 fn examined(path: &Path, args: &[&str]) -> Vec<(String, String)> {
     let lines = at(path, &[args, &["doctor", "--json"]].concat()).code(0).lines();
-    let text = |line: &serde_json::Value, name: &str| line[name].as_str().unwrap().to_owned();
+    let text = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
     lines.iter().map(|line| (text(line, "check"), text(line, "verdict"))).collect()
 }
 
@@ -312,4 +315,58 @@ fn what_is_no_directory_of_queues_is_refused() {
     at(&absent, &["send", "--payload", "1"]).code(0);
     let unknown = at(&absent, &["--queue", "misspelt", "stats"]).code(1);
     assert!(unknown.stderr.contains("the directory has no queue misspelt"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_queue_moves_from_a_directory_to_a_server_and_back() {
+    let server = Server::start();
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("queues");
+    let lines: String = (0..250)
+        .map(|n| {
+            let due = format!("2100-01-01T00:{:02}:{:02}Z", n / 60, n % 60);
+            format!("{{\"id\": \"order-{n}\", \"payload\": {n}, \"at\": \"{due}\"}}\n")
+        })
+        .collect();
+    run_with_input(on(&path, &["send", "--file", "-"]), lines.as_bytes()).code(0);
+    at(&path, &["send", "--id", "now", "--group", "shop-7", "--payload", "1"]).code(0);
+    let listed = |command: Command| {
+        let pages = run(command).code(0).lines();
+        let mut all: Vec<_> =
+            pages.iter().flat_map(|page| page["messages"].as_array().unwrap()).collect();
+        all.sort_by_key(|it| it["id"].to_string());
+        let pick = |it: &&Value| [&it["id"], &it["due"], &it["group"]].map(ToString::to_string);
+        all.iter().map(pick).collect::<Vec<_>>()
+    };
+    let list = ["list", "--limit", "300", "--json"];
+    let expected = listed(on(&path, &list));
+    assert_eq!(expected.len(), 251);
+    let from = format!("file:{}", path.display());
+    let there = ["import", "queue", "orders", "--from", &from, "--yes", "--json"];
+    // Nothing is created, neither a queue nor the number of its shards.
+    let dry = [&there[..], &["--dry-run"]].concat();
+    let there = [&["--shards", "3"], &there[..]].concat();
+    let counts = run(crate::support::on(&server, &dry)).code(0).lines().remove(0);
+    assert_eq!((&counts["created"], &counts["dry_run"]), (&json!(251), &json!(true)));
+    assert!(matches!(server.command(&["DBSIZE"]), Reply::Int(0)));
+    let counts = run(crate::support::on(&server, &there)).code(0).lines().remove(0);
+    assert_eq!((&counts["created"], &counts["left"]), (&json!(251), &json!(0)));
+    assert_eq!(listed(on(&path, &list)), Vec::<[String; 3]>::new());
+    assert_eq!(listed(crate::support::on(&server, &list)), expected);
+    // Within the hour in which the directory remembers these ids.
+    let url = server.url();
+    let back = ["import", "queue", "orders", "--from", &url, "--live", "--until-empty", "--yes"];
+    let told = at(&path, &back).code(0).stderr;
+    assert!(told.contains("created 251"), "{told}");
+    assert_eq!(listed(on(&path, &list)), expected);
+    assert_eq!(count(&path, "ready"), 1);
+    for (args, code, expected) in [
+        (&["import", "queue", "nothing", "--from", &url, "--yes"][..], 1, "no queue nothing"),
+        (&["import", "queue", "orders", "--yes"], 2, "needs two queues"),
+        (&["import", "queue", "a", "--from", "memory:", "--yes"], 2, "in memory"),
+        (&["import", "queue", "orders#1", "--yes"], 2, "reserved for the shards"),
+    ] {
+        let told = at(&path, args).code(code).stderr;
+        assert!(told.contains(expected), "{told}");
+    }
 }

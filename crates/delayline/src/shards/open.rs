@@ -186,6 +186,6 @@ fn record_id() -> Result<MessageId, Violation> {
 }
 
 /// The id of the message of the plain queue that says how many shards there are.
-const RECORD: &str = "delayline:shards";
+pub(crate) const RECORD: &str = "delayline:shards";
 /// The version of the record.
 const VERSION: u64 = 1;

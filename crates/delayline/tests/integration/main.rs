@@ -57,6 +57,8 @@ mod shutdown;
 mod support;
 #[cfg(feature = "testing")]
 mod testing;
+#[cfg(feature = "json")]
+mod transfer;
 mod updates;
 mod worker;
 mod worker_limits;

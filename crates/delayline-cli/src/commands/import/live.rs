@@ -34,6 +34,11 @@ pub(super) fn check(target: &Target, how: &How, live: &Live) -> Result<Duration,
         let sentence = "--live is for a queue on a single server, without Sentinel or Cluster";
         return Err(Failure::usage(sentence).hint(INSTEAD));
     }
+    interval(live)
+}
+
+/// The pause between two passes.
+pub(super) fn interval(live: &Live) -> Result<Duration, Failure> {
     let interval = duration_of("--interval", &live.interval)?;
     if !(Duration::from_millis(10)..=Duration::from_secs(3_600)).contains(&interval) {
         return Err(Failure::usage("--interval is from 10ms to 1h"));

@@ -1,4 +1,4 @@
-//! Whole-system runs that criterion cannot show.
+//! Measures whole systems.
 
 mod backlog;
 mod bursts;

@@ -25,7 +25,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Writes a picture of every page of the dashboard.
+/// Writes the pictures of the dashboard that the documents show.
 pub(crate) fn screenshots(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "`screenshots` takes no arguments");
     ensure_browser(shell)?;

@@ -250,7 +250,7 @@ cargo xtask web browser [CARGO TEST ARGS]
     axe-core from npm.
 
 cargo xtask web screenshots
-    Write docs/screenshots: every page of the dashboard, light and dark, wide and narrow.
+    Write docs/screenshots: the pictures of the dashboard in the documents.
 
 Before a release:
 

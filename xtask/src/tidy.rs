@@ -173,76 +173,48 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_code_is_found_with_its_line() {
+    fn what_breaks_a_rule_is_found() {
+        let words = "word ".repeat(MAX_COLUMNS / 5);
+        let wide = |sign: &str| format!("{sign} {words}");
+        let link = format!("// [a](https://{})", "a".repeat(MAX_COLUMNS));
+        let code = format!("/// ```\n/// {words}\n/// ```\n");
+        let long = "\n".repeat(MAX_LINES + 1);
+        let mut cases = vec![
+            // Sources are ASCII, and bounded in length.
+            ("a.lua", "-- \u{e9}\n".to_owned(), 1),
+            ("a.md", "\u{e9}\n".to_owned(), 0),
+            ("a.rs", long.clone(), 1),
+            ("a.rs", long[1..].to_owned(), 0),
+            ("a.md", long, 0),
+            // Comments are wrapped, if they can be.
+            ("a.rs", wide("//"), 1),
+            ("a.rs", wide("    ///"), 1),
+            ("a.lua", wide("--"), 1),
+            ("a.rs", format!("// {}", &words[..50]), 0),
+            ("a.rs", wide("/// |") + " |", 0),
+            ("a.rs", link, 0),
+            ("a.rs", format!("let a = {words};"), 0),
+            ("a.rs", format!("{code}{}", wide("///")), 1),
+            ("a.rs", code, 0),
+            // Scripts keep to what every server has.
+            ("a.lua", "redis.call('GET', KEYS[1])".to_owned(), 0),
+            ("a.lua", "local k = KEYS[12] -- never cjson".to_owned(), 0),
+        ];
+        let bad = ["cjson.encode(x)", "math.random()", "redis.pcall('GET')", "KEYS[i]", "KEYS[ 1]"];
+        cases.extend(bad.map(|line| ("a.lua", line.to_owned(), 1)));
+        cases.extend(MACHINE_PATHS.iter().map(|path| ("a.toml", format!("path = '{path}me'"), 1)));
+        for word in MARKERS {
+            cases.push(("a.md", format!("{word}: later"), 1));
+            cases.push(("a.md", format!("a{word}B {word}_{word}"), 0));
+        }
+        for (path, text, count) in cases {
+            assert_eq!(check_file(path, &text).len(), count, "{path}: {text}");
+        }
         for word in UNFINISHED {
             let findings = check_file("a.rs", &format!("fn a() {{\n    {word}(1);\n}}\n"));
             assert_eq!(findings, [format!("a.rs:2: {word}")]);
         }
-    }
-
-    #[test]
-    fn markers_are_words_of_their_own() {
-        for word in MARKERS {
-            assert_eq!(check_file("a.md", &format!("{word}: later")).len(), 1);
-            assert!(check_file("a.md", &format!("a{word}B {word}_{word}")).is_empty());
-        }
-    }
-
-    #[test]
-    fn machine_paths_are_found_everywhere() {
-        for path in MACHINE_PATHS {
-            assert_eq!(check_file("a.toml", &format!("path = '{path}me'")).len(), 1);
-        }
-    }
-
-    #[test]
-    fn sources_are_ascii_and_texts_need_not_be() {
-        assert_eq!(check_file("a.lua", "-- \u{e9}\n").len(), 1);
-        assert!(check_file("a.md", "\u{e9}\n").is_empty());
-    }
-
-    #[test]
-    fn long_sources_are_found() {
-        let text = "\n".repeat(MAX_LINES + 1);
-        assert_eq!(check_file("a.rs", &text).len(), 1);
-        assert!(check_file("a.rs", &text[1..]).is_empty());
-        assert!(check_file("a.md", &text).is_empty());
-    }
-
-    #[test]
-    fn wide_comments_are_found_if_they_can_be_wrapped() {
-        let words = "word ".repeat(MAX_COLUMNS / 5);
-        for (path, sign) in [("a.rs", "//"), ("a.rs", "    ///"), ("a.rs", "//!"), ("a.lua", "--")]
-        {
-            let found = check_file(path, &format!("\n{sign} {words}\n"));
-            assert_eq!(found.len(), 1, "{sign}");
-            assert!(found[0].starts_with(&format!("{path}:2: ")), "{found:?}");
-            assert!(check_file(path, &format!("{sign} {}", &words[..50])).is_empty());
-        }
-        let link = format!("[a](https://{})", "a".repeat(MAX_COLUMNS));
-        for text in [format!("/// | {words} |"), format!("// {link}"), format!("let a = {words};")]
-        {
-            assert!(check_file("a.rs", &text).is_empty(), "{text}");
-        }
-        let code = format!("/// ```\n/// {words}\n/// ```\n");
-        assert!(check_file("a.rs", &code).is_empty());
-        assert_eq!(check_file("a.rs", &format!("{code}/// {words}\n")).len(), 1);
-    }
-
-    #[test]
-    fn two_guarantees_of_one_number_are_found() {
         let page = "| **G1** | one |\n| **G2** | two |\nG1\n| **G1** | three |\n";
         assert_eq!(repeated(page).collect::<Vec<_>>(), ["G1"]);
-    }
-
-    #[test]
-    fn scripts_keep_to_what_every_server_has() {
-        let bad = ["cjson.encode(x)", "math.random()", "redis.pcall('GET')", "KEYS[i]", "KEYS[ 1]"];
-        for line in bad {
-            assert_eq!(check_file("a.lua", line).len(), 1, "{line}");
-        }
-        for line in ["redis.call('GET', KEYS[1])", "local k = KEYS[12] -- never cjson"] {
-            assert!(check_file("a.lua", line).is_empty(), "{line}");
-        }
     }
 }

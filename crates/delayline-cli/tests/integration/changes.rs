@@ -18,10 +18,8 @@ fn one_is_cancelled_and_the_unknown_one_is_told() {
     for driver in DRIVERS {
         let id = format!("order-{driver}");
         send(&server, &["--id", &id, "--payload", "x", "--delay", "1h"]);
-        let cancel = |more: &[&str]| {
-            let args: Vec<_> = ["--driver", driver, "cancel"].iter().chain(more).copied().collect();
-            run(on(&server, &args))
-        };
+        let cancel =
+            |more: &[&str]| run(on(&server, &[&["--driver", driver, "cancel"], more].concat()));
         assert_eq!(cancel(&[&id]).code(0).stdout, format!("{id}: cancelled\n"));
         // Again, and a repeated id counts once.
         assert_eq!(cancel(&[&id, &id]).code(0).stdout, format!("{id}: cancelled\n"));
@@ -99,11 +97,8 @@ fn a_message_is_moved() {
     let_die(&server, 1, "no");
     send(&server, &["--id", "a", "--payload", "x"]);
     for driver in DRIVERS {
-        let reschedule = |more: &[&str]| {
-            let args: Vec<_> =
-                ["--driver", driver, "reschedule"].iter().chain(more).copied().collect();
-            run(on(&server, &args))
-        };
+        let reschedule =
+            |more: &[&str]| run(on(&server, &[&["--driver", driver, "reschedule"], more].concat()));
         let moved = reschedule(&["a", "--at", "2090-01-01T00:00:00Z"]).code(0);
         assert_eq!(moved.stdout, "a: rescheduled, due 2090-01-01T00:00:00.000Z\n");
         assert_eq!(count(&server, "scheduled"), 1);
@@ -212,8 +207,7 @@ fn a_queue_is_paused_and_resumed() {
     crate::support::create(&server);
     for driver in DRIVERS {
         let ask = |verb: &str, more: &[&str]| {
-            let args: Vec<_> = ["--driver", driver, verb].iter().chain(more).copied().collect();
-            run(on(&server, &args)).code(0)
+            run(on(&server, &[&["--driver", driver, verb], more].concat())).code(0)
         };
         assert!(ask("pause", &[]).stdout.contains("orders: paused"));
         assert_eq!(ask("pause", &["--json"]).lines()[0]["paused"], true);

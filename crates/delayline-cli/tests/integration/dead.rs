@@ -1,6 +1,5 @@
 //! `delayline dead`.
 
-use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,13 +9,12 @@ use delayline_test_server::Server;
 use serde_json::{Value, json};
 
 fn dead(server: &Server, driver: &str, args: &[&str]) -> Ended {
-    let args: Vec<_> = ["--driver", driver, "dead"].iter().chain(args).copied().collect();
-    run(on(server, &args))
+    run(on(server, &[&["--driver", driver, "dead"], args].concat()))
 }
 
 fn listed(server: &Server, filter: &[&str]) -> Vec<String> {
-    let args: Vec<_> = ["list", "--all", "--json"].iter().chain(filter).copied().collect();
-    let letters = dead(server, "redis", &args).code(0).lines();
+    let letters =
+        dead(server, "redis", &[&["list", "--all", "--json"], filter].concat()).code(0).lines();
     letters.iter().map(|letter| letter["id"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -84,89 +82,35 @@ fn letters_by_reason_and_error() {
 }
 
 #[test]
-fn all_letters_of_more_than_one_page() {
-    let server = Server::start();
-    for driver in DRIVERS {
-        let_die(&server, 250, "no");
-        let would = dead(&server, driver, &["redrive", "--all", "--dry-run"]).code(0);
-        assert_eq!(would.stdout, "250 dead letters would be redriven\n");
-        let ended = dead(&server, driver, &["redrive", "--all"]).code(2);
-        assert!(ended.stderr.contains("redrive 250 dead letters"), "{}", ended.stderr);
-        assert_eq!(count(&server, "dead"), 250);
-        let some = dead(&server, driver, &["redrive", "--all", "--limit", "120", "--yes"]).code(0);
-        assert_eq!(some.stdout, "redriven 120\n");
-        let rest = dead(&server, driver, &["redrive", "--all", "--yes", "--json"]).code(0);
-        assert_eq!(rest.lines(), [json!({"redriven": 130})]);
-        assert_eq!((count(&server, "dead"), count(&server, "ready")), (0, 250));
-        // They fail again, and keep their ids.
-        run(on(&server, &["work", "--until-empty", "--exec", "false"])).code(0);
-        let gone = dead(&server, driver, &["purge", "--all", "--yes", "--json"]).code(0);
-        assert_eq!(gone.lines(), [json!({"purged": 250})]);
-        assert_eq!(count(&server, "dead"), 0);
-        assert_eq!(dead(&server, driver, &["purge", "--all"]).code(0).stdout, "purged 0\n");
-        server.command(&["FLUSHALL"]);
-    }
-}
-
-#[test]
-fn filters_by_reason_error_and_age() {
+fn those_that_match_are_listed_redriven_and_purged() {
     let server = Server::start();
     let_die(&server, 120, "the bank is down");
-    let between = listed_since(&server);
     send(&server, &["--id", "late", "--payload", "x", "--expires-in", "0s"]);
     run(on(&server, &["work", "--until-empty"])).code(0);
-    assert_eq!(listed(&server, &["--reason", "expired"]), ["late"]);
-    assert_eq!(listed(&server, &["--reason", "max-failures"]).len(), 120);
-    assert_eq!(listed(&server, &["--reason", "expired", "--reason", "max_failures"]).len(), 121);
-    assert_eq!(listed(&server, &["--reason", "rejected"]).len(), 0);
-    assert_eq!(listed(&server, &["--error", "bank is"]).len(), 120);
-    assert_eq!(listed(&server, &["--error", "Bank is"]).len(), 0);
-    assert_eq!(listed(&server, &["--error", "bank", "--reason", "expired"]).len(), 0);
-    assert_eq!(listed(&server, &["--died-after", &between]).first().unwrap(), "late");
-    let before = listed(&server, &["--died-before", &between]);
-    assert_eq!(before.len() + listed(&server, &["--died-after", &between]).len(), 121);
-    assert!(!before.contains(&"late".to_owned()) && before.len() == 120, "{}", before.len());
-    assert_eq!(listed(&server, &["--died-after", "1h"]).len(), 121);
-    assert_eq!(listed(&server, &["--died-before", "1h"]).len(), 0);
-    assert_eq!(listed(&server, &["--died-after", "2090-01-01T00:00:00Z"]).len(), 0);
-
-    // Pages of what passes, up to a number of it and on from there.
-    let page = |more: &[&str]| {
-        let args: Vec<_> = ["list", "--error", "bank", "--json", "--limit", "70"]
-            .iter()
-            .chain(more)
-            .copied()
-            .collect();
-        dead(&server, "fred", &args).code(0).lines()
-    };
-    let first = page(&[]);
-    let cursor = first.last().unwrap()["next"].as_str().unwrap();
-    let second = page(&["--after", cursor]);
-    let length = |pages: &[Value]| -> usize {
-        pages.iter().map(|page| page["messages"].as_array().unwrap().len()).sum()
-    };
-    assert_eq!((length(&first), length(&second)), (70, 50));
-
-    for driver in DRIVERS {
-        let would = dead(
-            &server,
-            driver,
-            &["purge", "--all", "--reason", "expired", "--dry-run", "--json"],
-        );
-        assert_eq!(would.code(0).lines(), [json!({"would_be_purged": 1})]);
+    for (filter, count) in [
+        (&["--reason", "expired"][..], 1),
+        (&["--reason", "expired", "--reason", "max_failures"], 121),
+        (&["--error", "bank is", "--died-after", "1h"], 120),
+        (&["--error", "bank", "--reason", "expired"], 0),
+        (&["--died-before", "1h"], 0),
+        (&["--died-after", "2090-01-01T00:00:00Z"], 0),
+    ] {
+        assert_eq!(listed(&server, filter).len(), count, "{filter:?}");
     }
-    let purged =
-        dead(&server, "fred", &["purge", "--all", "--error", "bank", "--limit", "30", "--yes"]);
-    assert_eq!(purged.code(0).stdout, "purged 30\n");
-    assert_eq!((count(&server, "dead"), listed(&server, &["--reason", "expired"]).len()), (91, 1));
-}
-
-/// An instant after every death until now, and before any other.
-fn listed_since(server: &Server) -> String {
-    let letters = dead(server, "redis", &["list", "--all", "--json"]).code(0).lines();
-    let since = letters.last().unwrap()["dead_since"].as_str().unwrap();
-    // The next millisecond, written as the same instant and a bit.
-    format!("{}9Z", since.trim_end_matches('Z'))
+    let all = |verb: &'static str, more: &[&'static str]| {
+        dead(&server, "fred", &[&[verb, "--all"], more].concat())
+    };
+    let would = all("purge", &["--reason", "expired", "--dry-run", "--json"]).code(0);
+    assert_eq!(would.lines(), [json!({"would_be_purged": 1})]);
+    let asked = all("redrive", &[]).code(2);
+    assert!(asked.stderr.contains("redrive 121 dead letters"), "{}", asked.stderr);
+    assert_eq!(count(&server, "dead"), 121);
+    let some = all("redrive", &["--error", "bank", "--limit", "30", "--yes"]).code(0);
+    assert_eq!(some.stdout, "redriven 30\n");
+    let rest = all("purge", &["--yes", "--json"]).code(0);
+    assert_eq!(rest.lines(), [json!({"purged": 91})]);
+    assert_eq!((count(&server, "dead"), count(&server, "ready")), (0, 30));
+    assert_eq!(all("purge", &[]).code(0).stdout, "purged 0\n");
 }
 
 #[test]
@@ -220,24 +164,6 @@ fn a_trickle_keeps_its_rate_and_ends_at_ctrl_c() {
         assert_eq!(count(&server, "dead"), 30 - redriven);
         server.command(&["FLUSHALL"]);
     }
-}
-
-/// Messages that die again during the redrive are left alone; it would never end otherwise.
-#[test]
-fn a_redrive_of_all_ends_although_its_letters_die_again() {
-    let server = Server::start();
-    // More than a page: the first ones die again before the second page is read.
-    let_die(&server, 150, "no");
-    let worker =
-        crate::support::start(&mut on(&server, &["work", "--grace", "0s", "--exec", "false"]));
-    let args = ["dead", "redrive", "--all", "--rate", "250", "--yes"];
-    let child = RefCell::new(crate::support::start(&mut on(&server, &args)));
-    crate::support::wait_until("the end", || child.borrow_mut().try_wait().unwrap().is_some());
-    let ended = crate::support::ended(child.into_inner()).code(0);
-    assert_eq!(ended.stdout, "redriven 150\n");
-    crate::support::wait_until("the second death", || count(&server, "dead") == 150);
-    crate::support::send_signal(&worker, "-TERM");
-    crate::support::ended(worker);
 }
 
 #[test]
@@ -307,26 +233,4 @@ fn damaged_messages_are_shown_and_can_only_be_purged() {
         assert_eq!(purged.stdout, "a: purged\n");
         server.command(&["FLUSHALL"]);
     }
-}
-
-#[tokio::test]
-async fn letters_that_no_worker_can_decode() {
-    let server = Server::start();
-    let_die(&server, 2, "the bank is down");
-    let args = ["--id", "new", "--payload", "\"text\"", "--max-failures", "1"];
-    send(&server, &args);
-    let connection = delayline::connect(&server.url()).await.unwrap();
-    let numbers = connection.queue::<u64>("orders").await.unwrap();
-    let worker = delayline::Worker::builder(numbers).until_empty(true).build().unwrap();
-    worker.run(async |_: delayline::Job<u64>| Ok::<_, std::convert::Infallible>(())).await;
-
-    let page = dead(&server, "redis", &["list", "--json", "--reason", "undecodable"]).code(0);
-    let letters = &page.lines()[0]["messages"];
-    assert_eq!((letters[0]["id"].as_str(), letters.as_array().unwrap().len()), (Some("new"), 1));
-    assert_eq!(letters[0]["reason"], "undecodable");
-    let stats = run(on(&server, &["stats", "--json"])).code(0).lines().remove(0);
-    assert_eq!((&stats["died_undecodable_total"], &stats["dead"]), (&json!(1), &json!(3)));
-    let some = ["redrive", "--all", "--reason", "undecodable", "--yes", "--json"];
-    assert_eq!(dead(&server, "redis", &some).code(0).lines(), [json!({"redriven": 1})]);
-    assert_eq!((count(&server, "dead"), count(&server, "ready")), (2, 1));
 }

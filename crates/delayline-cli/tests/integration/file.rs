@@ -269,34 +269,6 @@ fn a_backup_is_made_with_and_without_a_process_and_takes_the_place_of_the_direct
 }
 
 #[test]
-fn a_killed_serve_loses_nothing_that_it_has_accepted() {
-    let parent = tempfile::tempdir().unwrap();
-    let path = parent.path();
-    let (mut child, address) = serving(path, &[]);
-    let sent =
-        http(&address, "POST /api/v1/queues/orders/messages", r#"{"id": "order-1", "payload": 7}"#);
-    assert!(sent.starts_with("HTTP/1.1 201"), "{sent}");
-    at(path, &["send", "--id", "order-2", "--payload", "8"]).code(0);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(path.join("delayline.sock").exists());
-    assert_eq!(count(path, "ready"), 2);
-    // The next one delivers them.
-    let (mut child, _) = serving(path, &["orders", "--exec", "true"]);
-    wait_until("the delivery", || count(path, "ready") + count(path, "leased") == 0);
-    assert_eq!(count(path, "acked_total"), 2);
-    let listed = at(path, &["workers", "--json"]).code(0).lines().remove(0);
-    assert_eq!(listed["complete"], true);
-    let [process] = &listed["processes"].as_array().unwrap()[..] else { panic!("{listed}") };
-    assert_eq!(
-        (&process["pid"], &process["queues"][0]["queue"]),
-        (&child.id().into(), &"orders".into())
-    );
-    send_signal(&child, "-TERM");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
-#[test]
 fn what_is_no_directory_of_queues_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let absent = parent.path().join("absent");

@@ -266,8 +266,7 @@ fn what_is_wrong_is_told_before_anything_is_posted() {
         (&["--post", "http://hooks.example/", "--exec", "true"], "cannot be used with"),
         (&["--retry-4xx"], "--post"),
     ] {
-        let all: Vec<&str> = ["work"].iter().chain(args).copied().collect();
-        let refused = run(on(&server, &all)).code(2);
+        let refused = run(on(&server, &[&["work"], args].concat())).code(2);
         assert!(refused.stderr.contains(why), "{args:?}: {}", refused.stderr);
         assert!(!refused.stderr.contains("hunter2"), "{}", refused.stderr);
     }

@@ -56,8 +56,7 @@ fn every_verb_says_that_the_server_cannot_be_reached() {
             &["pause"],
             &["resume"],
         ] {
-            let args: Vec<_> = ["--driver", driver].iter().chain(verb).copied().collect();
-            let mut command = bare(&args);
+            let mut command = bare(&[&["--driver", driver], verb].concat());
             command.env("DELAYLINE_URL", "redis://:hunter2@127.0.0.1:1");
             command.env("DELAYLINE_QUEUE", "orders");
             refused(run(command), 3, "cannot be reached");

@@ -7,8 +7,7 @@ use delayline_test_server::{Reply, Server};
 use serde_json::json;
 
 fn relay(server: &Server, driver: &str, flags: &[&str]) -> Ended {
-    let args: Vec<_> = ["--driver", driver, "relay"].iter().chain(flags).copied().collect();
-    run(on(server, &args))
+    run(on(server, &[&["--driver", driver, "relay"], flags].concat()))
 }
 
 fn words(reply: Reply) -> Vec<String> {

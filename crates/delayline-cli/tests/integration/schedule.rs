@@ -7,8 +7,7 @@ use delayline_test_server::Server;
 use serde_json::json;
 
 fn schedule(server: &Server, driver: &str, args: &[&str]) -> Ended {
-    let args: Vec<_> = ["--driver", driver, "schedule"].iter().chain(args).copied().collect();
-    run(on(server, &args))
+    run(on(server, &[&["--driver", driver, "schedule"], args].concat()))
 }
 
 #[test]
@@ -97,10 +96,7 @@ fn a_file_is_all_that_its_owner_has() {
 
 #[test]
 fn instants_of_a_line_need_no_server() {
-    let next = |args: &[&str]| {
-        let args: Vec<_> = ["schedule", "next"].iter().chain(args).copied().collect();
-        run(bare(&args))
-    };
+    let next = |args: &[&str]| run(bare(&[&["schedule", "next"], args].concat()));
     let instants = next(&["--cron", "0 0 29 2 *", "--zone", "Europe/Berlin"]).code(0).stdout;
     assert_eq!(instants.lines().count(), 10);
     assert!(instants.lines().all(|line| line.ends_with("-02-29 00:00:00 CET")), "{instants}");

@@ -130,8 +130,7 @@ fn values_outside_of_their_limits_are_refused_and_nothing_is_sent() {
         &["--queue", "a b"],
         &["--file", "/nowhere/orders.jsonl"],
     ] {
-        let args: Vec<_> = ["send", "--payload", "hunter2"].iter().chain(flags).copied().collect();
-        let ended = run(on(&server, &args)).code(2);
+        let ended = run(on(&server, &[&["send", "--payload", "hunter2"], flags].concat())).code(2);
         assert!(!ended.stderr.is_empty() && !ended.stderr.contains("hunter2"), "{}", ended.stderr);
     }
     assert_eq!(count(&server, "enqueued_total"), 0);

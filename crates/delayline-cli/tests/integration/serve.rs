@@ -16,8 +16,7 @@ fn serving(server: &Server, args: &[&str]) -> (Running, String) {
 }
 
 fn serving_at(server: &Server, address: &str, args: &[&str]) -> (Running, String) {
-    let all: Vec<&str> = ["serve", "--listen", address].iter().chain(args).copied().collect();
-    listening(start(&mut on(server, &all)))
+    listening(start(&mut on(server, &[&["serve", "--listen", address], args].concat())))
 }
 
 /// Where it listens.

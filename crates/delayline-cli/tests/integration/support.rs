@@ -168,8 +168,7 @@ pub fn send_signal(child: &Child, signal: &str) {
 /// Sends a message.
 #[track_caller]
 pub fn send(server: &Server, flags: &[&str]) {
-    let args: Vec<_> = ["send"].iter().chain(flags).copied().collect();
-    run(on(server, &args)).code(0);
+    run(on(server, &[&["send"], flags].concat())).code(0);
 }
 
 /// Sends messages that fail at once, and lets them: `bad-0`, `bad-1` and so on, which say `words`.

@@ -15,9 +15,7 @@ fn one_table_has_all_queues_and_their_rates() {
     send(&server, &["--queue", "texts", "--id", "b", "--payload", "x", "--delay", "1h"]);
     run(on(&server, &["--queue", "texts", "pause"])).code(0);
     let top = |args: &[&str]| {
-        let args: Vec<_> =
-            ["top", "--once", "--interval", "200ms"].iter().chain(args).copied().collect();
-        let mut command = on(&server, &args);
+        let mut command = on(&server, &[&["top", "--once", "--interval", "200ms"], args].concat());
         command.env_remove("DELAYLINE_QUEUE");
         run(command)
     };
@@ -65,8 +63,7 @@ fn an_unreachable_server_is_reported_until_it_is_back() {
 fn bad_input_and_missing_queues_and_servers_are_told_apart() {
     let server = Server::start();
     for bad in [&["--interval", "soon"][..], &["--interval", "10ms"], &["--interval", "0s"]] {
-        let args: Vec<_> = ["top"].iter().chain(bad).copied().collect();
-        assert_eq!(run(on(&server, &args)).code(2).stdout, "");
+        assert_eq!(run(on(&server, &[&["top"], bad].concat())).code(2).stdout, "");
     }
     run(on(&server, &["top", "--once", "--queue", "absent"])).code(1);
     let mut command = on(&server, &["top", "--once"]);

@@ -1,12 +1,11 @@
 //! `delayline work`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::ChildStderr;
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::support::{
     DRIVERS, Running, count, ended, on, run, run_with_input, send_signal, start, wait_until,
@@ -409,71 +408,4 @@ fn a_test_that_fails_leaves_neither_its_worker_nor_what_that_runs() {
     send(&server, [("a".to_owned(), 0)]);
     drop(lifeline.at_work(&server, &["--grace", "1h"], "sleep 600"));
     lifeline.last_words();
-}
-
-#[test]
-fn after_kill_9_nothing_is_lost_or_early_and_only_expired_leases_are_delivered_again() {
-    side_by_side(DRIVERS, |driver| {
-        let server = Server::start();
-        let log = tempfile::tempdir().unwrap();
-        send(&server, (0..60).map(|n| (format!("order-{n}"), n * 50)));
-        // A file for each delivery: its name says which one it is. What the file system notes of
-        // the time is up to 23 ms late (CLOCK_REALTIME_COARSE, on a busy virtual machine).
-        let script = r#"now=$(date +%s%N)
-            echo "$DELAYLINE_DUE $now" > "$0/$DELAYLINE_ID.$DELAYLINE_EPOCH.$DELAYLINE_CRASHES"
-            sleep 0.1"#;
-        let directory = log.path().to_str().unwrap();
-        let flags = [
-            "--driver",
-            driver,
-            "work",
-            "--lease",
-            // A worker that is held up for that long ends its commands, and they fail.
-            "12s",
-            "--concurrency",
-            "6",
-            "--until-empty",
-            "--exec",
-            "sh",
-            "-c",
-            script,
-            directory,
-        ];
-        let mut first = start(&mut on(&server, &flags));
-        wait_until("some work", || deliveries(log.path()).len() >= 15);
-        first.kill().unwrap();
-        first.wait().unwrap();
-        run(on(&server, &flags)).code(0);
-
-        let mut starts = BTreeMap::<String, Vec<(u64, u64)>>::new();
-        for (name, due, seen) in deliveries(log.path()) {
-            let parts: Vec<_> = name.split('.').collect();
-            assert!(seen >= due, "{name} is early");
-            let number = |n: usize| parts[n].parse::<u64>().unwrap();
-            starts.entry(parts[0].to_owned()).or_default().push((number(1), number(2)));
-        }
-        assert_eq!(starts.len(), 60, "every message was delivered");
-        for (id, mut starts) in starts {
-            starts.sort_unstable();
-            assert!(starts.len() <= 2, "{id}: {starts:?}");
-            if let [_, (_, crashes)] = starts[..] {
-                assert_eq!(crashes, 1, "{id} came again, and no lease of it had run out");
-            }
-        }
-        assert_eq!((count(&server, "acked_total"), count(&server, "dead")), (60, 0));
-    });
-}
-
-/// Name, due instant and time of each delivery.
-fn deliveries(directory: &Path) -> Vec<(String, SystemTime, SystemTime)> {
-    let files = fs::read_dir(directory).unwrap().map(Result::unwrap);
-    let delivery = |file: fs::DirEntry| {
-        let text = fs::read_to_string(file.path()).unwrap();
-        // It may not be written yet.
-        let (due, seen) = text.trim().split_once(' ')?;
-        let due = due.parse::<jiff::Timestamp>().unwrap();
-        let seen = SystemTime::UNIX_EPOCH + Duration::from_nanos(seen.parse().unwrap());
-        Some((file.file_name().into_string().unwrap(), SystemTime::from(due), seen))
-    };
-    files.filter_map(delivery).collect()
 }

@@ -14,21 +14,21 @@ use delayline::testing::{TestConnection, TestQueue};
 use delayline::{ErrorKind, Found, Job, Jobs, Kind, Outcome, Queue, with_state};
 use serde::Serialize;
 
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// A full hour, and midnight in UTC.
-const START_MS: u64 = 1_893_456_000_000;
+pub(crate) const START_MS: u64 = 1_893_456_000_000;
 
-struct World {
-    test: TestConnection,
-    schedules: Schedules,
-    own: TestQueue<Spec>,
-    target: TestQueue<String>,
+pub(crate) struct World {
+    pub(crate) test: TestConnection,
+    pub(crate) schedules: Schedules,
+    pub(crate) own: TestQueue<Spec>,
+    pub(crate) target: TestQueue<String>,
 }
 
 impl World {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let test = TestConnection::starting_at(at(0));
         let schedules = Schedules::open(test.connection()).await.unwrap();
         let (own, target) = (test.queue("schedules"), test.queue("work"));
@@ -36,7 +36,7 @@ impl World {
     }
 
     /// Runs a scheduler for this time, and no worker of the target queue.
-    async fn run_for(&self, time: Duration) {
+    pub(crate) async fn run_for(&self, time: Duration) {
         let _ = self.test.workers().add(&self.own, self.schedules.handler()).drain_for(time).await;
     }
 
@@ -68,7 +68,7 @@ impl World {
         sent.iter().map(|sent| (sent.id().to_string(), seconds(sent.due()))).collect()
     }
 
-    fn ticks(&self) -> Vec<u64> {
+    pub(crate) fn ticks(&self) -> Vec<u64> {
         self.sent().into_iter().map(|(_, due)| due).collect()
     }
 }

@@ -3,43 +3,18 @@
 
 use std::future::ready;
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use delayline::codec::Raw;
 use delayline::message::Status;
 use delayline::schedules::{Put, Schedules, Spec};
-use delayline::testing::{TestConnection, TestQueue};
 use delayline::{Bytes, ErrorKind, Job, Queue};
 
-const MINUTE: Duration = Duration::from_secs(60);
-const START: Duration = Duration::from_millis(1_893_456_000_000);
+use crate::schedules::{MINUTE, SECOND, World};
 
-struct World {
-    test: TestConnection,
-    schedules: Schedules,
-    own: TestQueue<Spec>,
-    target: TestQueue<String>,
-}
-
-impl World {
-    async fn new() -> Self {
-        let test = TestConnection::starting_at(SystemTime::UNIX_EPOCH + START);
-        let schedules = Schedules::open(test.connection()).await.unwrap();
-        let (own, target) = (test.queue("schedules"), test.queue("work"));
-        Self { test, schedules, own, target }
-    }
-
-    /// Runs a scheduler for this time, and no worker of the target queue.
-    async fn run_for(&self, time: Duration) {
-        let _ = self.test.workers().add(&self.own, self.schedules.handler()).drain_for(time).await;
-    }
-
-    /// The minutes of all messages of the target queue, in order.
-    fn minutes(&self) -> Vec<u64> {
-        let dues = self.target.sent().into_iter().map(|sent| sent.due());
-        let since = dues.map(|due| due.duration_since(SystemTime::UNIX_EPOCH + START).unwrap());
-        since.map(|since| since.as_secs() / 60).collect()
-    }
+/// The minutes of all messages of the target queue, in order.
+fn minutes(world: &World) -> Vec<u64> {
+    world.ticks().into_iter().map(|second| second / 60).collect()
 }
 
 fn minutely() -> Spec {
@@ -52,7 +27,7 @@ async fn a_paused_target_gets_its_messages_and_delivers_them_when_it_is_resumed(
     world.schedules.put("a", &minutely().lead(Duration::ZERO).unwrap()).await.unwrap();
     world.target.queue().pause().await.unwrap();
     world.run_for(MINUTE * 5).await;
-    assert_eq!(world.minutes(), [1, 2, 3, 4, 5]);
+    assert_eq!(minutes(&world), [1, 2, 3, 4, 5]);
     let worker = || {
         let handler = |_: Job<String>| ready(Ok::<_, io::Error>(()));
         world.test.workers().add(&world.target, handler)
@@ -65,7 +40,7 @@ async fn a_paused_target_gets_its_messages_and_delivers_them_when_it_is_resumed(
 #[tokio::test(start_paused = true)]
 async fn a_schedule_that_cannot_be_read_hides_no_others_and_can_be_removed() {
     let world = World::new().await;
-    let due = SystemTime::UNIX_EPOCH + START + MINUTE * 60;
+    let due = world.test.now() + MINUTE * 60;
     let raw: Queue<Bytes, Raw> =
         world.test.connection().queue("schedules").await.unwrap().codec(Raw);
     let newer = r#"{"queue":"work","every_ms":60000,"jitter_ms":5}"#;
@@ -112,14 +87,14 @@ async fn while_the_queue_of_schedules_is_paused_only_what_exists_is_delivered() 
     let world = World::new().await;
     world.schedules.put("a", &minutely().lead(MINUTE * 2).unwrap()).await.unwrap();
     world.run_for(MINUTE).await;
-    assert_eq!(world.minutes(), [1, 2, 3]);
+    assert_eq!(minutes(&world), [1, 2, 3]);
     world.own.queue().pause().await.unwrap();
     world.run_for(MINUTE * 9).await;
-    assert_eq!(world.minutes(), [1, 2, 3]);
+    assert_eq!(minutes(&world), [1, 2, 3]);
     world.own.queue().resume().await.unwrap();
     world.run_for(Duration::ZERO).await;
     // It is minute 10: that one is made up for, and those of the lead follow.
-    assert_eq!(world.minutes(), [1, 2, 3, 10, 11, 12]);
+    assert_eq!(minutes(&world), [1, 2, 3, 10, 11, 12]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +103,7 @@ async fn a_schedule_whose_message_was_removed_is_declared_again_without_a_second
     let all = || [("a", minutely().lead(MINUTE * 3).unwrap())];
     world.schedules.declare("shop", all()).await.unwrap();
     world.run_for(Duration::ZERO).await;
-    assert_eq!(world.minutes(), [1, 2, 3]);
+    assert_eq!(minutes(&world), [1, 2, 3]);
     // As by an operator who cancels in the wrong queue.
     world.own.queue().cancel("shop/a").await.unwrap();
     assert_eq!(world.schedules.list().await.unwrap(), []);
@@ -136,7 +111,7 @@ async fn a_schedule_whose_message_was_removed_is_declared_again_without_a_second
     let declared = world.schedules.declare("shop", all()).await.unwrap();
     assert_eq!((declared.created, declared.unchanged), (1, 0));
     world.run_for(MINUTE).await;
-    assert_eq!(world.minutes(), [1, 2, 3, 4]);
+    assert_eq!(minutes(&world), [1, 2, 3, 4]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +122,7 @@ async fn owners_with_one_name_of_a_schedule_do_not_touch_each_other() {
         assert_eq!(world.schedules.declare(owner, all()).await.unwrap().created, 1);
     }
     world.run_for(MINUTE).await;
-    assert_eq!(world.minutes(), [1, 1, 2, 2]);
+    assert_eq!(minutes(&world), [1, 1, 2, 2]);
     world.schedules.declare("shop", <[(&str, Spec); 0]>::default()).await.unwrap();
     let left: Vec<_> = world.target.sent().iter().map(|sent| sent.id().to_string()).collect();
     assert!(left.iter().any(|id| id.starts_with("depot/a@")), "{left:?}");
@@ -175,7 +150,7 @@ async fn a_schedule_in_an_unknown_zone_stays_for_a_scheduler_that_knows_it() {
             .is_accepted()
     );
     world.run_for(MINUTE * 30).await;
-    assert_eq!(world.minutes(), (1..=31).collect::<Vec<_>>());
+    assert_eq!(minutes(&world), (1..=31).collect::<Vec<_>>());
     let stats = world.own.queue().stats().await.unwrap();
     assert_eq!((stats.dead, stats.scheduled + stats.ready), (0, 2));
 }
@@ -200,7 +175,6 @@ mod on_servers {
         #[cfg(feature = "fred")]
         RedisClient::Fred,
     ];
-    const SECOND: Duration = Duration::from_secs(1);
 
     async fn connect(url: &str, driver: RedisClient) -> Connection {
         Connect::new(url).unwrap().client(driver).connect().await.unwrap()

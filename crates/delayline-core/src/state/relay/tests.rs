@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::{
-    Backlog, Claim, ClaimId, ConsumerName, Destination, GroupName, Millis, NewMessage, Op,
-    Priority, Reply, Schedule,
+    Claim, ClaimId, ConsumerName, Destination, Millis, NewMessage, Op, Priority, Reply, Schedule,
 };
 
 fn at(ms: u64) -> Timestamp {
@@ -40,54 +39,6 @@ fn ids(relayed: &Relayed) -> Vec<String> {
 }
 
 #[test]
-fn due_messages_are_moved_in_order_and_once() {
-    let mut state = State::new();
-    for (name, delay) in [("b", 20), ("a", 10), ("urgent", 15), ("c", 30)] {
-        enqueue(&mut state, 0, name, delay);
-    }
-    let early = relay(&mut state, 9, 10, None);
-    assert_eq!((early.ids.len(), early.more, early.next), (0, false, Some(at(10))));
-    let some = relay(&mut state, 20, 2, None);
-    assert_eq!((ids(&some), some.more), (vec!["urgent".to_owned(), "a".to_owned()], true));
-    let rest = relay(&mut state, 20, 2, None);
-    assert_eq!((ids(&rest), rest.more, rest.next), (vec!["b".to_owned()], false, Some(at(30))));
-    let elements = state.take_relayed(&key());
-    let payloads: Vec<_> = elements.iter().map(|element| &element.payload[..]).collect();
-    assert_eq!(payloads, [&b"urgent"[..], b"a", b"b"]);
-    assert_eq!(elements[1].due, at(10));
-    let Reply::Stats(stats) = state.apply(at(20), &Op::Stats).reply else { panic!() };
-    assert_eq!((stats.totals.relayed, stats.scheduled, stats.ready), (3, 1, 0));
-}
-
-#[test]
-fn a_full_destination_holds_messages_back_until_there_is_room() {
-    let mut state = State::new();
-    for n in 0..5 {
-        enqueue(&mut state, 0, &format!("m{n}"), 0);
-    }
-    let first = relay(&mut state, 1, 10, Some(3));
-    assert_eq!((first.ids.len(), first.more, first.held_back), (3, false, true));
-    let full = relay(&mut state, 1, 10, Some(3));
-    assert_eq!((full.ids.len(), full.held_back, full.next), (0, true, Some(at(0))));
-    state.take_relayed(&key());
-    let rest = relay(&mut state, 1, 10, Some(2));
-    assert_eq!((rest.ids.len(), rest.held_back, rest.next), (2, false, None));
-}
-
-#[test]
-fn a_stream_is_full_by_what_its_group_has_left() {
-    let mut state = State::new();
-    enqueue(&mut state, 0, "a", 0);
-    enqueue(&mut state, 0, "b", 0);
-    let backlog = Some(Backlog { group: GroupName::try_from("g").unwrap(), max: 1 });
-    let to = Destination::Stream { key: key(), backlog };
-    let Reply::Relay(relayed) = state.apply(at(1), &Op::Relay(Relay { to, max: 9 })).reply else {
-        panic!()
-    };
-    assert_eq!((ids(&relayed), relayed.held_back), (vec!["a".to_owned()], true));
-}
-
-#[test]
 fn expired_leases_are_taken_back_for_the_next_relay() {
     let mut state = State::new();
     enqueue(&mut state, 0, "held", 0);
@@ -104,14 +55,4 @@ fn expired_leases_are_taken_back_for_the_next_relay() {
     assert_eq!((ids(&taken_back).len(), taken_back.more), (0, true));
     assert_eq!(ids(&relay(&mut state, 10, 9, None)), ["held"]);
     assert_eq!(state.take_relayed(&key()).len(), 2);
-}
-
-#[test]
-fn a_paused_queue_relays_nothing() {
-    let mut state = State::new();
-    enqueue(&mut state, 0, "a", 0);
-    state.apply(at(0), &Op::Pause);
-    let paused = relay(&mut state, 1, 9, Some(1));
-    assert_eq!((paused.ids.len(), paused.more, paused.held_back), (0, false, false));
-    assert_eq!(paused.next, None);
 }

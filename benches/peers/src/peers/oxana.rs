@@ -50,7 +50,7 @@ impl<const BATCHES: bool> Peer for Oxana<BATCHES> {
     }
 
     async fn work(&mut self, messages: usize) -> Result<usize> {
-        let runtime = self.0.runtime(()).queue::<Bench>();
+        let runtime = self.0.runtime(Nothing).queue::<Bench>();
         let runtime = if BATCHES {
             runtime.worker::<Batches, Job>()
         } else {
@@ -80,8 +80,12 @@ struct Job {
     text: String,
 }
 
+/// What handlers share.
+#[derive(Clone)]
+struct Nothing;
+
 #[derive(oxana::Worker)]
-#[oxana(job = Job, context = (), error = Infallible, registry = None)]
+#[oxana(job = Job, context = Nothing, error = Infallible, registry = None)]
 struct One;
 
 impl One {
@@ -91,7 +95,7 @@ impl One {
 }
 
 #[derive(oxana::Worker)]
-#[oxana(job = Job, context = (), error = Infallible, registry = None)]
+#[oxana(job = Job, context = Nothing, error = Infallible, registry = None)]
 #[oxana(batch_size = 100, batch_timeout_ms = 5)]
 struct Batches;
 

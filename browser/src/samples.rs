@@ -20,6 +20,17 @@ use delayline_memory::MemoryBackend;
 pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
     let orders = Sample::new("orders")?;
     let texts = Sample::new("texts")?;
+    // What falls due tomorrow was sent before.
+    for number in 0..120 {
+        let later = DAY_S + 40 + number * number * 2;
+        orders.send(&format!("order-{}", 9_000 + number), later).await?;
+    }
+    for number in 0..3_600_u64 {
+        let hour = usize::try_from(number / 150).unwrap_or(0);
+        if number % 12 < BUSY[hour % BUSY.len()] {
+            orders.send(&format!("reminder-{number}"), DAY_S + 60 + number * 24).await?;
+        }
+    }
     // A day of business. Some orders are asked about again hours later, so tomorrow is full, too.
     for minute in 0..1_440_u64 {
         let busy = BUSY[usize::try_from(minute / 60).unwrap_or(0) % BUSY.len()] + minute % 3;
@@ -37,15 +48,6 @@ pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
             orders.pass(10);
         }
     }
-    for number in 0..120 {
-        orders.send(&format!("order-{}", 9_000 + number), 40 + number * number * 2).await?;
-    }
-    for number in 0..3_600_u64 {
-        let hour = usize::try_from(number / 150).unwrap_or(0);
-        if number % 12 < BUSY[hour % BUSY.len()] {
-            orders.send(&format!("reminder-{number}"), 60 + number * 24).await?;
-        }
-    }
     orders.pass(45);
     orders.claim(3).await?;
     orders.pass(100);
@@ -56,7 +58,7 @@ pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
     let message = message.header("traceparent", TRACE).header("content-type", "application/json");
     ensure!(message.priority(Priority::High).send().await?.is_accepted(), "not sent");
 
-    texts.pass(86_400);
+    texts.pass(DAY_S);
     for number in 0..8 {
         texts.send(&format!("text-{}", 40 + number), 300 + number * 900).await?;
     }
@@ -153,6 +155,7 @@ impl Sample {
 
 /// 2026-03-01 at 18:00 in UTC.
 const START_MS: u64 = 1_772_388_000_000;
+const DAY_S: u64 = 86_400;
 /// Orders a minute for each hour from then on.
 const BUSY: [u64; 24] =
     [11, 9, 7, 5, 3, 2, 1, 1, 1, 1, 2, 3, 5, 7, 9, 10, 11, 12, 11, 9, 8, 9, 10, 12];

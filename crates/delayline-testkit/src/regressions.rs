@@ -3,6 +3,10 @@
 /// Name and text of each. A new file in `regressions/` needs a line here.
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("every_operation", EVERY_OPERATION),
+    (
+        "a_relay_ends_a_lease_in_order",
+        include_str!("../regressions/a_relay_ends_a_lease_in_order.trace"),
+    ),
     ("memory_of_what_has_been", include_str!("../regressions/memory_of_what_has_been.trace")),
     ("what_is_stored", include_str!("../regressions/what_is_stored.trace")),
 ];

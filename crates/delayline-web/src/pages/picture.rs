@@ -235,12 +235,15 @@ impl Line<'_> {
             (left * WIDE, right.min(now) * WIDE, waiting.place(ratio(past.waiting, 1)) - DEPTH.top)
         });
         let waited: Vec<_> = waited.collect();
-        let mut rest = self.stats.scheduled;
+        // As if ready messages were delivered in this step, and others in the step in which they
+        // fall due.
+        let mut rest = self.stats.scheduled.saturating_add(self.stats.ready);
+        let mut ready = self.stats.ready;
         let ahead = self.dues().map(|(n, due)| {
             let (left, right) = self.edges(n);
             let at =
                 (left.max(now) * WIDE, right * WIDE, waiting.place(ratio(rest, 1)) - DEPTH.top);
-            rest = rest.saturating_sub(due);
+            rest = rest.saturating_sub(due.saturating_add(std::mem::take(&mut ready)));
             at
         });
         let ahead: Vec<_> = ahead.collect();

@@ -106,6 +106,8 @@ fn a_queue_keeps_its_number_of_shards() {
         let upgraded = on_queue(&["upgrade", "--dry-run"]).code(0).stdout;
         assert!(upgraded.contains("up to date"), "{upgraded}");
         assert!(on_queue(&["check"]).code(0).stderr.contains("7 messages examined, 0 faults"));
+        let found = on_queue(&["doctor"]).stdout;
+        assert!(found.contains("4 shards, and 0 messages in none of them"), "{found}");
         let control = format!("delayline:{{{driver}#2}}:control");
         let intact = server.command(&["GET", &control]);
         let newer = [u8::try_from(SCHEMA_VERSION).unwrap() + 1; 100];

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use delayline::admin::{AclRole, Inspection, Resolution, Survey};
 use delayline::backend::{At, Op, QueueBackend};
-use delayline::{Connect, Error};
+use delayline::{Connect, Connection, Error};
 use delayline_json::hint;
 use serde_json::Value;
 
@@ -76,7 +76,10 @@ pub async fn examine_queue(connect: &Connect, name: &str) -> Result<Vec<Finding>
                 Err(error) => findings.add_failure("permissions", &error),
             }
             match connection.backend(name).await {
-                Ok(backend) => queue(&*backend, &mut findings).await?,
+                Ok(backend) => {
+                    queue(&*backend, &mut findings).await?;
+                    shards(&connection, name, &mut findings).await;
+                }
                 Err(error) => findings.add_failure("queue", &error),
             }
         }
@@ -87,7 +90,7 @@ pub async fn examine_queue(connect: &Connect, name: &str) -> Result<Vec<Finding>
 
 /// Examines what the load of a queue means for its server, from the queue's own history: when the
 /// memory is full at the growth of the last day, the lateness of the last two hours, expired
-/// leases, and whether a busy queue has a replica. Changes nothing.
+/// leases, whether a busy queue has a replica, and whether one node is enough. Changes nothing.
 ///
 /// Findings about a server are left out in a cluster, where queues share several. That the queue
 /// or its history cannot be read is a finding.
@@ -114,11 +117,13 @@ async fn load_of(
     survey: &Survey,
     findings: &mut Findings,
 ) -> Result<(), Error> {
-    let queue = connect.clone().connect().await?.queue::<delayline::Bytes>(name).await?;
+    let connection = connect.clone().connect().await?;
+    let queue = connection.queue::<delayline::Bytes>(name).await?;
+    let shards = connection.shards_of(name).await?;
     let stats = queue.stats().await?;
     let minutes = queue.history(Resolution::Minutes).await?;
     let hours = queue.history(Resolution::Hours).await?;
-    let load = load::Load { stats: &stats, minutes: &minutes, hours: &hours };
+    let load = load::Load { stats: &stats, minutes: &minutes, hours: &hours, shards };
     load::check(survey, &load, findings);
     Ok(())
 }
@@ -171,6 +176,32 @@ fn permissions(inspection: &Inspection, findings: &mut Findings) {
         let advice = "`delayline acl` prints the rules that a role needs";
         findings.add(what, verdict, detail, advice);
     }
+}
+
+/// Whether messages are stored where users of the queue do not see them.
+async fn shards(connection: &Connection, name: &str, findings: &mut Findings) {
+    let found = async {
+        Ok::<_, Error>((connection.shards_of(name).await?, connection.stray_messages(name).await?))
+    };
+    let (detail, strays, advice) = match found.await {
+        Ok((None, 0)) => return,
+        Ok((None, strays)) => (
+            format!("the number of shards is lost, and {strays} messages are in shards"),
+            strays,
+            "open the queue with its number of shards once, and it is stored again",
+        ),
+        Ok((Some(number), strays)) => (
+            format!("{number} shards, and {strays} messages in none of them"),
+            strays,
+            "a program opened the queue before it got its shards: let its workers handle these \
+             messages, then start it again",
+        ),
+        Err(error) => {
+            let advice = hint(error.kind()).unwrap_or("every node is needed for this");
+            return findings.add("shards", Verdict::Beware, error.to_string(), advice);
+        }
+    };
+    findings.add("shards", good_unless(strays > 0), detail, advice);
 }
 
 /// How long a call of the queue takes, and what the server's clock says.

@@ -381,16 +381,21 @@ impl Target {
         self.refuse_new(&self.connect_to(&self.url, self.driver)?)?;
         // Without the number of shards, which would be stored.
         let (connect, name) = (self.connect()?, self.queue()?);
-        let opened = async { connect.connect().await?.queue(name).await };
-        let queue = opened.await.map_err(|error| self.not_opened(&error))?.codec(Raw);
-        if !self.is_known(&queue).await? {
+        let connection = connect.connect().await.map_err(|error| self.not_opened(&error))?;
+        let queue = connection.queue(name).await.map_err(|error| self.not_opened(&error))?;
+        let queue = queue.codec(Raw);
+        if !self.is_known(&connection, &queue).await? {
             return Err(self.unknown());
         }
         if self.shards.is_none() { Ok(queue) } else { self.open().await }
     }
 
     /// Whether the queue was ever changed. A queue in memory is always new.
-    pub(crate) async fn is_known(&self, queue: &Queue<Bytes, Raw>) -> Result<bool, Failure> {
+    pub(crate) async fn is_known(
+        &self,
+        connection: &Connection,
+        queue: &Queue<Bytes, Raw>,
+    ) -> Result<bool, Failure> {
         if self.is_memory() {
             return Ok(true);
         }
@@ -404,7 +409,10 @@ impl Target {
         let holds = |stats: &delayline::admin::Stats| {
             stats.scheduled > 0 || stats.ready > 0 || stats.leased > 0 || stats.dead > 0
         };
-        Ok(applied.revision > 0 || matches!(&applied.reply, Reply::Stats(stats) if holds(stats)))
+        Ok(applied.revision > 0
+            || matches!(&applied.reply, Reply::Stats(stats) if holds(stats))
+            // The number of shards is stored before the first message.
+            || connection.shards_of(self.queue()?).await?.is_some())
     }
 
     /// There is no such queue.

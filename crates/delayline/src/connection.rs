@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use delayline_core::{QueueBackend, QueueName};
-use delayline_redis_protocol::{
-    Inspection, Removal, ScriptBackend, Transport, Upgrade, conversions,
-};
+use delayline_redis_protocol::{Inspection, Removal, Upgrade, conversions};
 
 use crate::after::siblings::Siblings;
 use crate::cancels::Cancels;
@@ -214,7 +212,43 @@ impl Connection {
     /// If the name is malformed, the server cannot be reached, or it refuses all scripts.
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and `file:`.
     pub async fn inspect(&self, name: &str) -> Result<Inspection, Error> {
-        self.0.inspect(QueueName::new(name)?).await
+        let name = QueueName::new(name)?;
+        let mut found = self.0.inspect(name.clone()).await?;
+        // A queue that cannot be opened is inspected without its shards.
+        for shard in shards::names(&*self.0, &name).await.unwrap_or_default() {
+            found.denials.extend(self.0.inspect(shard).await?.denials);
+        }
+        Ok(found)
+    }
+
+    /// Returns the number of [shards](Opening::shards) of the queue `name`, or `None` if it has
+    /// none. Changes nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`queue`](Self::queue).
+    pub async fn shards_of(&self, name: &str) -> Result<Option<u32>, Error> {
+        shards::number(&*self.0, &QueueName::new(name)?).await
+    }
+
+    /// Counts the live messages that are stored under the queue `name`, and that users of the queue
+    /// do not see. If it has shards, these are messages without a shard: a program sent them that
+    /// had opened the queue before it got its shards. Otherwise, these are messages in shards whose
+    /// number is lost. Changes nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// Like [`queue`](Self::queue).
+    pub async fn stray_messages(&self, name: &str) -> Result<u64, Error> {
+        shards::strays(&*self.0, &QueueName::new(name)?).await
     }
 
     /// Returns the state of the directory of a `file:` URL: its files, the free space, and the
@@ -302,11 +336,22 @@ impl Connection {
     /// cannot upgrade it; [`ErrorKind::Damaged`](crate::ErrorKind::Damaged).
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for `memory:` and `file:`.
     pub async fn upgrade_status(&self, name: &str) -> Result<Upgrade, Error> {
-        Ok(self.any_layout(name).await?.upgrade_status(conversions()).await?)
+        let name = QueueName::new(name)?;
+        let plain = self.0.any_layout(name.clone()).await?;
+        let mut sum = plain.upgrade_status(conversions()).await?;
+        // The number of shards is readable in the present layout only.
+        if sum.exists && !sum.is_needed() {
+            for shard in shards::names(&*self.0, &name).await? {
+                let shard = self.0.any_layout(shard).await?;
+                add(&mut sum, &shard.upgrade_status(conversions()).await?);
+            }
+        }
+        Ok(sum)
     }
 
     /// Converts the queue `name` to the layout of this version, page by page, and calls `progress`
-    /// after each page. Does nothing if the queue has that layout, or does not exist.
+    /// after each page, of each shard in turn. Does nothing if the queue has that layout, or does
+    /// not exist.
     ///
     /// From the first page to the last, every operation on the queue fails with
     /// [`ErrorKind::Upgrading`](crate::ErrorKind::Upgrading), in older and newer versions. Workers,
@@ -328,13 +373,28 @@ impl Connection {
     pub async fn upgrade_queue(
         &self,
         name: &str,
-        progress: impl FnMut(&Upgrade),
+        mut progress: impl FnMut(&Upgrade),
     ) -> Result<Upgrade, Error> {
-        Ok(self.any_layout(name).await?.upgrade(conversions(), progress).await?)
+        let name = QueueName::new(name)?;
+        let plain = self.0.any_layout(name.clone()).await?;
+        let mut sum = plain.upgrade(conversions(), &mut progress).await?;
+        if sum.exists {
+            for shard in shards::names(&*self.0, &name).await? {
+                let shard = self.0.any_layout(shard).await?;
+                add(&mut sum, &shard.upgrade(conversions(), &mut progress).await?);
+            }
+        }
+        Ok(sum)
     }
+}
 
-    async fn any_layout(&self, name: &str) -> Result<ScriptBackend<dyn Transport>, Error> {
-        self.0.any_layout(QueueName::new(name)?).await
+/// Adds the state of a shard.
+fn add(sum: &mut Upgrade, shard: &Upgrade) {
+    if shard.exists {
+        sum.version = sum.version.min(shard.version);
+        sum.begun |= shard.begun;
+        sum.seen += shard.seen;
+        sum.total += shard.total;
     }
 }
 

@@ -31,7 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::heads::Heads;
 use self::journal::Journal;
-pub(crate) use self::open::{RECORD, delete_if_empty, open};
+pub(crate) use self::open::{RECORD, delete_if_empty, names, number, open, strays};
 
 /// A queue of several shards.
 pub(crate) struct Shards {

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::findings::{Finding, Findings, Verdict, good_if, good_unless};
-use super::queue;
+use super::{queue, shards};
 
 /// Examines the directory of a connection, and the named queue in it. Changes nothing.
 ///
@@ -31,6 +31,7 @@ pub async fn examine_directory(
     }
     if let Some(name) = name {
         queue(&*connection.backend(name).await?, &mut findings).await?;
+        shards(connection, name, &mut findings).await;
     }
     Ok(findings.0)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use delayline::admin::{History, HistoryPoint, Stats, Survey, TopologyKind, Totals};
+use delayline::limits::MAX_SHARDS;
 use delayline_json::{Span, lateness_series};
 
 use super::findings::{Findings, Verdict, good_unless};
@@ -13,6 +14,8 @@ pub(super) struct Load<'a> {
     pub(super) stats: &'a Stats,
     pub(super) minutes: &'a History,
     pub(super) hours: &'a History,
+    /// The number of shards, if it has some.
+    pub(super) shards: Option<u32>,
 }
 
 pub(super) fn check(survey: &Survey, load: &Load<'_>, findings: &mut Findings) {
@@ -22,6 +25,7 @@ pub(super) fn check(survey: &Survey, load: &Load<'_>, findings: &mut Findings) {
     }
     lateness(load.minutes, findings);
     leases(load.hours, findings);
+    nodes(load.minutes, load.shards.unwrap_or(1), findings);
     if let Some(info) = info {
         replicas(info, load.hours, findings);
     }
@@ -124,6 +128,36 @@ fn leases(hours: &History, findings: &mut Findings) {
     findings.add("expired leases", good_unless(is_often), detail, advice);
 }
 
+/// Whether the queue is busier than one node of a cluster can be.
+fn nodes(minutes: &History, shards: u32, findings: &mut Findings) {
+    let rate = busiest(minutes);
+    let nodes = rate.div_ceil(NODE_RATE).max(1);
+    let mut detail = format!("at most {rate} messages a second in a minute of the last six hours");
+    let is_enough = nodes <= shards.into();
+    if is_enough {
+        detail += if nodes == 1 { ": one node is enough" } else { ": its shards are enough" };
+    } else {
+        // Several shards for each node, so that nodes share them evenly.
+        let shards = (nodes * 4).next_power_of_two().min(MAX_SHARDS.into());
+        detail = format!("{detail}: {shards} shards on {nodes} nodes would do");
+    }
+    let advice = "send and claim in batches of 100, or use several queues; if that is not enough, \
+                  move the messages to a queue with shards: `delayline import queue`";
+    findings.add("nodes", good_unless(!is_enough), detail, advice);
+}
+
+/// Messages sent or delivered per second, in the busiest minute.
+fn busiest(minutes: &History) -> u64 {
+    let pairs = minutes.points.windows(2).filter_map(|pair| <&[_; 2]>::try_from(pair).ok());
+    let rates = pairs.map(|[before, after]| {
+        let sent = after.totals.enqueued.saturating_sub(before.totals.enqueued);
+        let delivered = after.totals.delivered().saturating_sub(before.totals.delivered());
+        let seconds = after.at.since(before.at).as_secs().max(60);
+        sent.max(delivered) / seconds
+    });
+    rates.max().unwrap_or_default()
+}
+
 /// Whether a busy queue has only one server.
 fn replicas(info: &Fields, hours: &History, findings: &mut Findings) {
     let sent = in_a_day(hours, |totals| totals.enqueued);
@@ -174,6 +208,10 @@ const NOTICED: Duration = Duration::from_millis(500);
 const SOON_DAYS: u128 = 30;
 const FAR_DAYS: u128 = 365;
 
+/// Messages a second with which one node is busy: half of what the benchmarks show for one core in
+/// batches of 100.
+const NODE_RATE: u64 = 40_000;
+
 /// Messages in a day that make a queue busy.
 const BUSY: u64 = 100_000;
 
@@ -208,7 +246,8 @@ mod tests {
         assert_eq!(growth(&History::default()), 0);
         let mut stats = Stats::default();
         stats.scheduled = 2_000;
-        let load = Load { stats: &stats, minutes: &History::default(), hours: &hours };
+        let load =
+            Load { stats: &stats, minutes: &History::default(), hours: &hours, shards: None };
         // 2,000 messages take 20 MiB: another 10 MiB a day.
         for (limit, verdict, expected) in [
             (110_u64, Verdict::Beware, "full in 9 days: "),
@@ -244,6 +283,24 @@ mod tests {
         let (verdict, detail) = late([(0, 0), (1, 0)], [(0, 0), (1, 0)]);
         assert_eq!(verdict, Verdict::Good);
         assert!(detail.starts_with("no deliveries in the last hour"), "{detail}");
+    }
+
+    #[test]
+    fn a_queue_that_keeps_more_than_a_node_busy_needs_shards() {
+        let minutes = |a_second: u64| {
+            let busy = [point(0, 0, 0, 0), point(1, 0, a_second * 60, 0)];
+            History::new([&busy[..], &[point(9, 0, a_second * 60 + 7, 0)]].concat())
+        };
+        let check = |a_second, shards| found(|it| nodes(&minutes(a_second), shards, it));
+        assert_eq!(check(40_000, 1).0, Verdict::Good);
+        let (verdict, detail) = check(90_000, 1);
+        assert_eq!(verdict, Verdict::Beware);
+        assert!(detail.ends_with(": 16 shards on 3 nodes would do"), "{detail}");
+        assert_eq!(check(90_000, 2).0, Verdict::Beware);
+        let (verdict, detail) = check(90_000, 16);
+        assert_eq!(verdict, Verdict::Good);
+        assert!(detail.ends_with(": its shards are enough"), "{detail}");
+        assert_eq!(found(|it| nodes(&History::default(), 1, it)).0, Verdict::Good);
     }
 
     #[test]

@@ -133,8 +133,8 @@ pub(crate) enum Unit {
 /// Options for every kind of queue.
 #[derive(clap::Args)]
 pub(crate) struct How {
-    /// Server of the old queue, if it is not --url: redis://, rediss:// or unix:PATH, and for a queue
-    /// of Delayline any URL that --url takes; --tls-ca applies to both
+    /// Server of the old queue, if it is not --url: redis://, rediss:// or unix:PATH, and for a
+    /// queue of Delayline any URL that --url takes; --tls-ca applies to both
     #[arg(long = "from", value_name = "URL", env = "DELAYLINE_FROM_URL", hide_env_values = true)]
     pub(crate) from_url: Option<String>,
 

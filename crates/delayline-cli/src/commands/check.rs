@@ -19,7 +19,10 @@ pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failur
     let queue = target.open_in(&connection).await?;
     let mut audit = queue.check().await?;
     // A queue that has lost its control record may have messages to be repaired.
-    if audit.examined == 0 && audit.findings.is_empty() && !target.is_known(&queue).await? {
+    if audit.examined == 0
+        && audit.findings.is_empty()
+        && !target.is_known(&connection, &queue).await?
+    {
         return Err(target.unknown());
     }
     let mut repaired = None;

@@ -1,6 +1,7 @@
 //! Queues that the server does not have.
 
 use crate::support::{DRIVERS, bare, on, run, send};
+use delayline_redis_protocol::SCHEMA_VERSION;
 use delayline_test_server::{Reply, Server};
 
 /// Whether the server has any key.
@@ -101,6 +102,30 @@ fn a_queue_keeps_its_number_of_shards() {
         on_queue(&["--shards", "4", "cancel", "3"]).code(0);
         let listed = on_queue(&["list", "--limit", "3"]).code(0);
         assert!(listed.stderr.contains("--after ready:"), "{}", listed.stderr);
+        // Verbs about the whole queue look at every shard.
+        let upgraded = on_queue(&["upgrade", "--dry-run"]).code(0).stdout;
+        assert!(upgraded.contains("up to date"), "{upgraded}");
+        assert!(on_queue(&["check"]).code(0).stderr.contains("7 messages examined, 0 faults"));
+        let found = on_queue(&["doctor"]).stdout;
+        assert!(found.contains("4 shards, and 0 messages in none of them"), "{found}");
+        let control = format!("delayline:{{{driver}#2}}:control");
+        let intact = server.command(&["GET", &control]);
+        let newer = [u8::try_from(SCHEMA_VERSION).unwrap() + 1; 100];
+        server.command(&[b"SET", control.as_bytes(), &newer[..]]);
+        let refused = on_queue(&["upgrade", "--dry-run"]).code(3).stderr;
+        assert!(refused.contains("newer"), "{refused}");
+        let Reply::BulkString(intact) = intact else { panic!("{intact:?}") };
+        server.command(&[b"SET", control.as_bytes(), &intact[..]]);
+        // A queue that never had a message has its shards all the same.
+        let empty = format!("{driver}-empty");
+        let on_empty = |args: &[&str]| {
+            run(on(&server, &[&["--driver", driver, "--queue", &empty], args].concat()))
+        };
+        on_empty(&["--shards", "4", "work", "--until-empty", "--exec", "true"]).code(0);
+        for verb in [&["stats"][..], &["check"], &["list"], &["--shards", "4", "stats"]] {
+            on_empty(verb).code(0);
+        }
+        on_empty(&["--shards", "5", "stats"]).code(3);
     }
     let queues = run(on(&server, &["queues"])).code(0);
     assert!(!queues.stdout.contains('#'), "{}", queues.stdout);

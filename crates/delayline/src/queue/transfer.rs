@@ -72,7 +72,7 @@ pub struct Transfer {
     stage: Stage,
     moved: u64,
     left: Left,
-    /// Those of the pass in progress.
+    /// What the pass in progress has left.
     left_now: Left,
 }
 
@@ -147,7 +147,7 @@ impl Transfer {
     ///
     /// # Errors
     ///
-    /// Those of calls to either queue: see [`Queue::patience`](crate::Queue::patience).
+    /// Like any call to either queue: see [`Queue::patience`](crate::Queue::patience).
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) if it is the same queue under another
     /// address. Messages that were certainly not sent are waiting again, as far as their queue can
     /// be reached. Call again to continue.
@@ -184,8 +184,8 @@ impl Transfer {
         Ok(is_last)
     }
 
-    /// Returns the number of messages that have left their queue, including those that the other
-    /// queue had accepted from an earlier transfer.
+    /// Returns the number of messages that have left their queue, including messages that the
+    /// other queue had accepted from an earlier transfer.
     #[must_use]
     pub const fn moved(&self) -> u64 {
         self.moved
@@ -263,8 +263,8 @@ impl Transfer {
         self.left_now.insert(info.id.clone(), (info.sequence, reason));
     }
 
-    /// Sets waiting messages aside. Returns the due time of each before and after that, without
-    /// those that are waiting no longer.
+    /// Sets waiting messages aside. Returns the due time of each before and after that, except
+    /// for messages that have stopped waiting.
     async fn set_aside(
         &self,
         infos: Vec<MessageInfo>,
@@ -294,7 +294,7 @@ impl Transfer {
         Ok(all)
     }
 
-    /// Reads messages, in the order of their sequence numbers, without those that have changed.
+    /// Reads messages, in the order of their sequence numbers, except for changed ones.
     async fn contents(
         &self,
         mut dues: HashMap<MessageId, (Timestamp, Timestamp)>,
@@ -503,7 +503,7 @@ fn returning(item: &Item, message: NewMessage) -> NewMessage {
     message.known(Known::Update(Update::new(UpdateContent::Keep, UpdateDue::Keep, token)))
 }
 
-/// Reads these messages, without those that are not live or cannot be read.
+/// Reads the live and readable ones of these messages.
 async fn look_up(client: &Client, ids: Vec<MessageId>) -> Result<Vec<Box<Message>>, Error> {
     let gets = ids.chunks(MAX_LOOK_UP).map(|ids| Op::Get(ids.to_vec())).collect::<Vec<_>>();
     let replies = try_join_all(gets.iter().map(|op| client.apply(op))).await?;

@@ -43,7 +43,7 @@ impl Shards {
         } else if claim.max == 0 {
             let mut unsorted = self.heads().unsorted();
             if unsorted.is_empty() {
-                unsorted.extend(0..self.shards.len());
+                unsorted.push(0);
             }
             let parts = unsorted.into_iter().map(|shard| (shard, claim.clone())).collect();
             self.ask(how, parts, &mut merged).await?;

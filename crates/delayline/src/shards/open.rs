@@ -80,6 +80,46 @@ pub(crate) async fn delete_if_empty(
     Ok(Some(sum))
 }
 
+/// Returns the number of shards of the queue `name`; `None` if it has none.
+///
+/// # Errors
+///
+/// If the plain queue cannot be opened or read, or its record is damaged or of a newer version.
+pub(crate) async fn number(store: &dyn Store, name: &QueueName) -> Result<Option<u32>, Error> {
+    number_of(&store.open(name.clone()).await?).await
+}
+
+/// Returns the names of the shards of a queue: none if it has none.
+///
+/// # Errors
+///
+/// Like [`number`].
+pub(crate) async fn names(store: &dyn Store, name: &QueueName) -> Result<Vec<QueueName>, Error> {
+    let number = number(store, name).await?.unwrap_or_default();
+    Ok((0..number).map(|it| name.shard(it)).collect::<Result<_, _>>()?)
+}
+
+/// Counts the live messages that users of the queue do not see: those of the plain queue if it has
+/// shards, and otherwise those of shards whose number is lost.
+///
+/// # Errors
+///
+/// Like [`number`], and those of the shards.
+pub(crate) async fn strays(store: &dyn Store, name: &QueueName) -> Result<u64, Error> {
+    let plain = store.open(name.clone()).await?;
+    if number_of(&plain).await?.is_some() {
+        // One is the record.
+        return Ok(live(&stats(&plain).await?).saturating_sub(1));
+    }
+    // Names of sharded queues are shorter than others may be.
+    if name.shard(MAX_SHARDS - 1).is_err() {
+        return Ok(0);
+    }
+    let all = shards(store, name, 0..MAX_SHARDS).await?;
+    let counts = try_join_all(all.iter().map(|it| stats(&it.backend))).await?;
+    Ok(counts.iter().map(live).sum())
+}
+
 /// Returns the number of shards that the queue is stored with.
 async fn number_of(plain: &Arc<dyn QueueBackend>) -> Result<Option<u32>, Error> {
     let reply = plain.apply(At::Server, &Op::Get(vec![record_id()?])).await?.reply;

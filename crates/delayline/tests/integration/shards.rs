@@ -61,7 +61,16 @@ async fn a_lost_or_strange_record_is_noticed() {
         orders.send(&n).await.unwrap();
     }
     let record = || MessageId::try_from(RECORD).unwrap();
-    apply(Op::Cancel(vec![record()])).await;
+    let known = async || {
+        let number = connection.shards_of("orders").await.unwrap();
+        (number, connection.stray_messages("orders").await.unwrap())
+    };
+    assert_eq!(known().await, (Some(4), 0));
+    let stray = || MessageId::try_from("sent-past-the-shards").unwrap();
+    apply(Op::Enqueue(vec![NewMessage::new(stray(), "1")])).await;
+    assert_eq!(known().await, (Some(4), 1));
+    apply(Op::Cancel(vec![stray(), record()])).await;
+    assert_eq!(known().await, (None, 20));
     for other in [3, 8] {
         assert_eq!(refused(&connection, other).await, ErrorKind::Damaged, "{other}");
     }

@@ -43,7 +43,9 @@ pub trait Backend: Debug + Send + Sync {
 
     /// Executes `op` like [`apply`](Self::apply), and returns once its effect is as safe as
     /// `durability` requires (G25). This includes repeated operations: the earlier attempt may not
-    /// have been confirmed yet. The default refuses everything but [`Durability::None`].
+    /// have been confirmed yet. With [`Durability::None`], a backend that makes everything durable
+    /// may return from a claim earlier, as long as no later lease of a message has the same epoch.
+    /// The default refuses everything but [`Durability::None`].
     ///
     /// # Errors
     ///

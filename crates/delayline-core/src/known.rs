@@ -122,22 +122,42 @@ impl fmt::Debug for UpdateToken {
     }
 }
 
-/// The tokens of the latest updates of an id, the latest last; 0 where there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub(crate) struct Tokens([[u8; UpdateToken::BYTES]; MAX_UPDATE_TOKENS]);
+/// The tokens of the latest updates of an id, the latest last; 0 where there is none. Boxed,
+/// because most ids have none.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "Latest", into = "Latest")
+)]
+pub(crate) struct Tokens(Option<Box<Latest>>);
+
+type Latest = [[u8; UpdateToken::BYTES]; MAX_UPDATE_TOKENS];
 
 impl Tokens {
     pub(crate) fn contain(&self, token: UpdateToken) -> bool {
-        self.0.contains(&token.0)
+        self.0.as_ref().is_some_and(|latest| latest.contains(&token.0))
     }
 
     /// Adds a token, and forgets the oldest.
     pub(crate) fn note(&mut self, token: UpdateToken) {
-        self.0.rotate_left(1);
-        if let Some(last) = self.0.last_mut() {
+        let latest = self.0.get_or_insert_default();
+        latest.rotate_left(1);
+        if let Some(last) = latest.last_mut() {
             *last = token.0;
         }
+    }
+}
+
+impl From<Latest> for Tokens {
+    fn from(latest: Latest) -> Self {
+        Self((latest != Latest::default()).then(|| Box::new(latest)))
+    }
+}
+
+impl From<Tokens> for Latest {
+    fn from(tokens: Tokens) -> Self {
+        tokens.0.map(|latest| *latest).unwrap_or_default()
     }
 }
 

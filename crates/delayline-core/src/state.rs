@@ -11,6 +11,7 @@ mod history;
 mod index;
 mod invariants;
 mod limiter;
+mod lost_claims;
 mod read;
 mod ready;
 mod relay;
@@ -62,6 +63,9 @@ pub struct State {
     revision: u64,
     /// The number of messages enqueued is also the sequence number of the latest one.
     totals: Totals,
+    /// The epochs that belong to no claim: see [`skip_epochs`](Self::skip_epochs).
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::form::is_default"))]
+    skipped_epochs: u64,
     paused: bool,
     limiter: Limiter,
     /// The start of the minute of the latest snapshot.
@@ -115,6 +119,7 @@ impl State {
         Self {
             revision: 0,
             totals: Totals::default(),
+            skipped_epochs: 0,
             paused: false,
             limiter: Limiter::default(),
             minute: Timestamp::MIN,

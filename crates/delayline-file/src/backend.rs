@@ -8,13 +8,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use delayline_core::{
     Applied, At, Backend, DestinationKey, Durability, Element, Error, ErrorKind, Held, Op,
-    QueueName, State, Wakeup,
+    QueueName, Reply, State, Wakeup,
 };
 use tokio::sync::Notify;
 
 use crate::clock::Clock as MachineClock;
 use crate::contents::Contents;
-use crate::log::Log;
+use crate::log::{Log, Until};
 use crate::record::{self, Clock};
 
 /// A queue that is stored in a [`Directory`](crate::Directory). Share it between tasks with an
@@ -41,6 +41,8 @@ pub(crate) struct Live {
     revision: u64,
     /// The sequence number of the frame that has changed it last; 0 for one before this process.
     last: u64,
+    /// Like `last`, but for claims that may be lost.
+    last_kept: u64,
     /// Whether a frame or the snapshot has its name.
     stored: bool,
 }
@@ -49,12 +51,24 @@ impl Live {
     pub(crate) const fn state(&self) -> &State {
         &self.state
     }
+
+    /// Notes the frame of a change that may not be lost.
+    const fn changed(&mut self, frame: u64) {
+        (self.last, self.last_kept) = (frame, frame);
+    }
 }
 
 impl Queue {
-    pub(crate) fn new(number: u32, name: QueueName, mut state: State, stored: bool) -> Self {
+    /// A queue that the frame `last` has changed last.
+    pub(crate) fn new(
+        number: u32,
+        name: QueueName,
+        mut state: State,
+        last: u64,
+        stored: bool,
+    ) -> Self {
         let revision = Contents::revision(&mut state);
-        let live = Live { state, revision, last: 0, stored };
+        let live = Live { state, revision, last, last_kept: last, stored };
         Self { number, name, state: Mutex::new(live), bell: Notify::new() }
     }
 
@@ -99,7 +113,7 @@ impl FileBackend {
             let mut live = self.queue.lock();
             let elements = live.state.take_relayed(key);
             if !elements.is_empty() {
-                live.last = log.append([body])?;
+                live.changed(log.append([body])?);
                 room.used(1, bytes);
             }
             (elements, live.last)
@@ -120,7 +134,7 @@ impl FileBackend {
             let held = live.state.held(self.clock.now()?.0);
             let existed = live.stored;
             if existed && held.is_empty() {
-                live.last = log.append([body])?;
+                live.changed(log.append([body])?);
                 room.used(1, bytes);
                 // The next message stores it again.
                 (live.state, live.stored) = (State::new(), false);
@@ -132,9 +146,17 @@ impl FileBackend {
         Ok((existed, held))
     }
 
-    /// Executes an operation. Returns the reply, whether a sleeper has to be woken, and the frame
+    /// Executes an operation. Returns the reply, whether a sleeper has to be woken, and the frames
     /// that the reply has to wait for.
-    async fn execute(&self, at: At, op: &Op) -> Result<(Applied, bool, u64), Error> {
+    ///
+    /// With [`Durability::None`], a claim that may be lost does not wait until it is durable, nor
+    /// for such claims before it.
+    async fn execute(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<(Applied, bool, Until), Error> {
         let log = &self.log;
         // The name of a new queue precedes its first operation.
         let name = record::queue(self.queue.number, &self.queue.name);
@@ -152,20 +174,44 @@ impl FileBackend {
             At::Server => (self.clock.now()?, Clock::Machine),
             At::Fixed(now) => ((now, 0), Clock::Test),
         };
+        let may_lose = durability == Durability::None && live.state.may_lose(now, op);
         let (applied, hint) = live.state.apply_and_hint(now, op);
+        // A dead letter is reported once.
+        let may_lose = may_lose
+            && live.stored
+            && matches!(&applied.reply, Reply::Claim(claimed) if claimed.deaths.is_empty());
         if applied.revision != live.revision
             && let Some((mut body, room)) = prepared
         {
             live.revision = applied.revision;
             record::stamp(&mut body, self.queue.number, now, clock, applied.revision);
+            if may_lose {
+                record::mark_may_be_lost(&mut body);
+            }
             let name = (!live.stored).then_some(name);
             let bytes = body.len() + name.as_ref().map_or(0, Vec::len);
             let bodies = 1 + u64::from(name.is_some());
-            live.last = log.append(name.into_iter().chain([body]))?;
+            let frame = log.append(name.into_iter().chain([body]))?;
+            if may_lose {
+                live.last = frame;
+            } else {
+                live.changed(frame);
+            }
             live.stored = true;
             room.used(bodies, bytes);
         }
-        Ok((applied.with_micros(micros), hint, live.last))
+        let durable = if may_lose { live.last_kept } else { live.last };
+        Ok((applied.with_micros(micros), hint, Until { durable, written: live.last }))
+    }
+
+    async fn apply_with(&self, at: At, op: &Op, durability: Durability) -> Result<Applied, Error> {
+        op.validate()?;
+        let (applied, hint, until) = self.execute(at, op, durability).await?;
+        if hint {
+            self.queue.bell.notify_one();
+        }
+        self.log.reached(until).await?;
+        Ok(applied)
     }
 }
 
@@ -182,7 +228,11 @@ impl fmt::Debug for FileBackend {
     }
 }
 
-/// Every reply, even of a read, waits until its content is on disk.
+/// Every reply, even of a read, waits until its content is on disk. There is one exception: with
+/// [`Durability::None`], as workers request it, a claim is only written before its reply, not
+/// synced, so a power failure can undo it. Then its messages are delivered again, with a higher
+/// epoch. A claim is always synced if it reclaims a lease or reports a death, or if the queue has
+/// limits.
 ///
 /// Fails with [`ErrorKind::DiskFull`] if the disk is full: enqueues at once, and operations that
 /// drain a queue only when the reserve is used up. Fails with [`ErrorKind::DiskFailed`] once the
@@ -191,13 +241,7 @@ impl fmt::Debug for FileBackend {
 #[async_trait]
 impl Backend for FileBackend {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        op.validate()?;
-        let (applied, hint, last) = self.execute(at, op).await?;
-        if hint {
-            self.queue.bell.notify_one();
-        }
-        self.log.durable(last).await?;
-        Ok(applied)
+        self.apply_with(at, op, Durability::Disk).await
     }
 
     fn queue_name(&self) -> Option<&QueueName> {
@@ -211,7 +255,7 @@ impl Backend for FileBackend {
         durability: Durability,
     ) -> Result<Applied, Error> {
         check_durability(durability)?;
-        self.apply(at, op).await
+        self.apply_with(at, op, durability).await
     }
 }
 

@@ -207,7 +207,7 @@ struct Summary {
 
 impl Summary {
     fn of(contents: &mut Contents) -> Self {
-        let Contents { queues, clock, next } = contents;
+        let Contents { queues, clock, next, claims_lost: _ } = contents;
         let (clock, next) = (*clock, *next);
         let queues = queues.values_mut().map(|queue| {
             let revision = Contents::revision(&mut queue.state);

@@ -40,6 +40,13 @@ impl Clock {
         Ok((Timestamp::from_ms(latest).unwrap_or(Timestamp::MAX), micros))
     }
 
+    /// Returns an instant that no earlier process of this machine has reached, unless the machine's
+    /// clock has stepped back by more than it may.
+    pub(crate) fn upper_bound(&self) -> Timestamp {
+        let reached = self.latest().as_ms().max(machine_ms());
+        Timestamp::from_ms(reached + MAX_STEP_BACK_MS).unwrap_or(Timestamp::MAX)
+    }
+
     /// Returns the latest instant.
     pub(crate) fn latest(&self) -> Timestamp {
         Timestamp::from_ms(self.latest.load(Ordering::Acquire)).unwrap_or(Timestamp::MAX)

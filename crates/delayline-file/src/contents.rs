@@ -15,6 +15,8 @@ pub(crate) struct Contents {
     pub(crate) clock: Timestamp,
     /// The sequence number of the next frame.
     pub(crate) next: u64,
+    /// Whether messages may have been handed out by claims that are lost.
+    pub(crate) claims_lost: bool,
 }
 
 /// A queue.
@@ -50,7 +52,9 @@ impl Contents {
             Record::Removed { queue } => {
                 self.queues.remove(&queue).ok_or_else(|| unknown(queue))?;
             }
-            Record::Op { queue, at, clock, revision, op } => {
+            Record::ClaimsLost { until } => self.skip_epochs(until),
+            Record::Op { queue, at, clock, revision, op, may_be_lost } => {
+                self.claims_lost |= may_be_lost;
                 let stored = self.queues.get_mut(&queue).ok_or_else(|| unknown(queue))?;
                 let found = stored.state.apply(at, &op).revision;
                 if found != revision {
@@ -68,6 +72,12 @@ impl Contents {
             }
         }
         Ok(())
+    }
+
+    /// Makes up for claims until then that may be lost.
+    pub(crate) fn skip_epochs(&mut self, until: Timestamp) {
+        self.queues.values_mut().for_each(|stored| stored.state.skip_epochs(until));
+        self.claims_lost = false;
     }
 
     /// Returns the revision of a queue.

@@ -17,8 +17,11 @@ use crate::disk::{DiskFile, RealDisk, Volume, is_full};
 use crate::endpoint::{Endpoint, Reached};
 use crate::log::Log;
 use crate::replay::{Last, Recovered, recover};
+use crate::segment::frame_len;
 use crate::writer::{CreateError, Segment, Writer};
-use crate::{DirectoryStatus, FileBackend, MAX_QUEUES, OpenError, Options, names, snapshot};
+use crate::{
+    DirectoryStatus, FileBackend, MAX_QUEUES, OpenError, Options, names, record, snapshot,
+};
 
 /// Queues that are stored in a directory on the local disk. Only one process uses it at a time.
 /// Clones share it; it is closed when they and all its queues are dropped. Closing writes a
@@ -108,9 +111,18 @@ impl Directory {
         let clock = Arc::new(Clock::new(if is_behind { Timestamp::MIN } else { last }));
         let begun =
             begin(&disk, &recovered, options).map_err(failed("begin a segment of the log"))?;
-        let Recovered { contents, files, logged, snapshot_size, closed, .. } = recovered;
+        let Recovered { mut contents, files, logged, snapshot_size, closed, .. } = recovered;
         let next = contents.next;
-        let log = Arc::new(Log::new(next, begun.room(), options.reserve));
+        let lost = contents.claims_lost.then(|| {
+            let until = clock.upper_bound();
+            contents.skip_epochs(until);
+            record::claims_lost(until)
+        });
+        let taken = lost.as_ref().map_or(0, |body| frame_len(body));
+        let log = Arc::new(Log::new(next, begun.room().saturating_sub(taken), options.reserve));
+        // Claims wait for it, like for any change before them.
+        let last = if lost.is_some() { next } else { 0 };
+        log.append(lost).map_err(|error| failed("begin the log")(std::io::Error::other(error)))?;
         let checkpoints = Arc::new(Checkpoints::new(
             Arc::clone(&disk),
             Arc::clone(&log),
@@ -132,7 +144,7 @@ impl Directory {
             log,
             clock,
             checkpoints,
-            queues: Mutex::new(Queues::of(contents)),
+            queues: Mutex::new(Queues::of(contents, last)),
             opened: (next, closed && files.segments.is_empty()),
             writer: Mutex::new(Some(writer)),
             #[cfg(unix)]
@@ -164,7 +176,7 @@ impl Directory {
             }
             .into());
         }
-        let queue = Arc::new(Queue::new(queues.next, name.clone(), State::new(), false));
+        let queue = Arc::new(Queue::new(queues.next, name.clone(), State::new(), 0, false));
         queues.next += 1;
         queues.by_name.insert(name, Arc::clone(&queue));
         Ok(self.backend(&queue))
@@ -390,11 +402,12 @@ impl Queues {
         self.next = self.by_name.values().map(|queue| queue.number + 1).max().unwrap_or(1);
     }
 
-    fn of(contents: Contents) -> Self {
+    /// The queues of a recovery. `last` is the last frame that it has appended.
+    fn of(contents: Contents, last: u64) -> Self {
         let next = contents.queues.keys().next_back().map_or(1, |last| last + 1);
         let queue = |(number, stored): (u32, Stored)| {
             let name = stored.name.clone();
-            (stored.name, Arc::new(Queue::new(number, name, stored.state, true)))
+            (stored.name, Arc::new(Queue::new(number, name, stored.state, last, true)))
         };
         Self { by_name: contents.queues.into_iter().map(queue).collect(), next }
     }

@@ -2,7 +2,8 @@
 //!
 //! A [`Directory`] has many queues, each of which is a [`FileBackend`]. Every call returns once its
 //! effect is synced to disk, so a crash of the process or the machine loses nothing that was
-//! acknowledged.
+//! acknowledged. Workers may request claims that are only written: a power failure can undo them,
+//! and then their messages are delivered again, with higher epochs.
 //!
 //! Its limits:
 //!

@@ -15,13 +15,28 @@ pub(crate) struct Log {
     tail: Mutex<Tail>,
     /// Wakes the writer.
     work: Condvar,
-    /// Wakes the callers whose frames are durable: those of batches with an even number, and those
-    /// of batches with an odd one. So a sync wakes no caller of the batch after it.
-    callers: [Notify; 2],
+    /// Wakes the callers whose frames are durable.
+    callers: Batches,
+    /// Wakes the claims whose frames are written.
+    claims: Batches,
     /// Changes whenever there may be more room.
     rooms: watch::Sender<u64>,
     /// Room that messages may not take.
     reserve: u64,
+}
+
+/// Wakes callers of batches with an even number, and of those with an odd one. So a sync wakes no
+/// caller of the batch after it.
+#[derive(Debug, Default)]
+struct Batches([Notify; 2]);
+
+/// The frames that a reply waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Until {
+    /// The last frame that must be durable.
+    pub(crate) durable: u64,
+    /// The last frame that must be written, by a claim that a crash may undo.
+    pub(crate) written: u64,
 }
 
 #[derive(Debug)]
@@ -34,6 +49,9 @@ struct Tail {
     untaken: u64,
     /// The sequence number of the last frame that is durable.
     durable: u64,
+    /// The sequence number of the last frame that is durable, or at least written in a segment
+    /// whose claims a recovery takes into account.
+    written: u64,
     /// The number of batches that the writer has taken.
     batches: usize,
     /// Room of the current segment that nothing has taken yet.
@@ -102,6 +120,7 @@ impl Log {
                 next,
                 untaken: next,
                 durable: next - 1,
+                written: next - 1,
                 batches: 0,
                 left,
                 promised: 0,
@@ -116,7 +135,8 @@ impl Log {
                 syncs: Syncs::default(),
             }),
             work: Condvar::new(),
-            callers: [Notify::new(), Notify::new()],
+            callers: Batches::default(),
+            claims: Batches::default(),
             rooms: watch::Sender::new(0),
             reserve,
         }
@@ -190,17 +210,30 @@ impl Log {
     ///
     /// [`ErrorKind::DiskFailed`]
     pub(crate) async fn durable(&self, sequence: u64) -> Result<(), Error> {
+        self.reached(Until { durable: sequence, written: sequence }).await
+    }
+
+    /// Waits for frames.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DiskFailed`]
+    pub(crate) async fn reached(&self, until: Until) -> Result<(), Error> {
         loop {
-            // Registered under the lock, so that no sync is missed before the first poll.
-            let synced = {
+            // Registered under the lock, so that no sync or write is missed before the first poll.
+            let reached = {
                 let tail = self.lock();
-                if tail.durable >= sequence {
+                let (batches, sequence) = if tail.durable < until.durable {
+                    (&self.callers, until.durable)
+                } else if tail.written < until.written {
+                    (&self.claims, until.written)
+                } else {
                     return Ok(());
-                }
+                };
                 tail.check_disk()?;
-                self.callers_of(tail.batch_of(sequence)).notified()
+                batches.of(tail.batch_of(sequence)).notified()
             };
-            synced.await;
+            reached.await;
         }
     }
 
@@ -229,14 +262,25 @@ impl Log {
         Work { bodies, grow, closing: tail.closing && tail.pending.is_empty() }
     }
 
+    /// Reports that a batch is written, up to the frame before `next`: a crash of the process keeps
+    /// it. Call it only if a recovery takes the claims of the segment into account.
+    pub(crate) fn written(&self, next: u64) {
+        let mut tail = self.lock();
+        tail.written = next - 1;
+        let batch = tail.batch_of(tail.written);
+        drop(tail);
+        self.claims.of(batch).notify_waiters();
+    }
+
     /// Reports that a batch is durable, up to the frame before `next`.
-    pub(crate) fn written(&self, next: u64, bytes: u64) {
+    pub(crate) fn made_durable(&self, next: u64, bytes: u64) {
         let mut tail = self.lock();
         tail.promised = tail.promised.saturating_sub(bytes);
-        tail.durable = next - 1;
+        (tail.durable, tail.written) = (next - 1, next - 1);
         let batch = tail.batch_of(tail.durable);
         drop(tail);
-        self.callers_of(batch).notify_waiters();
+        self.callers.of(batch).notify_waiters();
+        self.claims.of(batch).notify_waiters();
     }
 
     /// Reports that the segment has grown by `bytes`.
@@ -335,7 +379,9 @@ impl Log {
         }
         drop(tail);
         self.rooms.send_modify(|rooms| *rooms += 1);
-        self.callers.iter().for_each(Notify::notify_waiters);
+        for batches in [&self.callers, &self.claims] {
+            batches.0.iter().for_each(Notify::notify_waiters);
+        }
     }
 
     /// Returns the sequence number of the next frame.
@@ -343,13 +389,15 @@ impl Log {
         self.lock().next
     }
 
-    fn callers_of(&self, batch: usize) -> &Notify {
-        &self.callers[batch % 2]
-    }
-
     fn lock(&self) -> MutexGuard<'_, Tail> {
         // Nothing panics while it is locked.
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Batches {
+    const fn of(&self, batch: usize) -> &Notify {
+        &self.0[batch % 2]
     }
 }
 

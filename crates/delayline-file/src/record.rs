@@ -16,12 +16,15 @@ const USUAL_BODY: usize = 512;
 pub(crate) enum Record {
     /// The queue with this number has this name.
     Queue { queue: u32, name: QueueName },
-    /// An operation has changed a queue.
-    Op { queue: u32, at: Timestamp, clock: Clock, revision: u64, op: Op },
+    /// An operation has changed a queue. `may_be_lost`: it is a claim whose messages may be handed
+    /// out before it is durable.
+    Op { queue: u32, at: Timestamp, clock: Clock, revision: u64, op: Op, may_be_lost: bool },
     /// A program has taken the relayed messages of a destination.
     Take { queue: u32, key: DestinationKey },
     /// The queue is no longer there.
     Removed { queue: u32 },
+    /// Claims of messages that were due until then may have been lost, in all queues.
+    ClaimsLost { until: Timestamp },
 }
 
 /// Where an instant comes from.
@@ -38,6 +41,10 @@ const OP: u8 = 2;
 const OP_OF_TEST: u8 = 3;
 const TAKE: u8 = 4;
 const REMOVED: u8 = 5;
+const CLAIMS_LOST: u8 = 6;
+
+/// Added to the kind of a claim that may be lost.
+const MAY_BE_LOST: u8 = 0x80;
 
 pub(crate) fn queue(queue: u32, name: &QueueName) -> Vec<u8> {
     let mut body = vec![QUEUE];
@@ -56,6 +63,13 @@ pub(crate) fn take(queue: u32, key: &DestinationKey) -> Vec<u8> {
 pub(crate) fn removed(queue: u32) -> Vec<u8> {
     let mut body = vec![REMOVED];
     body.extend(queue.to_le_bytes());
+    body
+}
+
+/// For all queues, so that none is named.
+pub(crate) fn claims_lost(until: Timestamp) -> Vec<u8> {
+    let mut body = vec![CLAIMS_LOST, 0, 0, 0, 0];
+    body.extend(until.as_ms().to_le_bytes());
     body
 }
 
@@ -78,12 +92,23 @@ pub(crate) fn stamp(body: &mut [u8], queue: u32, at: Timestamp, clock: Clock, re
     body[13..21].copy_from_slice(&revision.to_le_bytes());
 }
 
+/// Marks a stamped claim: its messages may be handed out before it is durable.
+pub(crate) fn mark_may_be_lost(body: &mut [u8]) {
+    body[0] |= MAY_BE_LOST;
+}
+
+/// Returns whether a body is marked so.
+pub(crate) fn may_be_lost(body: &[u8]) -> bool {
+    body.first().is_some_and(|kind| kind & MAY_BE_LOST != 0)
+}
+
 impl Record {
     pub(crate) fn decode(body: &[u8]) -> Result<Self, String> {
         let (&kind, rest) = body.split_first().ok_or("a record is empty")?;
         let mut fields = Fields(rest);
         let queue = fields.u32();
-        match kind {
+        let may_be_lost = may_be_lost(body);
+        match kind & !MAY_BE_LOST {
             QUEUE => {
                 let name = std::str::from_utf8(fields.0).map_err(|error| error.to_string())?;
                 let name = QueueName::from_stored(name).map_err(|error| error.to_string())?;
@@ -94,12 +119,16 @@ impl Record {
                 Ok(Self::Take { queue, key: key.map_err(|error| error.to_string())? })
             }
             REMOVED => Ok(Self::Removed { queue }),
-            OP | OP_OF_TEST => {
+            CLAIMS_LOST => {
+                let until = Timestamp::from_ms(fields.u64()).map_err(|error| error.to_string())?;
+                Ok(Self::ClaimsLost { until })
+            }
+            kind @ (OP | OP_OF_TEST) => {
                 let at = Timestamp::from_ms(fields.u64()).map_err(|error| error.to_string())?;
                 let clock = if kind == OP { Clock::Machine } else { Clock::Test };
                 let revision = fields.u64();
                 let op = rmp_serde::from_slice(fields.0).map_err(|error| error.to_string())?;
-                Ok(Self::Op { queue, at, clock, revision, op })
+                Ok(Self::Op { queue, at, clock, revision, op, may_be_lost })
             }
             _ => Err(format!("a record has the unknown kind {kind}")),
         }

@@ -28,6 +28,11 @@ pub(crate) const HEADER: u64 = 56;
 /// The length of a frame without its body, in bytes.
 pub(crate) const FRAME: u64 = 40;
 
+/// Returns the length of a frame with this body.
+pub(crate) fn frame_len(body: &[u8]) -> u64 {
+    FRAME.saturating_add(u64::try_from(body.len()).unwrap_or(u64::MAX))
+}
+
 /// What of it the hash covers.
 const HASHED: usize = 32;
 

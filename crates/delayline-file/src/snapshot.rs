@@ -124,7 +124,7 @@ fn read_from<R: Read>(
     }
     reader.end().map_err(|error| value(&error))?;
     let clock = Timestamp::from_ms(head.clock).map_err(|error| value(&error))?;
-    Ok((head, Contents { queues, clock, next: head.next }))
+    Ok((head, Contents { queues, clock, next: head.next, ..Contents::default() }))
 }
 
 /// Writes blocks.

@@ -4,4 +4,5 @@ mod backup;
 mod crash;
 mod damage;
 mod full;
+mod lost_claims;
 mod story;

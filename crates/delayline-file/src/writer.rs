@@ -8,8 +8,8 @@ use crate::Options;
 use crate::checkpoint::Checkpoints;
 use crate::disk::{DiskFile, Volume, is_full, is_passing};
 use crate::log::{Grow, Log};
-use crate::names;
 use crate::segment::{HEADER, Header, MODEL, Synced, encode_frame};
+use crate::{names, record};
 
 /// Writes batches to the current segment: as many operations as have come while the batch before
 /// was synced.
@@ -38,6 +38,9 @@ pub(crate) struct Segment {
     allocated: u64,
     /// The length that is synced.
     synced_len: u64,
+    /// Whether a claim in it that a crash may undo is durable. From then on, a recovery knows that
+    /// there may have been more of them.
+    tells_of_claims: bool,
 }
 
 impl Segment {
@@ -76,7 +79,15 @@ impl Segment {
         };
         begin().map_err(CreateError::Begun)?;
         let synced_len = allocated;
-        Ok(Self { file, number, salt, written: HEADER, allocated, synced_len })
+        Ok(Self {
+            file,
+            number,
+            salt,
+            written: HEADER,
+            allocated,
+            synced_len,
+            tells_of_claims: false,
+        })
     }
 
     /// Grows to `wanted` bytes of frames, if the disk has room for them.
@@ -190,14 +201,18 @@ impl Writer {
             self.next += 1;
         }
         self.segment.file.write_at(self.segment.written, &self.batch)?;
+        if self.segment.tells_of_claims {
+            self.log.written(self.next);
+        }
         let begun = Instant::now();
         self.segment.file.sync()?;
         self.log.synced(begun.elapsed());
         self.segment.synced_len = self.segment.allocated;
+        self.segment.tells_of_claims |= bodies.iter().any(|body| record::may_be_lost(body));
         let bytes = u64::try_from(self.batch.len()).unwrap_or(u64::MAX);
         self.segment.written += bytes;
         self.checkpoints.logged(bytes);
-        self.log.written(self.next, bytes);
+        self.log.made_durable(self.next, bytes);
         Ok(())
     }
 

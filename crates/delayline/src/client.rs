@@ -160,7 +160,10 @@ impl Client {
 
     /// Sends `op` once, with the durability that the queue requests.
     pub(crate) async fn apply_once(&self, op: &Op) -> Result<Applied, delayline_core::Error> {
-        self.apply_once_with(op, self.durability_of(op)).await
+        match self.durability_of(op) {
+            Durability::None => self.backend.apply(At::Server, op).await,
+            durability => self.apply_once_with(op, durability).await,
+        }
     }
 
     /// The durability that the queue requests for `op`.
@@ -168,15 +171,13 @@ impl Client {
         if op.changes_for_good() { self.durability } else { Durability::None }
     }
 
-    /// Sends `op` once, with this durability.
+    /// Sends `op` once, with this durability. [`Durability::None`] is a request, too: see
+    /// [`Backend::apply_durably`](delayline_core::Backend::apply_durably).
     pub(crate) async fn apply_once_with(
         &self,
         op: &Op,
         durability: Durability,
     ) -> Result<Applied, delayline_core::Error> {
-        if durability == Durability::None {
-            return self.backend.apply(At::Server, op).await;
-        }
         self.backend.apply_durably(At::Server, op, durability).await
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Changes {
 }
 
 /// The record of a finished message.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),

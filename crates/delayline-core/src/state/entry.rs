@@ -67,9 +67,9 @@ pub(super) struct Entry {
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) settled: Option<(OutcomeKind, Option<Status>)>,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
-    first_error: Option<String>,
+    first_error: Option<Box<str>>,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
-    last_error: Option<String>,
+    last_error: Option<Box<str>>,
     /// Boxed, because most messages have none.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     attempts: Option<Box<Attempts>>,
@@ -199,7 +199,8 @@ impl Entry {
             max_failures: message.max_failures,
             max_crashes: message.max_crashes,
             headers: message.headers.clone(),
-            payload: message.payload.clone(),
+            // A copy is smaller than a share of the request's buffer.
+            payload: Bytes::copy_from_slice(&message.payload),
             due: message.schedule.instant(now),
             epoch: 0,
             failures: 0,
@@ -301,8 +302,8 @@ impl Entry {
         if error.is_empty() {
             return;
         }
-        self.first_error.get_or_insert_with(|| error.to_owned());
-        self.last_error = Some(error.to_owned());
+        self.first_error.get_or_insert_with(|| error.into());
+        self.last_error = Some(error.into());
     }
 
     /// Keeps what the holder of its latest lease saves, unless a newer save of that lease is kept.
@@ -368,8 +369,8 @@ impl Entry {
             max_failures: self.max_failures,
             max_crashes: self.max_crashes,
             payload_bytes: self.payload.len(),
-            first_error: self.first_error.clone(),
-            last_error: self.last_error.clone(),
+            first_error: self.first_error.as_deref().map(str::to_owned),
+            last_error: self.last_error.as_deref().map(str::to_owned),
             holder: self.holder(),
             progress: self.saved.as_ref().and_then(|saved| saved.save.progress.clone()),
         }

@@ -104,7 +104,7 @@ impl State {
             self.entries.values().map(|entry| number(entry)).sum::<u64>()
         };
         for (what, counted, known) in [
-            ("leases", totals.delivered(), of_entries(|entry| entry.epoch)),
+            ("leases", totals.delivered() + self.skipped_epochs, of_entries(|entry| entry.epoch)),
             ("failures", totals.failed, of_entries(|entry| entry.failures.into())),
             ("crashes", totals.crashed, of_entries(|entry| entry.crashes.into())),
         ] {

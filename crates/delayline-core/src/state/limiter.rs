@@ -115,6 +115,11 @@ impl Limiter {
         self.slots(Some(leased)) == 0
     }
 
+    /// Whether there is a limit of any kind. A hold is none.
+    pub(super) fn has_limits(&self) -> bool {
+        self.leased.is_some() || self.slots_of_group().is_some() || self.rate.is_some()
+    }
+
     /// Whether there is a limit of leases.
     pub(super) const fn limits_leases(&self) -> bool {
         self.leased.is_some()

@@ -19,12 +19,12 @@ impl State {
     ) -> Enqueued {
         let digest = message.digest();
         let Some(mut entry) = self.remove(&message.id) else {
-            let past = self.finished.get(now, &message.id).copied();
+            let past = self.finished.get(now, &message.id).cloned();
             let reuses = message.finished_ids == FinishedIds::Reuse;
-            if let Some(Finished { status, tokens, .. }) = past
+            if let Some(Finished { status, tokens, .. }) = &past
                 && (!reuses || tokens.contain(update.token))
             {
-                return Enqueued::Duplicate { status };
+                return Enqueued::Duplicate { status: *status };
             }
             let mut tokens = past.map(|past| past.tokens).unwrap_or_default();
             tokens.note(update.token);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, ConsumerName, Error, FinishedIds, Found, Lease, MessageId, Millis,
-    NewMessage, Op, Outcome, Reply, Schedule, Settlement, Timestamp, Wakeup,
+    Applied, At, Backend, Cancelled, ConsumerName, Error, FinishedIds, Found, Lease, MessageId,
+    Millis, NewMessage, Op, Outcome, Reply, Schedule, Settlement, Timestamp, Wakeup,
 };
 
 use super::model::Model;
@@ -15,27 +15,49 @@ use super::model::Model;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Defect {
     ClaimsAreEarly,
+    ClaimsAreLate,
     ClaimsAreNotRemembered,
+    ClaimsTakeOneMore,
     LeasesLastAMillisecondLonger,
     SettlementsAreNotFenced,
+    ExtensionsAreNotFenced,
     SnoozesCount,
+    ReleasesWait,
+    ErrorsAreCutAtNul,
+    CancelWishesAreForgotten,
     FinishedIdsAreForgotten,
+    ExpiryIsIgnored,
+    PayloadsAreText,
+    HeadersAreDropped,
     DelaysAreRounded,
+    RedrivesAreAtOnce,
     ReadsRaiseTheRevision,
+    PausesAreIgnored,
     PagesStartOver,
     LimitsAreNotChecked,
 }
 
 impl Defect {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::ClaimsAreEarly,
+        Self::ClaimsAreLate,
         Self::ClaimsAreNotRemembered,
+        Self::ClaimsTakeOneMore,
         Self::LeasesLastAMillisecondLonger,
         Self::SettlementsAreNotFenced,
+        Self::ExtensionsAreNotFenced,
         Self::SnoozesCount,
+        Self::ReleasesWait,
+        Self::ErrorsAreCutAtNul,
+        Self::CancelWishesAreForgotten,
         Self::FinishedIdsAreForgotten,
+        Self::ExpiryIsIgnored,
+        Self::PayloadsAreText,
+        Self::HeadersAreDropped,
         Self::DelaysAreRounded,
+        Self::RedrivesAreAtOnce,
         Self::ReadsRaiseTheRevision,
+        Self::PausesAreIgnored,
         Self::PagesStartOver,
         Self::LimitsAreNotChecked,
     ];
@@ -61,6 +83,10 @@ impl Broken {
                 claim.consumer = ConsumerName::new(format!("consumer {number}")).unwrap();
                 Op::Claim(claim)
             }
+            (Defect::ClaimsTakeOneMore, Op::Claim(mut claim)) => {
+                claim.max = claim.max.max(2);
+                Op::Claim(claim)
+            }
             (Defect::LeasesLastAMillisecondLonger, Op::Claim(mut claim)) => {
                 claim.lease = Millis::saturating((claim.lease.as_ms() + 1).min(86_400_000));
                 Op::Claim(claim)
@@ -73,6 +99,15 @@ impl Broken {
                 }
                 Op::Settle(unfenced)
             }
+            (Defect::ExtensionsAreNotFenced, Op::Extend(mut extend)) => {
+                let mut leases = Vec::new();
+                for (id, lease) in extend.leases {
+                    let lease = self.current(now, &id, lease).await;
+                    leases.push((id, lease));
+                }
+                extend.leases = leases;
+                Op::Extend(extend)
+            }
             (_, Op::Settle(items)) => Op::Settle(
                 items
                     .into_iter()
@@ -82,6 +117,11 @@ impl Broken {
             (_, Op::Enqueue(messages)) => {
                 Op::Enqueue(messages.into_iter().map(|message| self.message(message)).collect())
             }
+            (Defect::RedrivesAreAtOnce, Op::Redrive(mut redrive)) => {
+                redrive.schedule = Schedule::NOW;
+                Op::Redrive(redrive)
+            }
+            (Defect::PausesAreIgnored, Op::Pause) => Op::Stats,
             (Defect::PagesStartOver, Op::List(mut list)) => {
                 list.after = None;
                 Op::List(list)
@@ -95,6 +135,13 @@ impl Broken {
             (Defect::SnoozesCount, Outcome::Snooze { schedule }) => {
                 Outcome::Retry { schedule, error: String::new() }
             }
+            (Defect::ReleasesWait, Outcome::Release) => {
+                Outcome::Snooze { schedule: Schedule::In(Millis::saturating(1)) }
+            }
+            (Defect::ErrorsAreCutAtNul, Outcome::Reject { error }) => {
+                let error = error.split('\0').next().unwrap().to_owned();
+                Outcome::Reject { error }
+            }
             (_, outcome) => outcome,
         }
     }
@@ -102,6 +149,12 @@ impl Broken {
     fn message(&self, mut message: NewMessage) -> NewMessage {
         match self.defect {
             Defect::FinishedIdsAreForgotten => message.finished_ids = FinishedIds::Reuse,
+            Defect::ExpiryIsIgnored => message.expires = None,
+            Defect::PayloadsAreText => {
+                message.payload =
+                    String::from_utf8_lossy(&message.payload).into_owned().into_bytes().into();
+            }
+            Defect::HeadersAreDropped => message.headers = delayline_core::Headers::new(),
             Defect::DelaysAreRounded => {
                 message.schedule = match message.schedule {
                     Schedule::At(instant) => Schedule::At(instant),
@@ -125,6 +178,30 @@ impl Broken {
             _ => shown,
         }
     }
+
+    async fn cancel_without_wish(
+        &self,
+        now: Timestamp,
+        ids: &[MessageId],
+    ) -> Result<Applied, Error> {
+        let mut answers = Vec::new();
+        let mut last = self.model.apply(At::Fixed(now), &Op::Stats).await?;
+        for id in ids {
+            let get = self.model.apply(At::Fixed(now), &Op::Get(vec![id.clone()])).await?;
+            let leased = matches!(&get.reply, Reply::Get(found) if matches!(&found[..],
+                [Found::Live(message)] if message.info.state.status() == delayline_core::Status::Leased));
+            if leased {
+                answers.push(Cancelled::InFlight);
+                continue;
+            }
+            last = self.model.apply(At::Fixed(now), &Op::Cancel(vec![id.clone()])).await?;
+            if let Reply::Cancel(items) = &last.reply {
+                answers.extend(items);
+            }
+        }
+        last.reply = Reply::Cancel(answers);
+        Ok(last)
+    }
 }
 
 #[async_trait]
@@ -141,12 +218,23 @@ impl Backend for Broken {
         let claims = matches!(op, Op::Claim(_));
         let then = match self.defect {
             Defect::ClaimsAreEarly if claims => now.after(Millis::saturating(1)),
+            Defect::ClaimsAreLate if claims => {
+                Timestamp::from_ms(now.as_ms().saturating_sub(1)).unwrap()
+            }
             _ => now,
         };
+        if self.defect == Defect::CancelWishesAreForgotten
+            && let Op::Cancel(ids) = op
+        {
+            return self.cancel_without_wish(now, ids).await;
+        }
         let mut applied = self.model.apply(At::Fixed(then), &spoilt).await?;
         applied.at = now;
         if self.defect == Defect::ReadsRaiseTheRevision && matches!(op, Op::List(_)) {
             applied.revision += 1;
+        }
+        if self.defect == Defect::PausesAreIgnored && *op == Op::Pause {
+            applied.reply = Reply::Pause { changed: true };
         }
         Ok(applied)
     }

@@ -59,6 +59,10 @@ impl Shards {
                     let known = &mut results[number];
                     if known.as_ref().is_none_or(|(_, it)| is_unknown(it) && !is_unknown(&result)) {
                         *known = Some((*shard, result));
+                    } else if !is_unknown(&result) {
+                        // Another shard has the id, too, and its reply counts. This one may have
+                        // changed what it delivers next.
+                        self.heads().note(*shard, replied.at);
                     }
                 }
             }

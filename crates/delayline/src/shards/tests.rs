@@ -242,15 +242,18 @@ const STATUSES: [Status; 4] = [Status::Scheduled, Status::Ready, Status::Leased,
 /// see every message once, in order.
 #[tokio::test]
 async fn shards_are_states_and_a_map() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    fastrand::seed(seed);
-    for _ in 0..40 {
-        let mut all = Several::new();
-        for _ in 0..60 {
-            all.now = all.now.after(Millis::saturating(fastrand::u64(..8)));
-            random_step(&mut all).await;
-            all.check().await;
+    // With the first seed, a redrive by an id finds a message in one shard and a dead letter in
+    // another one.
+    for seed in [15_632_137_638_140_830_208, fastrand::u64(..)] {
+        println!("seed {seed}");
+        fastrand::seed(seed);
+        for _ in 0..20 {
+            let mut all = Several::new();
+            for _ in 0..60 {
+                all.now = all.now.after(Millis::saturating(fastrand::u64(..8)));
+                random_step(&mut all).await;
+                all.check().await;
+            }
         }
     }
 }

@@ -43,7 +43,8 @@ impl Shards {
         } else if claim.max == 0 {
             let mut unsorted = self.heads().unsorted();
             if unsorted.is_empty() {
-                unsorted.push(0);
+                // One after the other, so that each reclaims expired leases.
+                unsorted.push(self.heads().take_longest_unasked());
             }
             let parts = unsorted.into_iter().map(|shard| (shard, claim.clone())).collect();
             self.ask(how, parts, &mut merged).await?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 21] = [
+const IN_RUST_ONLY: [(&str, &str); 22] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
@@ -27,6 +27,7 @@ const IN_RUST_ONLY: [(&str, &str); 21] = [
     ("first_normal", "`first_in_lane` in turning.lua"),
     ("end_turn", "`pass_over` and `serve` in turning.lua"),
     ("share", "`most` and `several` in claim.lua"),
+    ("share_of_relay", "`most` and `several` in relay.lua"),
     ("take_slot", "`deliver` in take.lua"),
     ("look_at_slot", "`end_lease` in settling.lua, and `take_back` in reclaim.lua"),
     ("oldest_in_lanes", "a part of stats.lua"),
@@ -49,8 +50,9 @@ const STATE: [&str; 8] = [
     "read.rs",
 ];
 
-/// Audits that only tests run, a queue as other backends store it, and what its removal would lose.
-const NOT_PORTED: [&str; 3] = ["held.rs", "invariants.rs", "stored.rs"];
+/// Audits that only tests run, a queue as other backends store it, what its removal would lose, and
+/// which claims a directory may lose.
+const NOT_PORTED: [&str; 4] = ["held.rs", "invariants.rs", "lost_claims.rs", "stored.rs"];
 
 fn core() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../delayline-core/src")

@@ -485,10 +485,10 @@ impl From<Priority> for delayline::message::Priority {
     }
 }
 
-/// The beginning of each certificate in a file.
 /// What `--shards` may be.
 const SHARDS: RangeInclusive<i64> = MIN_SHARDS as i64..=MAX_SHARDS as i64;
 
+/// The beginning of each certificate in a file.
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 const EXIT_CODES: &str = "\

@@ -30,7 +30,10 @@ use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failure> {
     let from = match args.from {
-        Origin::Queue { name, live, how } => return own::run(target, &name, &live, &how).await,
+        Origin::Queue { name, live, how } => {
+            refuse_memory(target, &how)?;
+            return own::run(target, &name, &live, &how).await;
+        }
         Origin::Other(from) => from,
     };
     let how = from.how();

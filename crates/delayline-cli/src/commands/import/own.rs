@@ -24,7 +24,6 @@ pub(super) async fn run(
     live: &Live,
     how: &How,
 ) -> Result<ExitCode, Failure> {
-    super::refuse_memory(target, how)?;
     let interval = interval(live)?;
     target.queue()?;
     let (from, to) = open(target, name, how).await?;

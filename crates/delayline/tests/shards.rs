@@ -38,6 +38,7 @@ const DIFFERENT: &[&str] = &[
     "reopen::",
     // Messages in different shards are delivered by priority and due instant within a claim only.
     "cases::order::",
+    "cases::clock::the_servers_clock_is_never_early",
     "cases::claims::a_repeated_claim_answers_the_same_leases",
     "cases::claims::a_repeated_claim_takes_nothing_new",
     "cases::claims::the_memory_of_claims_is_bounded",
@@ -67,6 +68,7 @@ const DIFFERENT: &[&str] = &[
     "cases::memory::what_finishes_later_begins_a_generation",
     "cases::memory::what_is_forgotten_does_not_come_back_with_the_clock",
     "cases::results::results_beyond_the_limit_are_not_kept",
+    "cases::saves::a_claim_counts_what_it_returns_of_saves",
     "cases::saves::the_largest_saves_are_kept",
     "cases::totals::a_large_batch_is_counted_whole",
     "cases::update::a_batch_of_followers_takes_over",

@@ -191,8 +191,9 @@ impl<T, C> WorkerBuilder<T, C> {
     /// handler gets the same epoch, as far as the confirmation reaches
     /// ([G25](crate::guarantees#g25)).
     ///
-    /// In a directory (`file:`), epochs rise in any case. Use [`Durability::Disk`] there if a handler
-    /// can bring down the whole machine at once: otherwise, that may not be counted as a crash.
+    /// In a directory (`file:`), epochs rise in any case. Use [`Durability::Disk`] there if a
+    /// handler can bring down the whole machine at once: otherwise, that may not be counted as a
+    /// crash.
     ///
     /// Each claim then takes one more round trip to the replicas, or one sync of the disk. A claim
     /// that is not confirmed is repeated, and starts no handler.

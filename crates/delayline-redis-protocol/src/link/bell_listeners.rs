@@ -7,6 +7,7 @@ use std::{iter, mem};
 
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -29,7 +30,8 @@ use crate::{CallError, Value};
 ///
 /// A hint goes to the caller that has waited longest. A wait that is dropped leaves the command
 /// where it is, because ending it would cost its connection. If the command then pops a hint
-/// without a waiter, the bell is rung again: another process may wait for it.
+/// without a waiter, or if its waiter is dropped before it has seen the hint, the bell is rung
+/// again: another process may wait for it, or a later wait of this one.
 pub(crate) struct BellListeners<D: Driver> {
     pool: Arc<BlockingPool<D>>,
     groups: Mutex<Groups<D>>,
@@ -107,15 +109,15 @@ impl<D: Driver> BellListeners<D> {
     /// The connection or the server failed.
     pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Answer {
         let group = self.group_of(bell);
-        let (number, mut answer) = group.enter(bell, limit);
-        let _leaves = Leaves { group: &group, bell, number };
+        let (number, answer) = group.enter(bell, limit);
+        let mut leaves = Leaves { group: &group, bell, number, answer };
         // The listener answers sooner, unless it waits for others of this bell with longer limits.
-        let answer = match timeout(limit + LATEST_ANSWER, &mut answer).await {
+        let answer = match timeout(limit + LATEST_ANSWER, &mut leaves.answer).await {
             Ok(answer) => answer,
             Err(_) if !group.lock().answers(bell, number) => return Ok(false),
             // The process has stood still for longer than that. The listener's answer says whether
             // the server is silent.
-            Err(_) => answer.await,
+            Err(_) => (&mut leaves.answer).await,
         };
         answer.unwrap_or_else(|_| Err(stopped().into()))
     }
@@ -149,16 +151,30 @@ impl<D: Driver> Drop for BellListeners<D> {
     }
 }
 
-/// Removes a wait that has ended or was dropped from the list.
+/// Removes a wait that has ended or was dropped from the list. Passes the hint on that it has not
+/// seen: of waits for several bells of which the first counts, the others are dropped.
 struct Leaves<'a, D: Driver> {
-    group: &'a Group<D>,
+    group: &'a Arc<Group<D>>,
     bell: &'a Bytes,
     number: u64,
+    answer: oneshot::Receiver<Answer>,
 }
 
 impl<D: Driver> Drop for Leaves<'_, D> {
     fn drop(&mut self) {
-        self.group.lock().leave(self.bell, self.number);
+        let mut state = self.group.lock();
+        state.leave(self.bell, self.number);
+        let is_unseen = matches!(self.answer.try_recv(), Ok(Ok(true)));
+        let unwanted = if is_unseen { state.rang(self.bell.clone()) } else { None };
+        drop(state);
+        if let (Some(bell), Ok(runtime)) = (unwanted, Handle::try_current()) {
+            let group = Arc::clone(self.group);
+            runtime.spawn(async move {
+                if let Ok(connection) = group.pool.take().await {
+                    group.ring_again(&bell, connection).await;
+                }
+            });
+        }
     }
 }
 

@@ -51,11 +51,8 @@ impl<const BATCHES: bool> Peer for Oxana<BATCHES> {
 
     async fn work(&mut self, messages: usize) -> Result<usize> {
         let runtime = self.0.runtime(Nothing).queue::<Bench>();
-        let runtime = if BATCHES {
-            runtime.worker::<Batches, Job>()
-        } else {
-            runtime.worker::<One, Job>()
-        };
+        let runtime =
+            if BATCHES { runtime.worker::<Batches, Job>() } else { runtime.worker::<One, Job>() };
         let all = u64::try_from(messages)?;
         let stats = runtime.exit_when_processed(all).run().await?;
         usize::try_from(stats.succeeded).context("a count")

@@ -1,6 +1,6 @@
 //! What a history means for each group, without the model.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use delayline_core::{
     Change, Claim, Delivery, Enqueued, Extended, Group, Hold, Lease, MessageId, Op, Reply,
@@ -19,6 +19,8 @@ pub(super) struct Groups {
     /// In order: messages that were leased under this rule and certainly have not ended, with their
     /// sequence numbers.
     begun: HashMap<MessageId, (Group, u64)>,
+    /// Messages that had begun before an update. It may have given them another group.
+    updated: HashSet<MessageId>,
     /// The ends of holds.
     held_until: HashMap<Group, Timestamp>,
 }
@@ -53,14 +55,17 @@ impl Groups {
             (Op::Cancel(ids), _) => ids.iter().for_each(|id| self.end(id)),
             (Op::Enqueue(messages), Reply::Enqueue(answers)) => {
                 for (message, answer) in messages.iter().zip(answers) {
-                    // All others have changed nothing.
-                    if matches!(
-                        answer,
-                        Enqueued::Created { .. }
-                            | Enqueued::Updated { .. }
-                            | Enqueued::Following { .. }
-                    ) {
-                        self.end(&message.id);
+                    match answer {
+                        Enqueued::Created { .. } | Enqueued::Following { .. } => {
+                            self.end(&message.id);
+                        }
+                        Enqueued::Updated { .. } => {
+                            if self.begun.remove(&message.id).is_some() {
+                                self.updated.insert(message.id.clone());
+                            }
+                        }
+                        // It has changed nothing.
+                        _ => {}
                     }
                 }
             }
@@ -102,11 +107,13 @@ impl Groups {
         }
         if self.in_order != was_in_order {
             self.begun.clear();
+            self.updated.clear();
         }
     }
 
     fn end(&mut self, id: &MessageId) {
         self.begun.remove(id);
+        self.updated.remove(id);
     }
 
     fn deliver(
@@ -143,7 +150,9 @@ impl Groups {
                 let comes_before = !has_begun || *sequence < info.sequence;
                 **id != info.id && *its_group == group && comes_before != came_before
             };
-            if let Some((earlier, _)) = self.begun.iter().find(overtaken) {
+            if !self.updated.remove(&info.id)
+                && let Some((earlier, _)) = self.begun.iter().find(overtaken)
+            {
                 return Err(format!("G37: {} came before {earlier} had ended", info.id));
             }
             self.begun.insert(info.id.clone(), (group.clone(), info.sequence));
@@ -177,7 +186,10 @@ impl Groups {
 mod tests {
     use std::time::Duration;
 
-    use delayline_core::{ClaimId, ConsumerName, Millis, NewMessage, Outcome, Schedule, State};
+    use delayline_core::{
+        ClaimId, ConsumerName, Known, Millis, NewMessage, Outcome, Schedule, State, Update,
+        UpdateContent, UpdateDue, UpdateToken,
+    };
 
     use super::*;
 
@@ -244,6 +256,17 @@ mod tests {
             several(2, 2),
         ];
         assert_eq!(judge([both.to_vec(), kept.to_vec()].concat()), Ok(()));
+        // An update keeps the place of a message.
+        let updated = {
+            let message = NewMessage::new(MessageId::try_from("a").unwrap(), "other");
+            let token = UpdateToken::from_bytes([1; UpdateToken::BYTES]);
+            let update = Update::new(UpdateContent::Replace, UpdateDue::Keep, token);
+            let message = message.group(Some(Group::new("g").unwrap()));
+            same(Op::Enqueue(vec![message.known(Known::Update(update))]))
+        };
+        let kept = [ends(1, "a", Outcome::Release), ends(1, "b", Outcome::Release), updated];
+        let kept = [both.to_vec(), kept.to_vec(), vec![claim(2, 1)]].concat();
+        assert_eq!(judge(kept), Ok(()));
         // Another claim leases a message while one is leased.
         let overlap = [in_order(), enqueue(), several(1, 1), forgets(), several(2, 1)];
         let reason = judge(overlap.to_vec()).unwrap_err();

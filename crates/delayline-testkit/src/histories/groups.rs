@@ -256,15 +256,15 @@ mod tests {
             several(2, 2),
         ];
         assert_eq!(judge([both.to_vec(), kept.to_vec()].concat()), Ok(()));
-        // An update keeps the place of a message.
+        // An update of the due time keeps the place of a message.
         let updated = {
             let message = NewMessage::new(MessageId::try_from("a").unwrap(), "other");
             let token = UpdateToken::from_bytes([1; UpdateToken::BYTES]);
-            let update = Update::new(UpdateContent::Replace, UpdateDue::Keep, token);
+            let update = Update::new(UpdateContent::Keep, UpdateDue::Set, token);
             let message = message.group(Some(Group::new("g").unwrap()));
             same(Op::Enqueue(vec![message.known(Known::Update(update))]))
         };
-        let kept = [ends(1, "a", Outcome::Release), ends(1, "b", Outcome::Release), updated];
+        let kept = [ends(1, "a", retry()), ends(1, "b", Outcome::Release), updated];
         let kept = [both.to_vec(), kept.to_vec(), vec![claim(2, 1)]].concat();
         assert_eq!(judge(kept), Ok(()));
         // Another claim leases a message while one is leased.

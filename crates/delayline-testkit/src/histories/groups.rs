@@ -60,9 +60,8 @@ impl Groups {
                             self.end(&message.id);
                         }
                         Enqueued::Updated { .. } => {
-                            if self.begun.remove(&message.id).is_some() {
-                                self.updated.insert(message.id.clone());
-                            }
+                            let begun = self.begun.remove_entry(&message.id);
+                            self.updated.extend(begun.map(|(id, _)| id));
                         }
                         // It has changed nothing.
                         _ => {}

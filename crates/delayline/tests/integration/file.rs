@@ -57,6 +57,35 @@ async fn a_directory_opens_again_once_a_worker_has_ended() {
 }
 
 #[tokio::test]
+async fn everything_of_a_message_survives() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("a new/directory");
+    let orders: Queue<u64> = open(&path).await.queue("shop/orders").await.unwrap();
+    let hour = Duration::from_secs(3_600);
+    assert!(orders.message(&2).id("dead").send().await.unwrap().is_accepted());
+    let worker = Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+    worker.run(|_: Job<u64>| async { Ok::<_, io::Error>(Outcome::Reject("bad".into())) }).await;
+    let later = orders.message(&1).id("later").due_in(hour).header("tenant", "a");
+    assert!(later.send().await.unwrap().is_accepted());
+    orders.pause().await.unwrap();
+    let before = orders.stats().await.unwrap();
+    drop(orders);
+
+    let connection = open(&path).await;
+    assert_eq!(connection.queues().await.unwrap(), ["shop/orders".parse().unwrap()]);
+    assert_eq!(format!("{connection:?}"), format!("Connection(file:{})", path.display()));
+    let orders: Queue<u64> = connection.queue("shop/orders").await.unwrap();
+    let after = orders.stats().await.unwrap();
+    assert_eq!((after.totals, after.dead, after.scheduled), (before.totals, 1, 1));
+    assert!(after.paused);
+    assert_eq!(payload(&orders, "later").await, 1);
+    // Idempotent across the reopening: it is the message of before.
+    let again = orders.message(&1).id("later").due_in(hour).header("tenant", "a");
+    assert!(again.send().await.unwrap().is_accepted());
+    assert_eq!(orders.stats().await.unwrap().scheduled, 1);
+}
+
+#[tokio::test]
 async fn a_directory_in_use_is_refused_with_its_holder() {
     let parent = tempfile::tempdir().unwrap();
     let first = open(parent.path()).await;
@@ -73,6 +102,19 @@ async fn a_directory_in_use_is_refused_with_its_holder() {
     );
     drop(first);
     open(parent.path()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_directory_of_queues_is_refused_and_left_alone() {
+    let parent = tempfile::tempdir().unwrap();
+    let notes = parent.path().join("notes.txt");
+    fs::write(&notes, "not ours").unwrap();
+    for (path, expected) in [(parent.path(), "notes.txt"), (&notes, "create the directory")] {
+        let error = delayline::connect(&url(path)).await.unwrap_err();
+        assert_eq!((error.kind(), error.class()), (&ErrorKind::Storage, ErrorClass::Rejected));
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
 }
 
 #[tokio::test]
@@ -113,6 +155,41 @@ async fn a_connection_closes_its_directory_while_queues_are_held() {
     assert_eq!(payload(&again.queue("orders").await.unwrap(), "order-1").await, 1);
     let memory = delayline::connect("memory:").await.unwrap();
     assert!(memory.directory_status().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_empty_queue_is_deleted() {
+    let parent = tempfile::tempdir().unwrap();
+    let connection = open(parent.path()).await;
+    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+    assert!(!connection.delete_queue("orders").await.unwrap().existed);
+    assert!(orders.message(&1).id("order-1").send().await.unwrap().is_accepted());
+    let removal = connection.delete_queue("orders").await.unwrap();
+    assert!(removal.existed && !removal.is_removed() && removal.messages == 1, "{removal:?}");
+    orders.cancel("order-1").await.unwrap();
+    assert!(connection.delete_queue("orders").await.unwrap().is_removed());
+    assert_eq!(connection.queues().await.unwrap(), []);
+}
+
+/// A process that is killed right after an acknowledgement.
+#[tokio::test]
+async fn what_a_killed_process_has_acknowledged_is_there() {
+    const DIRECTORY: &str = "DELAYLINE_FILE_TEST_DIRECTORY";
+    if let Some(path) = std::env::var_os(DIRECTORY) {
+        let orders: Queue<u64> = open(Path::new(&path)).await.queue("orders").await.unwrap();
+        assert!(orders.message(&7).id("order-7").send().await.unwrap().is_accepted());
+        // No destructor runs, so the directory is not closed.
+        std::process::abort();
+    }
+    let parent = tempfile::tempdir().unwrap();
+    let ended = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "file::what_a_killed_process_has_acknowledged_is_there"])
+        .env(DIRECTORY, parent.path())
+        .output()
+        .unwrap();
+    assert!(!ended.status.success());
+    let orders: Queue<u64> = open(parent.path()).await.queue("orders").await.unwrap();
+    assert_eq!(payload(&orders, "order-7").await, 7);
 }
 
 #[cfg(unix)]

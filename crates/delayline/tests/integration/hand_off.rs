@@ -45,6 +45,17 @@ async fn run_chain(backend: &Arc<Faulty>, last: u64) -> (u64, u64) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_chain_runs_step_by_step() {
+    let backend = Faulty::new();
+    assert_eq!(run_chain(&backend, 5).await, (5, 5));
+    let totals = backend.stats().await.totals;
+    assert_eq!((totals.enqueued, totals.acked), (5, 5));
+    assert_eq!((backend.sent("hand_off").len(), backend.sent("settle").len()), (4, 1));
+    // No message waits for a poll.
+    assert!(backend.elapsed() < Duration::from_millis(200), "{:?}", backend.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_chain_neither_breaks_nor_forks_when_calls_fail() {
     use Fault::{Busy, LostReply, LostRequest, None, SlowReply};
     let faults = [LostReply, None, LostRequest, LostReply, Busy, SlowReply, LostReply, LostReply];

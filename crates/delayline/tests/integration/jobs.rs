@@ -92,6 +92,24 @@ async fn each_kind_has_its_handler() {
     each_kind_once(Jobs::new(connection.queue("jobs").await.unwrap())).await;
 }
 
+#[cfg(any(feature = "redis", feature = "fred"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn each_kind_has_its_handler_on_a_server() {
+    use delayline::{Connect, RedisClient};
+
+    let server = delayline_test_server::Server::start();
+    for driver in [
+        #[cfg(feature = "redis")]
+        RedisClient::Redis,
+        #[cfg(feature = "fred")]
+        RedisClient::Fred,
+    ] {
+        let connection = Connect::new(&server.url()).unwrap().client(driver).connect().await;
+        let name = format!("{driver:?}").to_lowercase();
+        each_kind_once(Jobs::new(connection.unwrap().queue(&name).await.unwrap())).await;
+    }
+}
+
 #[tokio::test]
 async fn drains_handle_all_kinds() {
     let test: TestQueue<AnyKind> = TestQueue::new();
@@ -174,6 +192,35 @@ async fn two_handlers_of_a_kind_are_an_error() {
     let jobs = Jobs::new(test.queue().clone()).on(handler);
     assert_eq!(jobs.handler().err().unwrap().to_string(), "the kind is empty");
     assert!(jobs.message(&Unnamed).send().await.unwrap_err().is_invalid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_releases_and_panics_fail_their_own_message() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let jobs = Jobs::new(connection.queue("jobs").await.unwrap());
+    let _ = jobs.message(&CloseOrder { order: 1 }).id("a").send().await.unwrap();
+    let _ = jobs.message(&text("Ada")).id("b").send().await.unwrap();
+
+    let started = Arc::new(tokio::sync::Notify::new());
+    let begun = Arc::clone(&started);
+    let jobs = jobs
+        .on(with_state(started, |started, job: Job<CloseOrder>| async move {
+            started.notify_one();
+            job.cancellation().cancelled().await;
+            Err::<(), _>("cut short")
+        }))
+        .on(|_: Job<SendText>| async move {
+            if true {
+                panic!("no such customer");
+            }
+            Ok::<(), io::Error>(())
+        });
+    let worker = jobs.worker().stop_grace(Duration::ZERO).build().unwrap();
+    let stop = async move { begun.notified().await };
+    let summary = worker.run_until(stop, jobs.handler().unwrap()).await;
+    assert_eq!((summary.released, summary.failed), (1, 1));
+    let Found::Live(message) = jobs.queue().get("b").await.unwrap() else { panic!("it is gone") };
+    assert_eq!(message.info.last_error.unwrap(), "panicked: no such customer");
 }
 
 #[tokio::test(start_paused = true)]

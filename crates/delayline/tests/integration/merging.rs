@@ -114,6 +114,16 @@ async fn a_failed_group_fails_for_everybody_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_reply_doubles_nobodys_message() {
+    let faults = [Fault::LostReply, Fault::LostRequest, Fault::Busy, Fault::LostReply];
+    let backend = Faulty::with_faults("enqueue", &faults);
+    let queue = Numbers::new(backend.clone());
+    let (first, second, third) = tokio::join!(queue.send(&1), queue.send(&2), queue.send(&3));
+    assert!(first.is_ok() && second.is_ok() && third.is_ok());
+    assert_eq!(backend.stats().await.totals.enqueued, 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_gives_up_waiting_takes_nothing_from_the_others() {
     let backend = Faulty::with_plan(|_| Fault::SlowReply);
     let queue = Numbers::new(backend.clone());

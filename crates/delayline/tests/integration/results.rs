@@ -246,6 +246,11 @@ async fn a_result_that_is_too_large_fails_the_handling() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_result_for_which_there_is_no_room_is_told() {
+    tell_what_has_no_room(&Faulty::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_result_for_which_there_is_no_room_is_told_after_lost_replies() {
     let mut lost = false;
     let plan = move |op: &Op| {
@@ -253,7 +258,12 @@ async fn a_result_for_which_there_is_no_room_is_told_after_lost_replies() {
         if lost { Fault::LostReply } else { Fault::None }
     };
     let backend = Faulty::with_plan(plan);
-    let queue = over(&backend);
+    tell_what_has_no_room(&backend).await;
+    assert!(backend.sent("hand_off").len() > 2);
+}
+
+async fn tell_what_has_no_room(backend: &Arc<Faulty>) {
+    let queue = over(backend);
     let mut events = queue.events();
     let most = limits::MAX_RESULTS_BYTES / limits::MAX_RESULT_BYTES;
     let drafts = (0..=most).map(|_| queue.message(&1).keep_result(HOUR));
@@ -276,7 +286,6 @@ async fn a_result_for_which_there_is_no_room_is_told_after_lost_replies() {
     assert_eq!(summary.acked, u64::try_from(most + 1).unwrap());
     drop(queue);
     assert_eq!(told.await.unwrap(), 1);
-    assert!(backend.sent("hand_off").len() > 2);
 }
 
 #[tokio::test(start_paused = true)]

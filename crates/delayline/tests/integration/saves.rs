@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::support::Faulty;
-use delayline::backend::{Found, Op, Reply};
+use delayline::backend::{Found, Millis, Op, Reply};
 use delayline::limits::MAX_CHECKPOINT_BYTES;
 use delayline::message::Progress;
 use delayline::worker::WorkerBuilder;
 use delayline::{ErrorKind, Job, MessageId, Outcome, Queue, Worker};
-use delayline_core::Message;
+use delayline_core::{Claim, ClaimId, ConsumerName, Message};
 use tokio::time::{sleep, timeout};
 
 async fn one_message(backend: &Arc<Faulty>) -> Queue<u64> {
@@ -71,6 +71,43 @@ async fn after_a_crash_the_handler_goes_on_at_its_checkpoint() {
         })
         .await;
     assert_eq!((summary.acked, first.load(Ordering::SeqCst)), (1, 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_holder_of_an_old_lease_overwrites_nothing() {
+    let backend = Faulty::new();
+    let queue = one_message(&backend).await;
+    let at_once = Arc::clone(&backend);
+    let worker =
+        worker(&queue).max_lease_age(Duration::from_secs(2)).concurrency(1).build().unwrap();
+    let handle = worker.handle();
+    let summary = worker
+        .run(move |job: Job<u64>| {
+            let (backend, handle) = (Arc::clone(&at_once), handle.clone());
+            async move {
+                job.save("old").unwrap();
+                // The lease expires, and another worker claims and saves.
+                sleep(Duration::from_secs(10)).await;
+                let thief = ConsumerName::new("thief").unwrap();
+                let (claim_id, lease) =
+                    (ClaimId::from_bytes([9; 16]), Millis::new(60_000).unwrap());
+                let claim = Claim::new(thief, claim_id, 1, lease);
+                let Reply::Claim(claimed) = backend.direct(Op::Claim(claim)).await else {
+                    panic!("not the reply to a claim")
+                };
+                assert_eq!(
+                    claimed.deliveries[0].message.checkpoint.as_deref(),
+                    Some(&b"\"old\""[..])
+                );
+                job.save("late").unwrap();
+                handle.stop(Duration::ZERO);
+                sleep(Duration::from_secs(2)).await;
+                Ok::<_, String>(Outcome::retry("late"))
+            }
+        })
+        .await;
+    assert_eq!((summary.acked, summary.failed), (0, 0));
+    assert_eq!(live(&backend).await.checkpoint.as_deref(), Some(&b"\"old\""[..]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -102,6 +102,34 @@ async fn a_hint_that_comes_while_a_claim_is_answered_is_not_forgotten() {
     sleep(ms(60)).await;
     assert_eq!(backend.stats().await.totals.acked, 1);
     running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_messages_are_claimed_than_there_are_free_slots() {
+    let backend = Faulty::new();
+    let queue = Queue::new(backend.clone());
+    for n in 0..50 {
+        send(&queue, &n.to_string(), ms(0), n).await;
+    }
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counts, observed) = ((running, Arc::clone(&most)), backend.clone());
+    let summary = worker(&queue)
+        .concurrency(3)
+        .build()
+        .unwrap()
+        .run(move |job: Job<u64>| {
+            let ((running, most), observed) = (counts.clone(), observed.clone());
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                sleep(ms(10 + job.payload() % 7)).await;
+                // Finished ones whose settlement is on its way are leased as well.
+                assert!(observed.stats().await.leased <= 6);
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok::<(), &str>(())
+            }
+        })
+        .await;
+    assert_eq!((summary.acked, most.load(Ordering::SeqCst)), (50, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -349,12 +377,39 @@ async fn settlements_are_sent_until_they_are_confirmed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn acks_go_out_together() {
+    let backend = Faulty::new();
+    let queue = Queue::new(backend.clone());
+    let drafts: Vec<_> = (0..1_000).map(|n| queue.message(&n)).collect();
+    assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
+    let summary = worker(&queue).concurrency(1_000).build().unwrap().run(ok).await;
+    assert_eq!(summary.acked, 1_000);
+    assert!(backend.sent("settle").len() < 50, "{}", backend.sent("settle").len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_idle_worker_asks_less_than_every_two_seconds() {
     let backend = Faulty::new();
     let queue: Queue<u64> = Queue::new(backend.clone());
     let worker = worker(&queue).until_empty(false).build().unwrap();
     let _ = tokio::time::timeout(ms(1_000_000), worker.run(ok)).await;
     assert!(backend.commands() <= 500, "{}", backend.commands());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_backend_is_not_hammered_and_is_used_again_once_it_works() {
+    let backend = Faulty::with_plan(|_| Fault::Denied);
+    let queue: Queue<u64> = Queue::new(backend.clone()).patience(ms(0));
+    let worker = worker(&queue).until_empty(false).build().unwrap();
+    let running = tokio::spawn(worker.run(ok));
+    sleep(ms(60_000)).await;
+    let asked = backend.commands();
+    assert!((30..=100).contains(&asked), "{asked}");
+    backend.set_plan(|_| Fault::None);
+    send(&queue, "a", ms(0), 1).await;
+    sleep(ms(2_001)).await;
+    assert_eq!(backend.stats().await.totals.acked, 1);
+    running.abort();
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Child;
@@ -270,6 +270,35 @@ fn patiently(address: &str, verb: &str, body: &Value) -> Value {
 }
 
 #[test]
+fn large_bodies_are_refused_within_little_memory() {
+    let server = Server::start();
+    let (child, address) = serving(&server.url(), "127.0.0.1:0", &[]);
+    let before = resident(&child);
+    for verb in ["claim", "settle", "extend"] {
+        for framing in ["content-length: 268435456", "transfer-encoding: chunked"] {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            write!(stream, "{}{framing}\r\n\r\n", head(&address, verb)).unwrap();
+            let chunk = vec![b' '; 1_024 * 1_024];
+            for _ in 0..256 {
+                if framing.starts_with("transfer") {
+                    write!(stream, "100000\r\n").unwrap();
+                }
+                stream.write_all(&chunk).unwrap();
+                if framing.starts_with("transfer") {
+                    write!(stream, "\r\n").unwrap();
+                }
+            }
+            // The client reads only after it has written everything.
+            assert_eq!(answer(&mut stream).unwrap().0, 413, "{verb} with {framing}");
+        }
+    }
+    let grown = resident(&child).saturating_sub(before) / 1_024 / 1_024;
+    assert!(grown < 48, "{grown} MiB");
+    assert_eq!(ask(&address, "claim", &json!({"wait": "0s"})).unwrap().0, 200);
+}
+
+#[test]
 fn endless_polls_of_one_client_leave_room_for_others_and_for_health() {
     let server = Server::start();
     let (_child, address) = serving(&server.url(), "127.0.0.1:0", &["--connections", "40"]);
@@ -337,4 +366,27 @@ fn users(place: &Path) -> String {
     std::fs::write(&path, "worker bearer one t0ken-one\nworker bearer two t0ken-two\n").unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn half_closed_connections_hold_neither_leases_nor_polls() {
+    let server = Server::start();
+    let (_child, address) = serving(&server.url(), "127.0.0.1:0", &[]);
+    let poll = json!({"wait": "50s", "lease": "10m"});
+    let mut closing: Vec<TcpStream> =
+        (0..20).map(|_| post(&address, "claim", &poll).unwrap()).collect();
+    one_waits(&server);
+    for stream in &closing {
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    for stream in &mut closing {
+        assert!(answer(stream).is_err(), "a half-closed connection is taken for a closed one");
+    }
+    wait_until("no poll waits", || server.info("clients", "blocked_clients") == "0");
+    for number in 0..20 {
+        send(&server, &["--id", &format!("m{number}"), "--payload", "7"]);
+    }
+    assert_eq!(count(&server, "leased"), 0);
+    let claimed = ask(&address, "claim", &json!({"max": 100, "wait": "0s"})).unwrap().1;
+    assert_eq!(deliveries(&claimed).len(), 20);
 }

@@ -129,6 +129,15 @@ fn the_doctor_asks_every_node_of_a_cluster() {
     let text = run(at(&cluster.url(), "redis", &["doctor"])).code(0).stdout;
     assert!(text.contains(&format!("replica of {primary}")), "{text}");
     assert!(text.contains("not yet replicated: about 10 s at most"), "{text}");
+    // Problems of a replica count: it may be the primary tomorrow.
+    cluster.nodes()[3].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    cluster.nodes()[0].command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    let lines = examined(&cluster.url(), "redis", 1);
+    assert_eq!(verdict(&lines, "eviction", &replica), "bad");
+    assert_eq!(verdict(&lines, "eviction", &primary), "good");
+    for check in ["min replicas", "failover"] {
+        assert_eq!(verdict(&lines, check, &primary), "beware", "{check}");
+    }
 }
 
 #[test]
@@ -172,7 +181,7 @@ fn the_doctor_asks_sentinels_and_whom_they_watch_over() {
         command.env("DELAYLINE_SENTINEL_PASSWORD", "hunter2");
         run(command).code(code).lines()
     };
-    let primary = sentinels.primary();
+    let [primary, replica] = sentinels.servers() else { panic!("two servers") };
     for driver in DRIVERS {
         let lines = examined(driver, 0);
         let servers = about(&lines, "server");
@@ -190,6 +199,17 @@ fn the_doctor_asks_sentinels_and_whom_they_watch_over() {
         }
         assert_eq!(verdict(&lines, "failover", &address(primary)), "beware");
     }
+    let [first, second, third] = sentinels.sentinels() else { panic!("three sentinels") };
+    replica.kill();
+    first.kill();
+    for driver in DRIVERS {
+        let lines = examined(driver, 0);
+        assert_eq!(verdict(&lines, "server", &address(replica)), "beware");
+        assert_eq!(verdict(&lines, "sentinels", &address(first)), "beware");
+    }
+    second.kill();
+    let lines = examined("redis", 1);
+    assert_eq!(verdict(&lines, "sentinels", &address(third)), "bad", "one is too few");
 }
 
 #[test]
@@ -228,6 +248,57 @@ fn queues(url: &str, driver: &str) -> Vec<String> {
 fn create(url: &str, names: &[String]) {
     for name in names {
         run(at(url, "redis", &["--queue", name, "send", "--payload", "x"])).code(0);
+    }
+}
+
+#[test]
+fn queues_of_all_primaries_of_a_cluster_are_listed() {
+    let cluster = Cluster::builder().replicas(1).start();
+    let url = cluster.url_of(&[&cluster.nodes()[1]]);
+    let names: Vec<_> = (10..22).map(|number| format!("queue-{number}")).collect();
+    create(&url, &names);
+    for driver in DRIVERS {
+        assert_eq!(queues(&url, driver), names);
+        let refused = run(at(&cluster.nodes()[0].url(), driver, &["queues"])).code(2);
+        assert!(refused.stderr.contains("redis-cluster://"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn queues_are_listed_while_a_primary_is_away() {
+    let cluster = Cluster::start();
+    let [first, second, third] = cluster.nodes() else { panic!("three nodes") };
+    // The cluster would refuse calls to its other slots.
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    let names: Vec<_> = (10..22).map(|number| format!("queue-{number}")).collect();
+    create(&cluster.url(), &names);
+    let is_on = |node, name: &&String| {
+        std::ptr::eq::<Server>(cluster.owner(first, cluster.slot(name)), node)
+    };
+    let (lost, left): (Vec<_>, Vec<_>) = names.iter().partition(|name| is_on(second, name));
+    assert!(!lost.is_empty() && !left.is_empty(), "{lost:?}, {left:?}");
+    second.kill();
+    let url = cluster.url_of(&[first, third]);
+    for driver in DRIVERS {
+        let ended = run(at(&url, driver, &["queues"])).code(1);
+        assert_eq!(ended.stdout.lines().collect::<Vec<_>>(), left);
+        assert!(ended.stderr.contains("incomplete"), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&address(second)), "{}", ended.stderr);
+        assert!(!ended.stderr.contains(&address(third)), "{}", ended.stderr);
+        let json = run(at(&url, driver, &["queues", "--json"])).code(1);
+        assert_eq!(json.lines(), [serde_json::json!(left)]);
+    }
+}
+
+#[test]
+fn queues_behind_sentinels_are_listed() {
+    let sentinels = Sentinels::start();
+    let names = ["a", "b"].map(str::to_owned);
+    create(&sentinels.url(), &names);
+    for driver in DRIVERS {
+        assert_eq!(queues(&sentinels.url(), driver), names);
     }
 }
 

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::support::{Answer, Raws, ask, call, get, orders, send};
+use crate::support::{Answer, Raws, ask, call, get, orders, send, send_later};
 use crate::trouble::Trouble;
 
 pub fn site(queue: &Raws, rights: impl Into<Rights>) -> Router {
@@ -50,6 +50,48 @@ pub fn item(delivery: &Value, more: &Value) -> Value {
 pub async fn settle(site: &Router, items: &[Value]) -> Vec<Value> {
     let answer = post(site, "settle", &json!({ "settlements": items })).await.status(200).json();
     answer["results"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn each_outcome_ends_a_lease_once() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Worker);
+    for id in ["ack", "retry", "later", "snooze", "release", "reject"] {
+        send(&orders, id, id).await;
+    }
+    let taken = take(&site, 10).await;
+    assert_eq!(taken[0]["payload"], "ack");
+    let outcomes = [
+        json!({"outcome": "ack"}),
+        json!({"outcome": "retry", "error": "no"}),
+        json!({"outcome": "retry", "delay": "1h"}),
+        json!({"outcome": "snooze", "at": "2999-01-01T00:00:00Z"}),
+        json!({"outcome": "release"}),
+        json!({"outcome": "reject", "error": "never"}),
+    ];
+    let items: Vec<Value> = taken.iter().zip(&outcomes).map(|(it, how)| item(it, how)).collect();
+    let settled = settle(&site, &items).await;
+    let states: Vec<_> = settled.iter().map(|it| it["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["acked", "scheduled", "scheduled", "scheduled", "ready", "dead"]);
+    assert!(settled.iter().all(|it| it["outcome"] == "settled"));
+    let again = settle(&site, &items).await;
+    assert!(again.iter().all(|it| it["outcome"] == "already_settled"), "{again:?}");
+    assert_eq!((&again[0]["state"], &again[5]["state"]), (&json!("acked"), &json!("dead")));
+    let Found::Live(dead) = orders.get("reject").await.unwrap() else { panic!("it is gone") };
+    assert_eq!(dead.info.last_error.as_deref(), Some("never"));
+    // The same lease with another outcome, one that another claim has ended, and none at all.
+    let released = take(&site, 1).await;
+    assert_eq!(released[0]["id"], "release");
+    let token = &taken[4]["token"];
+    let wrong = [
+        item(&taken[0], &json!({"outcome": "reject"})),
+        json!({"id": "release", "token": token, "outcome": "ack"}),
+        json!({"id": "unknown", "token": token, "outcome": "ack"}),
+    ];
+    let wrong = settle(&site, &wrong).await;
+    let wrong: Vec<_> = wrong.iter().map(|it| it["outcome"].clone()).collect();
+    assert_eq!(wrong, ["missing", "stale", "missing"]);
+    assert_eq!(orders.stats().await.unwrap().leased, 1);
 }
 
 #[tokio::test]
@@ -392,6 +434,18 @@ async fn a_poll_hears_of_a_message_after_a_wait_that_ended_early() {
     send(&orders, "a", "x").await;
     assert_eq!(poll.await.unwrap()["deliveries"][0]["id"], "a");
     assert_eq!(begin.elapsed().as_secs(), 1);
+}
+
+#[tokio::test]
+async fn what_falls_due_while_a_poll_waits_is_answered() {
+    let orders = orders().await;
+    let site = site(&orders, Role::Worker);
+    let draft = orders.message(&"x".into()).id("soon").due_in(Duration::from_millis(50));
+    assert!(draft.send().await.unwrap().is_accepted());
+    send_later(&orders, "later", 3_600).await;
+    let claimed = claim(&site, json!({"wait": "50s"})).await;
+    assert_eq!(claimed["deliveries"][0]["id"], "soon");
+    assert!(claimed["next"].is_string());
 }
 
 #[tokio::test]

@@ -64,11 +64,11 @@ fn code_of(path: PathBuf) -> String {
     text.split("#[cfg(test)]").next().unwrap().to_owned()
 }
 
-/// The functions of `State` in the order of its files.
-fn functions_of_state() -> Vec<String> {
+/// The functions of `State` in the order of its files, with their bodies.
+fn bodies_of_state() -> Vec<(String, String)> {
     let folder = core().join("state");
     let files = STATE.map(|file| folder.join(file));
-    let mut functions = Vec::new();
+    let mut functions: Vec<(String, String)> = Vec::new();
     for file in [folder.with_extension("rs")].into_iter().chain(files) {
         for line in fs::read_to_string(file).unwrap().lines() {
             let rest = line.trim_start();
@@ -77,12 +77,20 @@ fn functions_of_state() -> Vec<String> {
                 .iter()
                 .fold(rest, |rest, word| rest.strip_prefix(word).unwrap_or(rest));
             if let (true, Some(rest)) = (is_ours, rest.strip_prefix("fn ")) {
-                functions.push(rest.split(['(', '<']).next().unwrap().to_owned());
+                let name = rest.split(['(', '<']).next().unwrap();
+                functions.push((name.to_owned(), String::new()));
+            } else if let Some((_, body)) = functions.last_mut() {
+                body.push_str(line);
+                body.push('\n');
             }
         }
     }
-    functions.retain(|name| name != "default");
+    functions.retain(|(name, _)| name != "default");
     functions
+}
+
+fn functions_of_state() -> Vec<String> {
+    bodies_of_state().into_iter().map(|(name, _)| name).collect()
 }
 
 #[test]
@@ -126,6 +134,41 @@ fn what_scripts_say_of_other_types_is_there() {
         }
     }
     assert!(mentions > 7, "only {mentions}");
+}
+
+/// Of those that both call, and by where they call them first.
+#[test]
+fn functions_call_others_in_the_order_of_state() {
+    let (bodies, sources) = (bodies_of_state(), sources());
+    let mut compared = 0;
+    for (name, body) in &bodies {
+        let whole =
+            sources.iter().find(|(file, _)| file == name && operations().contains(&&**name));
+        let local = || {
+            let head = format!("\nlocal function {name}(");
+            let (_, rest) = sources.iter().find_map(|(_, text)| text.split_once(&head))?;
+            rest.split_once("\nend").map(|(body, _)| body)
+        };
+        let operation = whole.and_then(|(_, text)| text.split_once("\n-- READ"));
+        let Some(lua) = operation.map(|(_, body)| body).or_else(local) else { continue };
+        let first = |text: &str, callee: &str| {
+            let call = format!("{callee}(");
+            let mut calls = text.match_indices(&call);
+            calls.find_map(|(at, _)| {
+                let is_start =
+                    text[..at].ends_with(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                is_start.then_some(at)
+            })
+        };
+        let both = bodies.iter().filter_map(|(callee, _)| {
+            Some((first(body, &format!("self.{callee}"))?, first(lua, callee)?, callee))
+        });
+        let mut both: Vec<_> = both.collect();
+        both.sort_unstable();
+        compared += usize::from(both.len() > 1);
+        assert!(both.is_sorted_by_key(|(_, in_lua, _)| *in_lua), "{name}: {both:?}");
+    }
+    assert!(compared > 2, "only {compared} functions call several others");
 }
 
 /// The names and texts of lua/ and lua/parts/.
@@ -222,4 +265,49 @@ fn nothing_is_included_inside_of_control_flow() {
             text.lines().find(|line| line.starts_with(' ') && line.contains("--@include"));
         assert_eq!(included, None, "{file}.lua");
     }
+}
+
+/// The words of a text that can only be names.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.contains('_'))
+}
+
+/// What "Reads ...; sets ..." says in front of a part that stands in the place of its calls.
+#[test]
+fn what_a_part_says_that_it_reads_or_sets_it_uses() {
+    let all: String = sources().into_iter().map(|(_, text)| text).collect();
+    let body_of = |name: &str| {
+        let (_, rest) = all.split_once(&format!("\nlocal function {name}("))?;
+        rest.split_once("\nend\n").map(|(body, _)| body)
+    };
+    let mut checked = 0;
+    for (before, after) in all.split("\n--@inline\n").zip(all.split("\n--@inline\n").skip(1)) {
+        let name = after.strip_prefix("local function ").unwrap().split('(').next().unwrap();
+        let comment: Vec<_> =
+            before.lines().rev().map_while(|line| line.strip_prefix("--")).collect();
+        let comment: String = comment.into_iter().rev().collect();
+        // With what it calls.
+        let mut bodies = vec![body_of(name).unwrap()];
+        let mut at = 0;
+        while let Some(body) = bodies.get(at).copied() {
+            let called = body.split('(').filter_map(|call| {
+                call.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
+            });
+            for body in called.filter_map(body_of) {
+                if !bodies.contains(&body) {
+                    bodies.push(body);
+                }
+            }
+            at += 1;
+        }
+        let sentences = comment.split(". ").map(str::trim_start);
+        let said = sentences.filter(|it| it.starts_with("Reads ") || it.starts_with("Sets "));
+        for word in said.flat_map(names_in) {
+            checked += 1;
+            let is_used = bodies.iter().flat_map(|body| names_in(body)).any(|used| used == word);
+            assert!(is_used, "{name} does not use {word}");
+        }
+    }
+    assert!(checked > 20, "only {checked} names");
 }

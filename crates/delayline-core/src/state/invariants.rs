@@ -61,11 +61,7 @@ impl State {
             if self.slots.range(keys_of(lane)).next().is_none() {
                 return Err(format!("lane {lane} waits for a slot that no message holds"));
             }
-            // A holder whose lease a relay has ended gives the lane its turn when the next call
-            // moves it there.
-            let waits = |id| self.entries.get(id).is_some_and(|it| it.place == Place::Waiting);
-            let is_left = self.slots.range(keys_of(lane)).any(|(_, id)| waits(id));
-            if !is_left && self.next_in_lane(lane, self.share(false)).is_some() {
+            if self.next_in_lane(lane, self.share(false)).is_some() {
                 return Err(format!("lane {lane} waits for a slot, but may have its turn"));
             }
         }

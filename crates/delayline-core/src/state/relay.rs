@@ -1,6 +1,6 @@
 //! Relays.
 
-use super::{Changes, State};
+use super::{Changes, State, first};
 use crate::{Death, DestinationKey, Element, MessageId, Relay, Relayed, Status, Timestamp};
 
 impl State {
@@ -12,7 +12,9 @@ impl State {
     ) -> Relayed {
         let mut deaths = Vec::new();
         let room = self.room(relay);
-        let max = relay.max.min(room);
+        // In a queue in order, what is behind an ended lease follows with the next relay.
+        let waits = self.limiter.is_in_order() && first(&self.leased).is_some_and(|it| it <= now);
+        let max = if waits { 0 } else { relay.max.min(room) };
         let ids = if self.paused {
             Vec::new()
         } else {

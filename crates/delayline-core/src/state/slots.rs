@@ -72,18 +72,12 @@ impl State {
         }
     }
 
-    /// Frees a message's slot, if it has one: its group may have its turn again. In a queue in
-    /// order, not before the first of the others that hold slots is in the lane.
+    /// Frees a message's slot, if it has one: its group may have its turn again.
     pub(super) fn free_slot(&mut self, entry: &mut Entry) {
         if entry.has_slot {
             entry.has_slot = false;
             self.slots.remove(&entry.slot_key());
-            let mut others = self.slots.range(keys_of(entry.lane()));
-            if !self.limiter.is_in_order()
-                || others.next().is_none_or(|(key, _)| self.lanes.contains_key(key))
-            {
-                self.turns.unblock(entry.lane());
-            }
+            self.look_at_lane(entry.lane());
         }
     }
 
@@ -92,6 +86,19 @@ impl State {
     pub(super) fn look_at_slot(&mut self, entry: &mut Entry) {
         if !self.limiter.is_in_order() || matches!(entry.place, Place::Dead { .. }) {
             self.free_slot(entry);
+        } else if entry.has_slot {
+            self.look_at_lane(entry.lane());
+        }
+    }
+
+    /// Gives a lane its turn again after the end of a lease. In a queue in order, not before the
+    /// first message that holds a slot is in the lane.
+    fn look_at_lane(&mut self, lane: u64) {
+        let mut holders = self.slots.range(keys_of(lane));
+        if !self.limiter.is_in_order()
+            || holders.next().is_none_or(|(key, _)| self.lanes.contains_key(key))
+        {
+            self.turns.unblock(lane);
         }
     }
 

@@ -8,8 +8,8 @@ local old_slots = {}
 -- of these, `at`; and the members that leave their lanes in this call and keep their slots.
 local holders, leaving_lane = {}, {}
 
--- State::free_slot, where groups are limited.
-local function free_slot(member)
+-- State::free_slot, where groups are limited. State::look_at_slot of a message that keeps its slot.
+local function free_slot(member, is_kept)
   local lane, number, held, first = sub(member, MEMBER_LANE), nil, nil, nil
   if byte(member, MEMBER_SEQUENCE_FROM) ~= OF_GROUP then
     return
@@ -27,7 +27,7 @@ local function free_slot(member)
     if not held.by_member[member] then
       return
     end
-    held.by_member[member] = false
+    held.by_member[member] = is_kept or false
     while held[held.at] and not held.by_member[held[held.at]] do
       held.at = held.at + 1
     end
@@ -35,7 +35,9 @@ local function free_slot(member)
   elseif not redis.call('ZSCORE', key.slots, member) then
     return
   end
-  old_slots[#old_slots + 1] = member
+  if not is_kept then
+    old_slots[#old_slots + 1] = member
+  end
   if redis.call('ZSCORE', key.turns, lane) == NO_TURN and not new_turns[lane]
     and (not first or not leaving_lane[first]
       and redis.call('ZSCORE', key.index, first) == format('%d', AT_LANES * BAND + number)) then

@@ -91,8 +91,8 @@ local function take_back()
         first_back, waits = math.min(first_back, d.due), true
       end
     end
-    if most_of_group and not (waits and in_order) then
-      free_slot(member)
+    if most_of_group then
+      free_slot(member, waits and in_order)
     end
   end
 end

@@ -61,7 +61,7 @@ local function give_back(id, entry, item, kind)
 end
 
 -- State::end_lease. `update` is the value of the id in `updates`, if there is one. Returns the
--- message's status, and its member if its group may have a slot again.
+-- message's status, and its member.
 local function end_lease(id, entry, item, kind, update)
   local status = kind == ACK and ACKED or byte(entry, DETAILS_STATE) == LEASE_CANCELLING and CANCELLED
   local lease, member = sub(item, SETTLEMENT_LEASE), member_by(entry, id)
@@ -82,7 +82,7 @@ local function end_lease(id, entry, item, kind, update)
   else
     status = give_back(id, entry, item, kind)
   end
-  return status, not (in_order and (status == SCHEDULED or status == READY)) and member
+  return status, member
 end
 
 -- State::settle, for all settlements. Reads count, stored and known; sets results, first_due and
@@ -128,7 +128,8 @@ end
 local function free_slots()
   for i = 1, count do
     if freeing[i] then
-      free_slot(freeing[i])
+      local status = results[3 + i]
+      free_slot(freeing[i], in_order and (status == SCHEDULED or status == READY))
     end
   end
 end

@@ -24,6 +24,7 @@ super::cases! { "group_limits",
     order_can_be_turned_off: "G37",
     a_relay_keeps_the_order: "G28, G37",
     several_of_a_group_are_leased_together_in_order: "G35, G37",
+    a_message_that_came_back_does_not_wait_for_a_later_one: "G37",
     nothing_passes_a_message_of_several_that_waits: "G37",
     several_beside_an_expired_message_leave_nothing_to_claim: "G4, G37",
     several_of_a_group_end_before_others_begin: "G3, G37",
@@ -241,6 +242,32 @@ async fn a_relay_keeps_the_order(queue: &Queue) {
     // Groups take turns.
     queue.enqueue(51, grouped(&[("d", 2)])).await;
     assert_eq!(relay(51, 9).await, ("b1 d1 b2 d2".into(), false));
+    // The lease of one ends in the relay that finds it in the way: what is behind follows.
+    queue.enqueue_one(60, of("e", "dies").max_crashes(1)).await;
+    queue.enqueue_one(60, of("f", "returns")).await;
+    assert_eq!(queue.claim_ids(60, claim(2, 9, 10)).await, ["dies", "returns"]);
+    queue.enqueue_one(61, of("e", "behind")).await;
+    queue.enqueue_one(61, of("f", "waits")).await;
+    assert_eq!(relay(70, 9).await, (String::new(), true));
+    assert_eq!(relay(70, 9).await, ("behind returns waits".into(), false));
+}
+
+async fn a_message_that_came_back_does_not_wait_for_a_later_one(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().in_order(true)).await;
+    queue.enqueue(0, grouped(&[("a", 3)])).await;
+    assert_eq!(queue.claim_ids(0, several(1, 2, 100)).await, ["a1", "a2"]);
+    assert_eq!(queue.end(1, "a1", lease(1, 1), Outcome::Release).await, done(Status::Ready));
+    // While a2 is leased, a1 waits; not until its retry.
+    nothing_until(queue, 2, 2, 100).await;
+    assert_eq!(queue.end(3, "a2", lease(1, 1), retry(9_000, "no")).await, done(Status::Scheduled));
+    assert_eq!(queue.claim_ids(3, claim(3, 9, 100)).await, ["a1"]);
+    assert_eq!(queue.end(4, "a1", lease(3, 2), Outcome::Ack).await, done(Status::Acked));
+    nothing_until(queue, 5, 4, 9_003).await;
+    // The same if a lease runs out.
+    assert_eq!(queue.claim_ids(9_003, several(5, 2, 100)).await, ["a2", "a3"]);
+    assert_eq!(queue.end(9_004, "a2", lease(5, 2), Outcome::Release).await, done(Status::Ready));
+    nothing_until(queue, 9_005, 6, 9_103).await;
+    assert_eq!(queue.claim_ids(9_103, claim(7, 9, 100)).await, ["a2"]);
 }
 
 /// A claim of several messages of a group.

@@ -38,7 +38,7 @@ type Known = (Instant, Option<Arc<Settings>>);
 pub(crate) struct Queues {
     connection: Connection,
     durability: Durability,
-    /// One message for each queue. It is due in the year 9900, or while the queue is being deleted.
+    /// One message for each queue. It is due in the year 9000, or while the queue is being deleted.
     settings: Queue<Settings>,
     settings_name: String,
     /// The name of the queue of move tasks.
@@ -337,9 +337,9 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// An instant in the year 9900.
+/// The beginning of the year 9000: a transfer of the queue moves such messages as they are.
 pub(crate) fn never() -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(250_246_540_800)
+    UNIX_EPOCH + Duration::from_secs(221_845_392_000)
 }
 
 /// How long a request is repeated while the server is unreachable.

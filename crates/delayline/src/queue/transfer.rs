@@ -34,8 +34,9 @@ use crate::shards::RECORD;
 /// failures and crashes count from 0 again, as after a redrive. It leaves its queue once the other
 /// one has accepted it, and in between no queue delivers it. Workers of both queues can run.
 ///
-/// **After a crash**, up to one page of messages is set aside: they are due after the year 9500.
-/// Another transfer to the same queue continues with them. They are neither lost nor delivered
+/// **After a crash**, up to one page of messages is set aside: they are due between the years 9575
+/// and 9975. Another transfer to the same queue continues with them, and takes every message that
+/// is due then for one of them. They are neither lost nor delivered
 /// twice if that happens while the other queue remembers their ids, for at least an hour.
 ///
 /// **A message that waits for others** ([`Draft::after`](crate::Draft::after)) is set aside until

@@ -177,7 +177,7 @@ local lease_end = first_end_of_lease('0')
 local next
 local before = 0
 if control.paused == 0 then
-  -- In a queue in order, what is behind an ended lease follows with the next relay.
+  -- In a queue in order, messages behind an ended lease follow with the next relay.
   max = in_order and lease_end and lease_end <= now and 0 or math.min(max, free)
   read_limits()
   if limiter then

@@ -12,7 +12,7 @@ impl State {
     ) -> Relayed {
         let mut deaths = Vec::new();
         let room = self.room(relay);
-        // In a queue in order, what is behind an ended lease follows with the next relay.
+        // In a queue in order, messages behind an ended lease follow with the next relay.
         let waits = self.limiter.is_in_order() && first(&self.leased).is_some_and(|it| it <= now);
         let max = if waits { 0 } else { relay.max.min(room) };
         let ids = if self.paused {

@@ -242,7 +242,7 @@ async fn a_relay_keeps_the_order(queue: &Queue) {
     // Groups take turns.
     queue.enqueue(51, grouped(&[("d", 2)])).await;
     assert_eq!(relay(51, 9).await, ("b1 d1 b2 d2".into(), false));
-    // The lease of one ends in the relay that finds it in the way: what is behind follows.
+    // A relay meets leases that have ended: the messages behind them follow with the next one.
     queue.enqueue_one(60, of("e", "dies").max_crashes(1)).await;
     queue.enqueue_one(60, of("f", "returns")).await;
     assert_eq!(queue.claim_ids(60, claim(2, 9, 10)).await, ["dies", "returns"]);

@@ -60,8 +60,8 @@ impl Shards {
                     if known.as_ref().is_none_or(|(_, it)| is_unknown(it) && !is_unknown(&result)) {
                         *known = Some((*shard, result));
                     } else if !is_unknown(&result) {
-                        // Another shard has the id, too, and its reply counts. This one may have
-                        // changed what it delivers next.
+                        // Another shard has the id, too, and its reply counts. The next message of
+                        // this shard may be another one now.
                         self.heads().note(*shard, replied.at);
                     }
                 }

@@ -2,9 +2,34 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use delayline_test_server::{Server, StartError};
+use delayline_test_server::{Certificate, Reply, Server, StartError, foreign_ca_pem};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+#[test]
+fn starts_on_a_unix_socket_only_and_is_gone_after_drop() {
+    let server = Server::start();
+    let path = server.unix_path();
+    assert_eq!(server.url(), format!("unix:{}", path.display()));
+    assert!(path.as_os_str().len() < 104);
+    assert_eq!(ask(UnixStream::connect(&path).unwrap(), "PING"), "+PONG\r\n");
+    assert_eq!(server.info("server", "tcp_port"), "0");
+    drop(server);
+    assert!(!path.exists());
+}
+
+#[test]
+fn commands_answer_with_values_or_errors() {
+    let server = Server::start();
+    assert_eq!(server.command(&["SET", "k", "v"]), Reply::Okay);
+    assert_eq!(server.command(&[b"GET".as_slice(), b"k"]), Reply::BulkString(b"v".to_vec()));
+    assert!(server.try_command(&["NONSENSE"]).is_err());
+}
 
 #[test]
 fn many_start_at_once_on_ports_of_their_own() {
@@ -15,6 +40,33 @@ fn many_start_at_once_on_ports_of_their_own() {
         let answer = ask(TcpStream::connect(("127.0.0.1", server.port())).unwrap(), "INFO server");
         assert!(answer.contains(&format!("process_id:{}\r\n", server.pid())), "{answer}");
     }
+}
+
+#[test]
+fn keeps_data_over_a_crash_only_when_told_to() {
+    for (keep, expected) in [(true, 1), (false, 0)] {
+        let builder = Server::builder().tcp();
+        let server = if keep { builder.append_only("always") } else { builder }.start();
+        let (url, pid) = (server.url(), server.pid());
+        server.command(&["SET", "k", "v"]);
+        server.kill();
+        assert!(server.try_command(&["PING"]).is_err());
+        server.restart();
+        assert_eq!(server.command(&["EXISTS", "k"]), Reply::Int(expected));
+        assert_eq!(server.url(), url);
+        assert_ne!(server.pid(), pid);
+    }
+}
+
+#[test]
+fn data_outlive_the_server_in_a_given_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || Server::builder().dir(folder.path()).append_only("everysec").start();
+    let server = start();
+    server.command(&["SET", "k", "v"]);
+    server.stop_gracefully();
+    drop(server);
+    assert_eq!(start().command(&["EXISTS", "k"]), Reply::Int(1));
 }
 
 #[test]
@@ -37,19 +89,90 @@ fn a_paused_server_accepts_and_says_nothing() {
 }
 
 #[test]
+fn passwords_and_users_bind_clients_but_not_the_test() {
+    let server = Server::builder()
+        .tcp()
+        .password("se\"cr\\et #1")
+        .acl_user("alice on >wonder ~a* +@all -flushall")
+        .start();
+    let connect = || TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    assert!(ask(connect(), "PING").starts_with("-NOAUTH"));
+    assert_eq!(ask(connect(), r#"AUTH "se\"cr\\et #1""#), "+OK\r\n");
+    assert_eq!(ask(connect(), "AUTH alice wonder"), "+OK\r\n");
+    server.command(&["ACL", "SETUSER", "default", "off"]);
+    assert!(ask(connect(), r#"AUTH "se\"cr\\et #1""#).starts_with("-WRONGPASS"));
+    server.command(&["PING"]);
+}
+
+#[test]
+fn logins_are_percent_encoded() {
+    let tcp = Server::builder().tcp().start();
+    let port = tcp.port();
+    assert_eq!(tcp.url_with_login("", "a b/@"), format!("redis://:a%20b%2F%40@127.0.0.1:{port}"));
+    let unix = Server::start();
+    let expected = format!("{}?user=al&password=a%20%2B%26", unix.url());
+    assert_eq!(unix.url_with_login("al", "a +&"), expected);
+}
+
+#[test]
 fn a_wrong_directive_is_explained() {
     let error = Server::builder().config("no-such-directive", "1").try_start().err().unwrap();
     let StartError::Exited { log, .. } = &error else { panic!("{error}") };
     assert!(log.contains("no-such-directive"), "{log}");
 }
 
+#[test]
+fn directives_are_applied() {
+    let server = Server::builder().config("maxmemory", "50mb").start();
+    assert_eq!(server.info("memory", "maxmemory"), "52428800");
+}
+
+#[test]
+fn tls_serves_those_who_trust_its_authority_and_only_them() {
+    let server = Server::builder().tls().start();
+    assert!(server.url().starts_with("rediss://localhost:"));
+    assert_eq!(ask_tls(&server, "localhost", server.ca_pem()).unwrap(), "+PONG\r\n");
+    assert_eq!(ask_tls(&server, "127.0.0.1", server.ca_pem()).unwrap(), "+PONG\r\n");
+    assert_refused(ask_tls(&server, "localhost", &foreign_ca_pem()), "UnknownIssuer");
+    assert_refused(ask_tls(&server, "example.org", server.ca_pem()), "NotValidForName");
+    server.restart();
+    ask_tls(&server, "localhost", server.ca_pem()).unwrap();
+}
+
+#[test]
+fn bad_certificates_are_bad_for_the_stated_reason() {
+    let expired = Server::builder().tls_with(Certificate::Expired).start();
+    assert_refused(ask_tls(&expired, "localhost", expired.ca_pem()), "Expired");
+    let other = Server::builder().tls_with(Certificate::WrongHost).start();
+    assert_refused(ask_tls(&other, "localhost", other.ca_pem()), "NotValidForName");
+}
+
 /// Sends one inline command; the first piece of the answer.
 fn ask(mut stream: impl Read + Write, command: &str) -> String {
-    stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    try_ask(&mut stream, command).unwrap()
+}
+
+fn try_ask(stream: &mut (impl Read + Write), command: &str) -> std::io::Result<String> {
+    stream.write_all(format!("{command}\r\n").as_bytes())?;
     let mut answer = vec![0; 64 * 1024];
-    let length = stream.read(&mut answer).unwrap();
+    let length = stream.read(&mut answer)?;
     answer.truncate(length);
-    String::from_utf8(answer).unwrap()
+    Ok(String::from_utf8(answer).unwrap())
+}
+
+fn ask_tls(server: &Server, name: &str, ca_pem: &str) -> std::io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
+    try_ask(&mut StreamOwned::new(client, stream), "PING")
+}
+
+fn assert_refused(answer: std::io::Result<String>, reason: &str) {
+    let error = format!("{:?}", answer.unwrap_err());
+    assert!(error.contains(reason), "{error}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn server_of<'a>(shell: &Shell, args: &'a [String]) -> Result<(Option<PathBuf>, 
 }
 
 /// The programs that take long and find what others do not often find. Two packages have a `run`.
-const LONG: [&str; 4] = ["conformance_of_ways", "partition", "run", "soak"];
+const LONG: [&str; 5] = ["conformance_of_ways", "moving_shards", "partition", "run", "soak"];
 
 /// What a run without `--all` has left out.
 const LONG_PARTS: &str = "examples and benchmarks as programs, partitions, chaos, simulation, and \

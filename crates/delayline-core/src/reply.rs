@@ -4,8 +4,8 @@
 //! faults.
 
 use crate::{
-    Completion, DeathReason, Delivery, History, Limits, Message, MessageId, MessageInfo, Position,
-    Status, Timestamp, Totals,
+    Completion, DeathReason, Delivery, History, Limits, Message, MessageId, MessageInfo, Millis,
+    Position, Status, Timestamp, Totals,
 };
 
 /// The result of an operation. Variants are named after the operation; batches are answered item by
@@ -489,6 +489,11 @@ pub struct Stats {
     /// cancelled counts until a claim passes over it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub waiting_groups: u64,
+    /// How unevenly the shards of a queue are delivered: how much longer the oldest unclaimed
+    /// message of the slowest shard has been due than that of the fastest, where a shard without
+    /// due messages counts as 0. `None` for a queue without shards.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub shard_skew: Option<Millis>,
     /// The number of events of each kind so far.
     pub totals: Totals,
 }

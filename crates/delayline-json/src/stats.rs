@@ -114,6 +114,7 @@ pub fn stats(queue: &str, stats: &Stats) -> Value {
         "limits": limits(&stats.limits),
         "earliest_due": stats.earliest_due.map(|instant| instant.to_string()),
         "waiting_groups": stats.waiting_groups,
+        "shard_skew_ms": stats.shard_skew.map(|skew| skew.as_ms()),
         "lateness": lateness(&stats.totals),
     });
     for (name, count) in counts(stats) {

@@ -137,6 +137,13 @@ fn exposition(samples: &[Sample<'_>]) -> String {
     for (name, (stats, _)) in known() {
         line(&mut out, GROUPS, &format!("queue=\"{name}\""), stats.waiting_groups);
     }
+    head(&mut out, SKEW, "gauge", "How much longer the oldest message of the slowest shard is due");
+    for (name, (stats, _)) in known() {
+        if let Some(skew) = stats.shard_skew {
+            let skew = Duration::from(skew).as_secs_f64();
+            let _ = writeln!(out, "{SKEW}{{queue=\"{name}\"}} {skew}");
+        }
+    }
     head(&mut out, HELD, "gauge", "1 while a hold stops deliveries");
     for (name, (stats, _)) in known() {
         let held = u64::from(stats.limits.held_until.is_some());
@@ -231,6 +238,7 @@ const MESSAGES: &str = "delayline_messages";
 const OLDEST: &str = "delayline_oldest_due_age_seconds";
 const PAUSED: &str = "delayline_paused";
 const GROUPS: &str = "delayline_waiting_groups";
+const SKEW: &str = "delayline_shard_skew_seconds";
 const HELD: &str = "delayline_held";
 const LEASED_LIMIT: &str = "delayline_limit_leased";
 const GROUP_LIMIT: &str = "delayline_limit_each_group";

@@ -55,6 +55,7 @@
 //! | `delayline_oldest_due_age_seconds` | gauge | `queue` | how long the oldest unclaimed message has been due; 0 if there is none |
 //! | `delayline_paused` | gauge | `queue` | 1 while the queue is paused |
 //! | `delayline_waiting_groups` | gauge | `queue` | groups that wait for their turn, a slot or the end of a hold |
+//! | `delayline_shard_skew_seconds` | gauge | `queue` | how much longer the oldest unclaimed message of the slowest shard has been due than that of the fastest; only for queues with shards |
 //! | `delayline_held` | gauge | `queue` | 1 while a hold stops deliveries |
 //! | `delayline_limit_leased` | gauge | `queue` | maximum number of messages leased at once; `+Inf` if there is none |
 //! | `delayline_limit_each_group` | gauge | `queue` | maximum number of messages of one group leased at once; `+Inf` if there is none |

@@ -113,6 +113,9 @@ fn table(queue: &str, stats: &Stats, wanted: impl Fn(&(&str, u64)) -> bool) -> S
     if stats.waiting_groups > 0 {
         table += &format!("{:<24}{:>12}\n", "waiting groups", stats.waiting_groups);
     }
+    if let Some(skew) = stats.shard_skew {
+        table += &format!("{:<24}{:>12}\n", "shard skew", format!("{} ms", skew.as_ms()));
+    }
     table += &format!("{:<24}{}\n", "paused", if stats.paused { "yes" } else { "no" });
     table
 }

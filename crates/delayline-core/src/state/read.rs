@@ -133,6 +133,7 @@ impl State {
             limits: self.limiter.shown(now),
             earliest_due: self.waiting().filter_map(first).chain(self.oldest_in_lanes()).min(),
             waiting_groups: self.turns.groups() as u64,
+            shard_skew: None,
             totals,
         }
     }

@@ -1,7 +1,10 @@
 //! Counters of all shards together.
 
+use std::time::Duration;
+
 use delayline_core::{
-    Applied, Error, Forecast, History, HistoryPoint, Limits, Op, Rate, Reply, Stats, Timestamp,
+    Applied, Error, Forecast, History, HistoryPoint, Limits, Millis, Op, Rate, Reply, Stats,
+    Timestamp,
 };
 
 use super::{How, Parts, Shards, unexpected};
@@ -10,14 +13,18 @@ impl Shards {
     pub(super) async fn stats(&self, how: How) -> Result<Applied, Error> {
         let Parts { replies, at, revision } = self.everywhere(how, &Op::Stats).await?;
         let mut sum: Option<Stats> = None;
+        let (mut least, mut most) = (Duration::MAX, Duration::ZERO);
         for reply in replies {
             let Reply::Stats(one) = reply else { return Err(unexpected()) };
+            let age = one.earliest_due.map_or(Duration::ZERO, |due| at.since(due));
+            (least, most) = (least.min(age), most.max(age));
             match &mut sum {
                 None => sum = Some(*one),
                 Some(sum) => add(sum, &one),
             }
         }
-        let sum = sum.ok_or_else(unexpected)?;
+        let mut sum = sum.ok_or_else(unexpected)?;
+        sum.shard_skew = Millis::try_from(most.saturating_sub(least)).ok();
         Ok(Applied::new(at, revision, Reply::Stats(Box::new(sum))))
     }
 

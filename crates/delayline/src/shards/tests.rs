@@ -53,7 +53,7 @@ fn shards(number: u32) -> (Shards, Vec<Arc<Recorded>>) {
     (Shards::new(queue, shards), all.into_iter().map(|(_, backend)| backend).collect())
 }
 
-/// One shard, whose relays go past it.
+/// One shard, whose relays go past it, and of whose skew nothing is said.
 #[derive(Debug)]
 struct One(Shards);
 
@@ -64,7 +64,13 @@ impl Backend for One {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         match op {
             Op::Relay(_) => self.0.shards[0].backend.apply(at, op).await,
-            op => self.0.apply(at, op).await,
+            op => {
+                let mut applied = self.0.apply(at, op).await?;
+                if let Reply::Stats(stats) = &mut applied.reply {
+                    assert_eq!(stats.shard_skew.take(), Some(Millis::ZERO));
+                }
+                Ok(applied)
+            }
         }
     }
 }
@@ -182,17 +188,20 @@ impl Several {
 
     async fn check(&self) {
         let mut sum = Stats::default();
-        let mut infos = Vec::new();
+        let (mut infos, mut ages) = (Vec::new(), Vec::new());
         for state in &self.states {
             let mut state = state.clone();
             let Reply::Stats(one) = state.apply(self.now, &Op::Stats).reply else { panic!() };
             sums::add(&mut sum, &one);
+            ages.push(one.earliest_due.map_or(0, |due| self.now.since(due).as_millis()));
             for status in STATUSES {
                 let op = Op::List(List::new(status, 100));
                 let Reply::List(page) = state.apply(self.now, &op).reply else { panic!() };
                 infos.extend(page.messages);
             }
         }
+        let skew = ages.iter().max().unwrap() - ages.iter().min().unwrap();
+        sum.shard_skew = Some(Millis::saturating(skew.try_into().unwrap()));
         assert_eq!(self.apply(&Op::Stats).await, Reply::Stats(Box::new(sum)));
         for status in STATUSES {
             let (mut listed, mut after) = (Vec::new(), None);

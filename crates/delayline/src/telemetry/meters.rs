@@ -48,6 +48,11 @@ pub fn describe() {
         Unit::Count,
         "Groups that wait for a turn, a slot or the end of a hold"
     );
+    describe_gauge!(
+        SKEW,
+        Unit::Seconds,
+        "How much longer the oldest message of the slowest shard is due"
+    );
     describe_gauge!(HELD, Unit::Count, "1 while a hold stops deliveries");
     describe_gauge!(LEASED_LIMIT, Unit::Count, "Maximum number of messages leased at once");
     describe_gauge!(
@@ -179,6 +184,10 @@ meters! {
         metrics::gauge!(PAUSED, [queue.label()].iter()).set(f64::from(u8::from(stats.paused)));
         let groups = u32::try_from(stats.waiting_groups).unwrap_or(u32::MAX);
         metrics::gauge!(GROUPS, [queue.label()].iter()).set(f64::from(groups));
+        if let Some(skew) = stats.shard_skew {
+            let skew = Duration::from(skew).as_secs_f64();
+            metrics::gauge!(SKEW, [queue.label()].iter()).set(skew);
+        }
         let delayline_core::Limits { leased, each_group, rate, held_until, .. } = stats.limits;
         let is_held = f64::from(u8::from(held_until.is_some()));
         metrics::gauge!(HELD, [queue.label()].iter()).set(is_held);
@@ -249,6 +258,7 @@ mod names {
     pub(super) const OLDEST: &str = "delayline_oldest_due_age_seconds";
     pub(super) const PAUSED: &str = "delayline_paused";
     pub(super) const GROUPS: &str = "delayline_waiting_groups";
+    pub(super) const SKEW: &str = "delayline_shard_skew_seconds";
     pub(super) const HELD: &str = "delayline_held";
     pub(super) const LEASED_LIMIT: &str = "delayline_limit_leased";
     pub(super) const GROUP_LIMIT: &str = "delayline_limit_each_group";

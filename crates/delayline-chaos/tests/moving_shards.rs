@@ -23,7 +23,7 @@ const SHARDS: u32 = 6;
 /// Of each program.
 const SENDERS: usize = 32;
 /// How long slots move, and how long primaries fail.
-const TORMENT: Duration = Duration::from_secs(15);
+const TIME_OF_FAULTS: Duration = Duration::from_secs(15);
 /// Longer than any fault: a lease expires only if its holder is gone.
 const LEASE: Duration = Duration::from_secs(20);
 /// Leases of answers that a failover took away must expire.
@@ -38,7 +38,7 @@ struct Ledger {
     handled: Mutex<BTreeMap<u64, usize>>,
 }
 
-/// Starts a program: a worker and senders with their own connection, until the torment is over.
+/// Starts a program: a worker and senders with their own connection, until no more faults are injected.
 async fn start(
     cluster: &Cluster,
     client: RedisClient,
@@ -58,7 +58,7 @@ async fn start(
         sends.spawn(async move {
             while !ledger.is_over.load(Ordering::Relaxed) {
                 let n = ledger.sent.fetch_add(1, Ordering::Relaxed);
-                // Not confirmed by a replica: sent again, and known if it was there.
+                // Not confirmed by a replica: sent again, which changes nothing if it is stored.
                 while draft(&queue, n).send().await.is_err() {
                     sleep(Duration::from_millis(20)).await;
                 }
@@ -132,14 +132,14 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Torments a cluster, and returns how often and how often each number was handled.
-async fn torment(strike: impl Fn(&Cluster, &mut Rng)) -> (u32, BTreeMap<u64, usize>) {
+/// Injects faults into a cluster. Returns how many, and how often each number was handled.
+async fn under_faults(strike: impl Fn(&Cluster, &mut Rng)) -> (u32, BTreeMap<u64, usize>) {
     let cluster = block_in_place(|| Cluster::builder().replicas(1).start());
     let (ledger, mut sends) = (Arc::new(Ledger::default()), JoinSet::new());
     let redis = start(&cluster, RedisClient::Redis, &ledger, &mut sends).await;
     let fred = start(&cluster, RedisClient::Fred, &ledger, &mut sends).await;
     let (mut random, begin, mut strikes) = (Rng::with_seed(53), Instant::now(), 0);
-    while begin.elapsed() < TORMENT {
+    while begin.elapsed() < TIME_OF_FAULTS {
         block_in_place(|| strike(&cluster, &mut random));
         sleep(Duration::from_millis(random.u64(50..300))).await;
         strikes += 1;
@@ -174,7 +174,7 @@ async fn torment(strike: impl Fn(&Cluster, &mut Rng)) -> (u32, BTreeMap<u64, usi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_and_each_message_is_handled_once() {
-    let (moves, handled) = torment(move_a_shard).await;
+    let (moves, handled) = under_faults(move_a_shard).await;
     assert!(moves > 20, "{moves} moves");
     let twice: Vec<_> = handled.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "handled more than once: {twice:?}");
@@ -182,6 +182,6 @@ async fn slots_move_and_each_message_is_handled_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn primaries_fail_and_no_confirmed_message_is_lost() {
-    let (strikes, _) = torment(strike_a_primary).await;
+    let (strikes, _) = under_faults(strike_a_primary).await;
     assert!(strikes > 2, "{strikes} primaries failed");
 }

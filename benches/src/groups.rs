@@ -101,21 +101,32 @@ async fn life(case: Case, batch: usize, messages: usize) -> Result<f64> {
     let backend = queue.backend();
     // Now the server knows the scripts.
     let group = |n: usize| n.checked_rem(case.groups);
-    send(&**backend, (0..batch).map(group)).await?;
-    settle(&**backend, batch).await?;
+    live(&**backend, group, false, batch, batch).await?;
     let before = cpu_time(&server);
-    let step = if case.has_backlog { messages } else { batch };
+    live(&**backend, group, case.has_backlog, batch, messages).await?;
+    let spent = cpu_time(&server).saturating_sub(before).as_secs_f64();
+    Ok(spent * 1e6 / number(messages))
+}
+
+/// Sends, claims and acks messages in batches; with a backlog, claims begin when all are sent.
+pub(crate) async fn live(
+    queue: &dyn QueueBackend,
+    group: impl Fn(usize) -> Option<usize>,
+    has_backlog: bool,
+    batch: usize,
+    messages: usize,
+) -> Result<()> {
+    let step = if has_backlog { messages } else { batch };
     for first in (0..messages).step_by(step) {
         for first in (first..first + step).step_by(batch) {
-            send(&**backend, (first..first + batch).map(group)).await?;
+            send(queue, (first..first + batch).map(&group)).await?;
         }
         let mut handled = 0;
         while handled < step {
-            handled += settle(&**backend, batch).await?;
+            handled += settle(queue, batch).await?;
         }
     }
-    let spent = cpu_time(&server).saturating_sub(before).as_secs_f64();
-    Ok(spent * 1e6 / number(messages))
+    Ok(())
 }
 
 /// Bytes of a message in the server.

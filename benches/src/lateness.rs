@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::table::{Columns, Table};
-use crate::transport::{DRIVERS, Transport};
+use crate::transport::DRIVERS;
 
 /// Numbers of other messages, which wait and are not due.
 const WAITING: [usize; 3] = [0, 100_000, 1_000_000];
@@ -30,8 +30,10 @@ pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Tabl
     for transport in DRIVERS {
         for waiting in WAITING {
             progress.set_message(format!("lateness of {transport}, idle, {waiting} waiting"));
-            let bench = Bench::start(transport, waiting).await?;
-            let late = bench.lone_messages(messages).await?;
+            let server = transport.start()?;
+            let queue = transport.open(&server).await?;
+            send_far(&queue, waiting).await?;
+            let late = lone_messages(&queue, messages).await?;
             rows.push((format!("{}, {waiting} waiting", transport.driver_name()), late));
         }
     }
@@ -44,8 +46,10 @@ pub(crate) async fn loaded(time: Duration, progress: &ProgressBar) -> Result<Tab
     for transport in DRIVERS {
         for waiting in WAITING {
             progress.set_message(format!("lateness of {transport}, loaded, {waiting} waiting"));
-            let bench = Bench::start(transport, waiting).await?;
-            let late = bench.load(time).await?;
+            let server = transport.start()?;
+            let queue = transport.open(&server).await?;
+            send_far(&queue, waiting).await?;
+            let late = Bench::start(&queue)?.load(time).await?;
             rows.push((format!("{}, {waiting} waiting", transport.driver_name()), late));
         }
     }
@@ -63,10 +67,31 @@ fn table(name: &'static str, title: &'static str, measured: Vec<(String, Late)>)
         rows,
         columns_are: Columns::Percentiles(samples),
         wide: false,
-        note: "From the due time, by the server's clock, to the start of the handler, while the \
-               given number of other messages wait. Never early: a handler that starts before the \
-               due time fails the run.",
+        note: NOTE,
     }
+}
+
+pub(crate) const NOTE: &str = "From the due time, by the server's clock, to the start of the \
+                               handler, while the given number of other messages wait. Never \
+                               early: a handler that starts before the due time fails the run.";
+
+/// Handles messages that are sent one after the other, each due within half a second.
+pub(crate) async fn lone_messages(queue: &Queue<Bytes, Raw>, messages: usize) -> Result<Late> {
+    let (mut bench, mut late) = (Bench::start(queue)?, Late::new(3)?);
+    for _ in 0..messages {
+        let delay = Duration::from_micros(fastrand::u64(0..500_000));
+        queue.send_in(&payload(), delay).await?;
+        bench.next(&mut late).await?;
+    }
+    Ok(late)
+}
+
+/// Sends messages that are due after the end.
+async fn send_far(queue: &Queue<Bytes, Raw>, waiting: usize) -> Result<()> {
+    for first in (0..waiting).step_by(10_000) {
+        send(queue, 10_000.min(waiting - first), |_| FAR).await?;
+    }
+    Ok(())
 }
 
 /// How late each message was, in microseconds.
@@ -76,18 +101,10 @@ pub(crate) type Late = Histogram<u64>;
 struct Bench {
     queue: Queue<Bytes, Raw>,
     lateness: UnboundedReceiver<Option<Duration>>,
-    /// Held until the end.
-    _server: delayline_test_server::Server,
 }
 
 impl Bench {
-    async fn start(transport: Transport, waiting: usize) -> Result<Self> {
-        let server = transport.start()?;
-        let queue = transport.open(&server).await?;
-        for first in (0..waiting).step_by(10_000) {
-            let count = 10_000.min(waiting - first);
-            send(&queue, count, |_| FAR).await?;
-        }
+    fn start(queue: &Queue<Bytes, Raw>) -> Result<Self> {
         let (report, lateness) = unbounded_channel();
         let worker = Worker::builder(queue.clone()).concurrency(256).build()?;
         tokio::spawn(worker.run(move |job: Job<Bytes>| {
@@ -95,17 +112,7 @@ impl Bench {
             let _ = report.send(SystemTime::now().duration_since(job.due().into()).ok());
             async { Ok::<(), &str>(()) }
         }));
-        Ok(Self { queue, lateness, _server: server })
-    }
-
-    async fn lone_messages(mut self, messages: usize) -> Result<Late> {
-        let mut late = Late::new(3)?;
-        for _ in 0..messages {
-            let delay = Duration::from_micros(fastrand::u64(0..500_000));
-            self.queue.send_in(&payload(), delay).await?;
-            self.next(&mut late).await?;
-        }
-        Ok(late)
+        Ok(Self { queue: queue.clone(), lateness })
     }
 
     async fn load(mut self, time: Duration) -> Result<Late> {

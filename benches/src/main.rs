@@ -18,6 +18,7 @@ mod memory;
 mod pull;
 mod scale;
 mod schedules;
+mod shards;
 mod sqs;
 mod table;
 mod throughput;
@@ -94,6 +95,8 @@ enum Subject {
     Limits,
     /// What messages with groups cost, and how evenly and late they come; not part of everything
     Groups,
+    /// Costs of six shards on three nodes, compared with one queue; not part of everything
+    Shards,
     /// How late recurring messages are handled, and what schedules cost; not part of everything
     Schedules,
     /// Processor time and allocations of the client
@@ -163,6 +166,7 @@ fn run(args: &Args) -> Result<()> {
         Subject::Instructions,
         Subject::Schedules,
         Subject::Groups,
+        Subject::Shards,
         Subject::Sqs,
         Subject::Scale,
     ];
@@ -225,6 +229,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
             limits::measure(time, progress).await
         }
         Subject::Groups => return groups::measure(args.messages, args.burst, progress).await,
+        Subject::Shards => return shards::measure(args.messages, progress).await,
         Subject::Scale => return scale::measure(args.backlog, progress).await,
         Subject::Schedules => return schedules::measure(args.messages, progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,

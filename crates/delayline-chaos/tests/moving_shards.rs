@@ -38,7 +38,7 @@ struct Ledger {
     handled: Mutex<BTreeMap<u64, usize>>,
 }
 
-/// Starts a program: a worker and senders with their own connection, until no more faults are injected.
+/// Starts a program: a worker and senders with their own connection, while faults are injected.
 async fn start(
     cluster: &Cluster,
     client: RedisClient,

@@ -1,0 +1,186 @@
+//! Costs of six shards on three nodes, compared with one queue on one node.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use delayline::codec::Raw;
+use delayline::{Bytes, Connect, Queue};
+use delayline_benches::{cpu_time, send_singly, work};
+use delayline_test_server::{Cluster, Server};
+use indicatif::ProgressBar;
+
+use crate::groups::live;
+use crate::lateness::{QUANTILES, lone_messages, quantiles};
+use crate::table::{Columns, Table, number};
+use crate::transport::DRIVERS;
+use crate::{idle, lateness};
+
+const SHARDS: u32 = 6;
+const BATCHES: [usize; 3] = [1, 10, 100];
+const ROUNDS: usize = 5;
+const TASKS: usize = 256;
+
+pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
+    let [cost, share] = cost(messages, progress).await?;
+    Ok(vec![cost, share, idle_cost(progress).await?, late(messages / 500, progress).await?])
+}
+
+/// A cluster of three nodes with a queue of one or of six shards.
+struct Place {
+    cluster: Cluster,
+    queue: Queue<Bytes, Raw>,
+}
+
+impl Place {
+    async fn start(shards: u32) -> Result<Self> {
+        let cluster = tokio::task::block_in_place(Cluster::start);
+        let url = cluster.url();
+        let connection = Connect::new(&url)?.client(DRIVERS[0].driver).connect().await?;
+        let name = tokio::task::block_in_place(|| even_name(&cluster))?;
+        let opening = connection.queue(&name);
+        let opening = if shards > 1 { opening.shards(shards) } else { opening };
+        Ok(Self { queue: opening.await?.codec(Raw), cluster })
+    }
+
+    /// The processor time of each node.
+    fn spent(&self) -> Vec<Duration> {
+        self.cluster.nodes().iter().map(cpu_time).collect()
+    }
+
+    /// Processor time since `before`: microseconds of all nodes for each message, and the percentage
+    /// of the busiest node.
+    fn since(&self, before: &[Duration], messages: usize) -> [f64; 2] {
+        let spent = self.spent().into_iter().zip(before).map(|(now, before)| now - *before);
+        let spent: Vec<f64> = spent.map(|it| it.as_secs_f64()).collect();
+        let sum: f64 = spent.iter().sum();
+        let busiest = spent.into_iter().fold(0.0, f64::max);
+        [sum * 1e6 / number(messages), busiest / sum * 100.0]
+    }
+}
+
+/// A queue whose shards are spread evenly, as an operator moves slots to have them.
+fn even_name(cluster: &Cluster) -> Result<String> {
+    let owner = |name: &str, shard: u32| {
+        let slot = cluster.slot(&format!("{{{name}#{shard}}}"));
+        cluster.owner(&cluster.nodes()[0], slot).port()
+    };
+    let is_even = |name: &String| {
+        let owners: Vec<_> = (0..SHARDS).map(|shard| owner(name, shard)).collect();
+        let of = |node: &Server| owners.iter().filter(|port| **port == node.port()).count();
+        cluster.nodes().iter().all(|node| of(node) == 2)
+    };
+    (0..1_000).map(|n| format!("bench-{n}")).find(is_even).context("no name is spread evenly")
+}
+
+/// The ratios of six shards to one in rounds that take turns, and the share of the busiest node.
+async fn cost(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
+    let places = [Place::start(1).await?, Place::start(SHARDS).await?];
+    let (mut costs, mut shares) = (Vec::new(), Vec::new());
+    let work_of = BATCHES.map(|batch| (format!("batches of {batch}"), Some(batch)));
+    for (name, batch) in work_of.into_iter().chain([(format!("{TASKS} tasks"), None)]) {
+        let messages = messages.min(batch.unwrap_or(TASKS) * 10_000).next_multiple_of(1_000);
+        let (mut ratios, mut busiest) = (Vec::new(), [Vec::new(), Vec::new()]);
+        // The first round only tells the servers the scripts.
+        for round in 0..=ROUNDS {
+            progress.set_message(format!("shards, {name}, round {round} of {ROUNDS}"));
+            let mut us = [0.0; 2];
+            for (n, place) in places.iter().enumerate() {
+                let before = place.spent();
+                match batch {
+                    Some(batch) => {
+                        live(&**place.queue.backend(), |_| None, true, batch, messages).await?;
+                    }
+                    None => {
+                        send_singly(&place.queue, messages, TASKS).await?;
+                        work(&place.queue, TASKS).await?;
+                    }
+                }
+                let [cost, share] = place.since(&before, messages);
+                us[n] = cost;
+                if round > 0 {
+                    busiest[n].push(share);
+                }
+            }
+            if round > 0 {
+                ratios.push(us[1] / us[0]);
+            }
+        }
+        costs.push((name.clone(), spread(ratios)));
+        let busiest = busiest.map(|all| spread(all).get(1).copied().unwrap_or_default());
+        shares.push((name, busiest.to_vec()));
+    }
+    Ok([
+        Table {
+            name: "shards-cost",
+            title: "Server processor time of a message in a queue of six shards",
+            unit: "ratio to one shard",
+            columns: ["least", "median", "most"].map(|it| format!("ratio, {it}")).to_vec(),
+            rows: costs,
+            columns_are: Columns::Spreads,
+            wide: false,
+            note: "All nodes of a cluster of three primaries together: all messages are sent, then \
+                   claimed and acked, in batches; or sent one by one from 256 tasks, and handled by \
+                   a worker with 256 empty handlers. Five rounds in turn.",
+        },
+        Table {
+            name: "shards-busiest",
+            title: "Part of the busiest of three primaries",
+            unit: "% of the processor time of all",
+            columns: vec!["1 shard".to_owned(), format!("{SHARDS} shards")],
+            rows: shares,
+            columns_are: Columns::Cases,
+            wide: false,
+            note: "Of the same rounds, the median. Two of the six shards are on each node.",
+        },
+    ])
+}
+
+/// The least, the median and the most.
+fn spread(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    [0, values.len() / 2, values.len() - 1].map(|n| values[n]).to_vec()
+}
+
+async fn idle_cost(progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for shards in [1, SHARDS] {
+        progress.set_message(format!("an idle worker, {shards} shards"));
+        let place = Place::start(shards).await?;
+        let nodes = place.cluster.nodes();
+        let commands = idle::commands_per_second(place.queue.clone(), nodes, IDLE).await?;
+        rows.push((format!("{shards} shards"), vec![commands, commands / f64::from(shards)]));
+    }
+    Ok(Table {
+        name: "shards-idle",
+        title: "Commands per second of an idle worker",
+        unit: "commands/s",
+        columns: ["all nodes", "each shard"].map(str::to_owned).to_vec(),
+        rows,
+        columns_are: Columns::Cases,
+        wide: false,
+        note: "A worker on an empty queue: claims of the safety poll, and waits for hints.",
+    })
+}
+
+async fn late(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let (mut rows, mut samples) = (Vec::new(), Vec::new());
+    for shards in [1, SHARDS] {
+        progress.set_message(format!("lateness, {shards} shards"));
+        let place = Place::start(shards).await?;
+        let late = lone_messages(&place.queue, messages.max(10)).await?;
+        samples.push(late.len());
+        rows.push((format!("{shards} shards"), quantiles(&late)));
+    }
+    Ok(Table {
+        name: "shards-lateness",
+        title: "Lateness of a lone message",
+        unit: "ms",
+        columns: QUANTILES.map(|(quantile, _)| quantile.to_owned()).to_vec(),
+        rows,
+        columns_are: Columns::Percentiles(samples),
+        wide: false,
+        note: lateness::NOTE,
+    })
+}
+
+const IDLE: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use delayline_redis_protocol::all_scripts;
 
 /// What `State` has and the scripts have not, and why.
-const IN_RUST_ONLY: [(&str, &str); 22] = [
+const IN_RUST_ONLY: [(&str, &str); 23] = [
     ("new", "an empty queue has no keys"),
     ("apply", "`Script::of` chooses the script"),
     ("apply_and_hint", "`rings` in bell.lua, and `tell_sleepers` in next_claimable.lua"),
@@ -29,7 +29,8 @@ const IN_RUST_ONLY: [(&str, &str); 22] = [
     ("share", "`most` and `several` in claim.lua"),
     ("share_of_relay", "`most` and `several` in relay.lua"),
     ("take_slot", "`deliver` in take.lua"),
-    ("look_at_slot", "`end_lease` in settling.lua, and `take_back` in reclaim.lua"),
+    ("look_at_slot", "`free_slots` in settling.lua, and `take_back` in reclaim.lua"),
+    ("look_at_lane", "the end of `free_slot` in freeing.lua"),
     ("oldest_in_lanes", "a part of stats.lua"),
     ("take_relayed", "consumers do it"),
 ];

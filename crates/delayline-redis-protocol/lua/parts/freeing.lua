@@ -8,7 +8,8 @@ local old_slots = {}
 -- of these, `at`; and the members that leave their lanes in this call and keep their slots.
 local holders, leaving_lane = {}, {}
 
--- State::free_slot, where groups are limited. State::look_at_slot of a message that keeps its slot.
+-- State::free_slot, where groups are limited, and State::look_at_slot of a message that keeps its
+-- slot, both with State::look_at_lane.
 local function free_slot(member, is_kept)
   local lane, number, held, first = sub(member, MEMBER_LANE), nil, nil, nil
   if byte(member, MEMBER_SEQUENCE_FROM) ~= OF_GROUP then

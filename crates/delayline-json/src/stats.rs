@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use delayline::admin::{Forecast, Limits, Stats, Totals};
+use delayline::backend::Millis;
 use serde_json::{Value, json};
 
 use crate::duration;
@@ -114,7 +115,7 @@ pub fn stats(queue: &str, stats: &Stats) -> Value {
         "limits": limits(&stats.limits),
         "earliest_due": stats.earliest_due.map(|instant| instant.to_string()),
         "waiting_groups": stats.waiting_groups,
-        "shard_skew_ms": stats.shard_skew.map(|skew| skew.as_ms()),
+        "shard_skew_ms": stats.shard_skew.map(Millis::as_ms),
         "lateness": lateness(&stats.totals),
     });
     for (name, count) in counts(stats) {

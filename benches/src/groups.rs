@@ -15,12 +15,14 @@ use indicatif::ProgressBar;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 
+use crate::instructions::of_server;
 use crate::lateness::{Late, QUANTILES, quantiles};
-use crate::table::{Columns, Table, number};
+use crate::table::{Columns, Table, number, spread};
 use crate::transport::DRIVERS;
 
 const BATCHES: [usize; 3] = [1, 10, 100];
 const SEND_BATCH: usize = 1_000;
+const ROUNDS: usize = 5;
 /// Deliveries over which Jain's index is computed.
 const WINDOW: usize = 500;
 const QUIET: usize = 49;
@@ -37,6 +39,12 @@ struct Case {
     groups: usize,
     each_group: Option<u32>,
     has_backlog: bool,
+}
+
+impl Case {
+    const fn without_groups(self) -> Self {
+        Self { groups: 0, each_group: None, ..self }
+    }
 }
 
 const CASES: [Case; 4] = [
@@ -57,6 +65,7 @@ pub(crate) async fn measure(
     progress: &ProgressBar,
 ) -> Result<Vec<Table>> {
     let tables = [
+        instructions(messages, progress).await?,
         cost(messages, progress).await?,
         memory(messages, progress).await?,
         turns(messages, progress).await?,
@@ -65,47 +74,84 @@ pub(crate) async fn measure(
     Ok(tables.into())
 }
 
-/// The server's processor time for the whole life of a message.
-async fn cost(messages: usize, progress: &ProgressBar) -> Result<Table> {
+/// The server's instructions for the whole life of a message.
+async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows: Vec<_> = CASES.iter().map(|case| (case.name.to_owned(), Vec::new())).collect();
     for batch in BATCHES {
-        for (case, (_, figures)) in CASES.iter().zip(&mut rows) {
-            progress.set_message(format!("{}, batches of {batch}", case.name));
-            // Small batches take long.
-            let messages = messages.min(batch * 20_000).next_multiple_of(SEND_BATCH);
-            let without = Case { groups: 0, each_group: None, ..*case };
-            let without = life(without, batch, messages).await?;
-            figures.push(life(*case, batch, messages).await? / without);
+        let messages = (messages / 4).min(batch * 2_000).next_multiple_of(SEND_BATCH);
+        let each = async |case: Case| {
+            progress.set_message(format!("instructions of {}, batches of {batch}", case.name));
+            // The first batch loads the scripts.
+            let loaded = of_server(async |server| lives(server, case, batch, 0).await).await?;
+            let all = of_server(async |server| lives(server, case, batch, messages).await).await?;
+            anyhow::Ok((all - loaded) / number(messages))
+        };
+        for (case, (_, figures)) in CASES.into_iter().zip(&mut rows) {
+            figures.push(each(case).await? / each(case.without_groups()).await?);
         }
     }
     Ok(Table {
-        name: "groups-cost",
-        title: "Server processor time of a message with a group",
+        name: "groups-instructions",
+        title: "Server instructions for a message with a group",
         unit: "ratio to one without",
         columns: BATCHES.map(|batch| format!("batch {batch}")).to_vec(),
         rows,
         columns_are: Columns::Cases,
         wide: false,
-        note: "Enqueue, claim and ack together. With a backlog, all messages are sent before the \
-               first claim.",
+        note: "Enqueue, claim and ack together, counted by cachegrind. With a backlog, all messages \
+               are sent before the first claim.",
+    })
+}
+
+/// The server's processor time for the same.
+async fn cost(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let mut rows: Vec<_> = CASES.iter().map(|case| (case.name.to_owned(), Vec::new())).collect();
+    for batch in BATCHES {
+        // Small batches take long.
+        let messages = (messages / 2).min(batch * 5_000).next_multiple_of(SEND_BATCH);
+        for (case, (_, figures)) in CASES.iter().zip(&mut rows) {
+            progress.set_message(format!("{}, batches of {batch}", case.name));
+            let mut ratios = Vec::new();
+            for _ in 0..ROUNDS {
+                let without = life(case.without_groups(), batch, messages).await?;
+                ratios.push(life(*case, batch, messages).await? / without);
+            }
+            figures.extend(spread(ratios));
+        }
+    }
+    let columns = BATCHES
+        .map(|batch| ["least", "median", "most"].map(|which| format!("batch {batch}, {which}")));
+    Ok(Table {
+        name: "groups-cost",
+        title: "Server processor time of a message with a group",
+        unit: "ratio to one without",
+        columns: columns.concat(),
+        rows,
+        columns_are: Columns::Spreads,
+        wide: false,
+        note: "The same in five rounds, each next to one without groups.",
     })
 }
 
 /// Microseconds per message.
 async fn life(case: Case, batch: usize, messages: usize) -> Result<f64> {
     let server = DRIVERS[0].start()?;
-    let queue = DRIVERS[0].open(&server).await?;
+    lives(&server, case, batch, 0).await?;
+    let before = cpu_time(&server);
+    lives(&server, case, batch, messages).await?;
+    let spent = cpu_time(&server).saturating_sub(before).as_secs_f64();
+    Ok(spent * 1e6 / number(messages))
+}
+
+/// The lives of one batch, and of these messages.
+async fn lives(server: &Server, case: Case, batch: usize, messages: usize) -> Result<()> {
+    let queue = DRIVERS[0].open(server).await?;
     if let Some(most) = case.each_group {
         queue.set_limits(SetLimits::new().each_group(most)).await?;
     }
-    let backend = queue.backend();
-    // Now the server knows the scripts.
     let group = |n: usize| n.checked_rem(case.groups);
-    live(&**backend, group, false, batch, batch).await?;
-    let before = cpu_time(&server);
-    live(&**backend, group, case.has_backlog, batch, messages).await?;
-    let spent = cpu_time(&server).saturating_sub(before).as_secs_f64();
-    Ok(spent * 1e6 / number(messages))
+    live(&**queue.backend(), group, false, batch, batch).await?;
+    live(&**queue.backend(), group, case.has_backlog, batch, messages).await
 }
 
 /// Sends, claims and acks messages in batches; with a backlog, claims begin when all are sent.
@@ -116,7 +162,7 @@ pub(crate) async fn live(
     batch: usize,
     messages: usize,
 ) -> Result<()> {
-    let step = if has_backlog { messages } else { batch };
+    let step = if has_backlog { messages.max(1) } else { batch };
     for first in (0..messages).step_by(step) {
         for first in (first..first + step).step_by(batch) {
             send(queue, (first..first + batch).map(&group)).await?;

@@ -44,9 +44,29 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<T
     })
 }
 
-/// The instructions of a server's whole life, in which it prepares the operation many times, and
-/// perhaps applies it.
+/// The instructions of a server that prepares the operation many times, and perhaps applies it.
 async fn spent(measured: Measured, batch: usize, rounds: usize, applies: bool) -> Result<f64> {
+    of_server(async |server| {
+        let queue = Arc::clone(DRIVERS[0].open(server).await?.backend());
+        // The first call loads the script, which must not be measured.
+        let first = measured.prepare(&*queue, batch).await;
+        apply(&*queue, &first).await;
+        let mut ops = Vec::with_capacity(rounds);
+        for _ in 0..rounds {
+            ops.push(measured.prepare(&*queue, batch).await);
+        }
+        if applies {
+            for op in &ops {
+                apply(&*queue, op).await;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// The instructions of a server's whole life, in which a program works with it.
+pub(crate) async fn of_server(work: impl AsyncFnOnce(&Server) -> Result<()>) -> Result<f64> {
     let home = tempfile::tempdir()?;
     let file = home.path().join("cachegrind");
     let mut out = OsString::from("--cachegrind-out-file=");
@@ -57,19 +77,7 @@ async fn spent(measured: Measured, batch: usize, rounds: usize, applies: bool) -
     let server = Server::builder().runner(&runner).config("hz", "1").config("dynamic-hz", "no");
     let server =
         server.try_start().context("running a server under valgrind, which has to be installed")?;
-    let queue = Arc::clone(DRIVERS[0].open(&server).await?.backend());
-    // The first call loads the script, which must not be measured.
-    let first = measured.prepare(&*queue, batch).await;
-    apply(&*queue, &first).await;
-    let mut ops = Vec::with_capacity(rounds);
-    for _ in 0..rounds {
-        ops.push(measured.prepare(&*queue, batch).await);
-    }
-    if applies {
-        for op in &ops {
-            apply(&*queue, op).await;
-        }
-    }
+    work(&server).await?;
     server.stop_gracefully();
     instructions(&file)
 }

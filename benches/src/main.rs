@@ -197,7 +197,7 @@ fn run(args: &Args) -> Result<()> {
     }
     progress.finish_and_clear();
     if let (Some(directory), false) = (&args.save, tables.is_empty()) {
-        save(directory, &circumstances, &tables)
+        save(directory, &title(&args.what), &circumstances, &tables)
             .with_context(|| format!("writing to {}", directory.display()))?;
     }
     Ok(())
@@ -239,11 +239,23 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
     Ok(vec![table?])
 }
 
+/// With what is measured, if that is not everything.
+fn title(what: &[Subject]) -> String {
+    let names = what.iter().filter_map(ValueEnum::to_possible_value);
+    let names: Vec<_> = names.map(|it| it.get_name().to_owned()).collect();
+    if names.is_empty() {
+        "Benchmarks".to_owned()
+    } else {
+        format!("Benchmarks: {}", names.join(", "))
+    }
+}
+
 /// Writes the figures and their plots, and a page with all of them.
-fn save(directory: &Path, circumstances: &str, tables: &[Table]) -> Result<()> {
+fn save(directory: &Path, title: &str, circumstances: &str, tables: &[Table]) -> Result<()> {
     save_figures(directory, circumstances, tables)?;
     let sections: Vec<_> = tables.iter().map(Table::to_markdown).collect();
-    let page = format!("{HEAD}```text\n{circumstances}\n```\n\n{}", sections.join("\n"));
+    let page =
+        format!("# {title}\n\n{HEAD}```text\n{circumstances}\n```\n\n{}", sections.join("\n"));
     Ok(fs::write(directory.join("README.md"), page)?)
 }
 
@@ -274,8 +286,6 @@ const FIGURES: &str = "figures.json";
 const PEERS: &str = "peers.json";
 
 const HEAD: &str = "\
-# Benchmarks
-
 Written by `cargo xtask bench --save DIRECTORY`; the figures are also in [figures.json](figures.json). Compare
 only figures of one run: machines differ, and one machine varies over time. This run:
 

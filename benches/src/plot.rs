@@ -184,7 +184,9 @@ mod tests {
     fn the_plots_of_the_documentation_are_drawn_from_their_figures() {
         for report in [
             "benchmarks/figures",
+            "benchmarks/groups/figures",
             "benchmarks/instructions/figures",
+            "benchmarks/shards/figures",
             "benchmarks/peers",
             "drivers/figures",
         ] {

@@ -10,9 +10,10 @@ use delayline_test_server::{Cluster, Server};
 use indicatif::ProgressBar;
 
 use crate::groups::live;
+use crate::instructions::of_server;
 use crate::lateness::{QUANTILES, lone_messages, quantiles};
-use crate::table::{Columns, Table, number};
-use crate::transport::DRIVERS;
+use crate::table::{Columns, Table, number, spread};
+use crate::transport::{DRIVERS, QUEUE};
 use crate::{idle, lateness};
 
 const SHARDS: u32 = 6;
@@ -21,8 +22,45 @@ const ROUNDS: usize = 5;
 const TASKS: usize = 256;
 
 pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
+    let instructions = instructions(messages / 4, progress).await?;
     let [cost, share] = cost(messages, progress).await?;
-    Ok(vec![cost, share, idle_cost(progress).await?, late(messages / 500, progress).await?])
+    let idle = idle_cost(progress).await?;
+    Ok(vec![instructions, cost, share, idle, late(messages / 500, progress).await?])
+}
+
+/// All shards are on one server, which counts its instructions.
+async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> {
+    let mut rows = Vec::new();
+    for batch in BATCHES {
+        let messages = messages.min(batch * 2_000).next_multiple_of(1_000);
+        let each = async |shards: u32| {
+            progress.set_message(format!("instructions, {shards} shards, batches of {batch}"));
+            let life = async |server: &Server, messages| {
+                let opening = delayline::connect(&server.url()).await?;
+                let opening = opening.queue(QUEUE);
+                let opening = if shards > 1 { opening.shards(shards) } else { opening };
+                let queue: Queue<Bytes, Raw> = opening.await?.codec(Raw);
+                live(&**queue.backend(), |_| None, true, batch, 10 * batch).await?;
+                live(&**queue.backend(), |_| None, true, batch, messages).await
+            };
+            let loaded = of_server(async |server| life(server, 0).await).await?;
+            let all = of_server(async |server| life(server, messages).await).await?;
+            anyhow::Ok((all - loaded) / number(messages))
+        };
+        let ratio = each(SHARDS).await? / each(1).await?;
+        rows.push((format!("batches of {batch}"), vec![ratio]));
+    }
+    Ok(Table {
+        name: "shards-instructions",
+        title: "Server instructions for a message in a queue of six shards",
+        unit: "ratio to one shard",
+        columns: vec!["ratio".to_owned()],
+        rows,
+        columns_are: Columns::Cases,
+        wide: false,
+        note: "Enqueue, claim and ack together, counted by cachegrind, with all shards on one \
+               server. A batch of messages without groups is sent in six parts.",
+    })
 }
 
 /// A cluster of three nodes with a queue of one or of six shards.
@@ -135,12 +173,6 @@ async fn cost(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
     ])
 }
 
-/// The least, the median and the most.
-fn spread(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_by(f64::total_cmp);
-    [0, values.len() / 2, values.len() - 1].map(|n| values[n]).to_vec()
-}
-
 async fn idle_cost(progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
     for shards in [1, SHARDS] {
@@ -183,4 +215,4 @@ async fn late(messages: usize, progress: &ProgressBar) -> Result<Table> {
     })
 }
 
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(60);

@@ -102,3 +102,9 @@ pub(crate) fn shown(figure: f64) -> String {
 pub(crate) fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
+
+/// The least, the median and the most, for [`Columns::Spreads`].
+pub(crate) fn spread(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    [0, values.len() / 2, values.len().saturating_sub(1)].map(|n| values[n]).to_vec()
+}

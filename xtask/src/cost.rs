@@ -38,7 +38,7 @@ const LISTS_OF_READS: &str = r#"\b(op|reply|self)::forecast\b|"forecast(\.lua)?"
 const LISTS_OF_CHANGES: &str = r#"\b(op|reply|self)::reschedule\b|"reschedule(\.lua)?""#;
 
 /// Neither counted as written nor as places: generated files, and licences.
-const GENERATED: [&str; 10] = [
+const GENERATED: [&str; 12] = [
     "Cargo.lock",
     "package-lock.json",
     ".json",
@@ -47,7 +47,9 @@ const GENERATED: [&str; 10] = [
     "scripts.txt",
     "LICENSE-MIT",
     "LICENSE-APACHE",
+    "docs/benchmarks/groups/README.md",
     "docs/benchmarks/instructions/README.md",
+    "docs/benchmarks/shards/README.md",
     ".css",
 ];
 

@@ -279,7 +279,7 @@ async fn quiet(flood: usize, progress: &ProgressBar) -> Result<Table> {
     }
     Ok(Table {
         name: "groups-quiet",
-        title: "Lateness of quiet tenants beside a flood",
+        title: "Lateness of quiet tenants during a flood",
         unit: "ms",
         columns: QUANTILES.map(|(quantile, _)| quantile.to_owned()).to_vec(),
         rows,

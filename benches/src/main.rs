@@ -239,7 +239,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
     Ok(vec![table?])
 }
 
-/// With what is measured, if that is not everything.
+/// The title of a page, with the names of its subjects if these are not all.
 fn title(what: &[Subject]) -> String {
     let names = what.iter().filter_map(ValueEnum::to_possible_value);
     let names: Vec<_> = names.map(|it| it.get_name().to_owned()).collect();

@@ -118,7 +118,7 @@ async fn cost(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
     for (name, batch) in work_of.into_iter().chain([(format!("{TASKS} tasks"), None)]) {
         let messages = messages.min(batch.unwrap_or(TASKS) * 10_000).next_multiple_of(1_000);
         let (mut ratios, mut busiest) = (Vec::new(), [Vec::new(), Vec::new()]);
-        // The first round only tells the servers the scripts.
+        // The first round only loads the scripts.
         for round in 0..=ROUNDS {
             progress.set_message(format!("shards, {name}, round {round} of {ROUNDS}"));
             let mut us = [0.0; 2];

@@ -85,8 +85,8 @@ impl Place {
         self.cluster.nodes().iter().map(cpu_time).collect()
     }
 
-    /// Processor time since `before`: microseconds of all nodes for each message, and the percentage
-    /// of the busiest node.
+    /// Processor time since `before`: microseconds of all nodes for each message, and the
+    /// percentage of the busiest node.
     fn since(&self, before: &[Duration], messages: usize) -> [f64; 2] {
         let spent = self.spent().into_iter().zip(before).map(|(now, before)| now - *before);
         let spent: Vec<f64> = spent.map(|it| it.as_secs_f64()).collect();

@@ -217,6 +217,7 @@ async fn alerts_and_dashboard_ask_for_metrics_and_labels_that_exist() {
     let home = tempfile::tempdir().unwrap();
     let connection = delayline::connect(&format!("file:{}", home.path().display())).await.unwrap();
     open(&connection, "texts").await;
+    drop(connection.backend("spread").shards(2).await.unwrap());
     let orders = orders().await;
     orders.set_limits(SetLimits::new().leased(3).rate(Rate::per_second(10, 2))).await.unwrap();
     let schedules = Schedules::open(&connection).await.unwrap();

@@ -299,6 +299,13 @@ async fn depths() {
     running.await.unwrap();
 }
 
+/// A queue of several shards.
+async fn sharded() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let queue: Queue<u64> = connection.queue("numbers").shards(2).await.unwrap();
+    queue.report_depths().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn depths_and_the_oldest_due_age_are_set_when_they_are_asked_for() {
     let measured = Measured::during(depths).await;
@@ -426,6 +433,7 @@ async fn what_is_measured_is_what_is_documented() {
         troubles().await;
         hints().await;
         depths().await;
+        sharded().await;
         crowd().await;
         jobs().await;
         #[cfg(all(feature = "schedules", feature = "testing"))]

@@ -508,8 +508,9 @@ pub const DEFAULT_QUEUE: &str = "schedules";
 const NAME_HEADER: &str = "delayline-schedule";
 /// The header with the instant of the tick, in milliseconds since 1970.
 const TICK_HEADER: &str = "delayline-tick";
-/// The due time of a paused schedule: in the year 9900.
-const PAUSED_MS: u64 = 250_246_540_800_000;
+/// The due time of a paused schedule: the beginning of the year 9000, which a transfer of the queue
+/// leaves as it is.
+const PAUSED_MS: u64 = 221_845_392_000_000;
 /// A name, `@` and the digits of a tick form an id.
 const MAX_NAME_BYTES: usize = 100;
 /// A changed spec is an update of its message, which has at most 16 KiB.

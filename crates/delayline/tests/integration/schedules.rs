@@ -266,6 +266,20 @@ async fn unchanged_specs_keep_their_instant_and_changed_ones_count_from_now() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_paused_schedule_of_a_queue_that_is_moved_stays_paused() {
+    let world = World::new().await;
+    world.schedules.put("a", &every(MINUTE)).await.unwrap();
+    assert!(world.schedules.pause("a").await.unwrap());
+    let connection = world.test.connection();
+    let from: Queue<Spec> = connection.queue("schedules").await.unwrap();
+    let to: Queue<Spec> = connection.queue("moved").await.unwrap();
+    assert_eq!(from.transfer_to(&to).unwrap().pass().await.unwrap(), 1);
+    let moved = Schedules::open_named(connection, "moved").await.unwrap();
+    assert!(moved.list().await.unwrap()[0].is_paused);
+    assert!(moved.resume("a").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn changes_pauses_and_removals_cancel_what_was_created_ahead() {
     let world = World::new().await;
     let spec = every(MINUTE).lead(MINUTE * 10).unwrap();

@@ -54,7 +54,8 @@ struct How {
     durability: Durability,
 }
 
-/// The replies of shards to the parts of an operation, with the instant and the revision of it.
+/// The replies of shards to the parts of an operation, with the latest of their instants and the sum
+/// of their revisions.
 struct Parts<T> {
     replies: T,
     at: Timestamp,
@@ -109,7 +110,7 @@ impl Shards {
         &self,
         how: How,
         parts: Vec<(usize, Op)>,
-    ) -> Result<Parts<Vec<Reply>>, Error> {
+    ) -> Result<Parts<Vec<Applied>>, Error> {
         let is_read_only = parts.iter().all(|(_, op)| op.is_read_only());
         let calls = parts.iter().map(|(shard, op)| self.send(*shard, how, op));
         let (mut at, mut revision, mut replies) = (Timestamp::MIN, 0_u64, Vec::new());
@@ -119,7 +120,7 @@ impl Shards {
                 Ok(applied) => {
                     at = at.max(applied.at);
                     revision = revision.saturating_add(applied.revision);
-                    replies.push(applied.reply);
+                    replies.push(applied);
                 }
                 Err(error) => errors.push(error),
             }
@@ -135,7 +136,7 @@ impl Shards {
     /// # Errors
     ///
     /// Like [`send_all`](Self::send_all).
-    async fn everywhere(&self, how: How, op: &Op) -> Result<Parts<Vec<Reply>>, Error> {
+    async fn everywhere(&self, how: How, op: &Op) -> Result<Parts<Vec<Applied>>, Error> {
         self.send_all(how, (0..self.shards.len()).map(|shard| (shard, op.clone())).collect()).await
     }
 
@@ -143,17 +144,17 @@ impl Shards {
     async fn change(&self, how: How, op: &Op) -> Result<Applied, Error> {
         let Parts { replies, at, revision } = self.everywhere(how, op).await?;
         self.heads().call_all();
-        let is_changed = |reply: &Reply| {
+        let is_changed = |applied: &Applied| {
             matches!(
-                reply,
+                applied.reply,
                 Reply::Pause { changed: true }
                     | Reply::Resume { changed: true }
                     | Reply::SetLimits { changed: true }
             )
         };
         let changed = replies.iter().position(is_changed).unwrap_or_default();
-        let reply = replies.into_iter().nth(changed).ok_or_else(unexpected)?;
-        Ok(Applied::new(at, revision, reply))
+        let applied = replies.into_iter().nth(changed).ok_or_else(unexpected)?;
+        Ok(Applied::new(at, revision, applied.reply))
     }
 
     async fn execute(&self, how: How, op: &Op) -> Result<Applied, Error> {

@@ -54,7 +54,7 @@ impl Shards {
             let parts = asked.iter().map(|(shard, numbers)| (*shard, part(numbers))).collect();
             let replied = self.send_all(how, parts).await?;
             (at, revision) = (at.max(replied.at), revision.saturating_add(replied.revision));
-            for ((shard, numbers), reply) in asked.iter().zip(replied.replies) {
+            for ((shard, numbers), Applied { reply, at, .. }) in asked.iter().zip(replied.replies) {
                 for (&number, result) in numbers.iter().zip(read(reply).ok_or_else(unexpected)?) {
                     let known = &mut results[number];
                     if known.as_ref().is_none_or(|(_, it)| is_unknown(it) && !is_unknown(&result)) {
@@ -62,7 +62,7 @@ impl Shards {
                     } else if !is_unknown(&result) {
                         // Another shard has the id, too, and its reply counts. The next message of
                         // this shard may be another one now.
-                        self.heads().note(*shard, replied.at);
+                        self.heads().note(*shard, at);
                     }
                 }
             }

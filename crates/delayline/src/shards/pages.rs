@@ -32,8 +32,8 @@ impl Shards {
             let mut found: Vec<(Place, MessageInfo)> = Vec::new();
             // A page may end before its shard does, and nothing later is known of that shard.
             let mut end: Option<Place> = None;
-            for (shard, reply) in parts.replies.into_iter().enumerate() {
-                let Reply::List(part) = reply else { return Err(unexpected()) };
+            for (shard, applied) in parts.replies.into_iter().enumerate() {
+                let Reply::List(part) = applied.reply else { return Err(unexpected()) };
                 let keyed = part.messages.into_iter().filter_map(|info| {
                     let position = position_of(list.status, &info)?;
                     Some(((position, shard), info))

@@ -1,7 +1,5 @@
 //! Counters of all shards together.
 
-use std::time::Duration;
-
 use delayline_core::{
     Applied, Error, Forecast, History, HistoryPoint, Limits, Millis, Op, Rate, Reply, Stats,
     Timestamp,
@@ -13,26 +11,28 @@ impl Shards {
     pub(super) async fn stats(&self, how: How) -> Result<Applied, Error> {
         let Parts { replies, at, revision } = self.everywhere(how, &Op::Stats).await?;
         let mut sum: Option<Stats> = None;
-        let (mut least, mut most) = (Duration::MAX, Duration::ZERO);
-        for reply in replies {
-            let Reply::Stats(one) = reply else { return Err(unexpected()) };
-            let age = one.earliest_due.map_or(Duration::ZERO, |due| at.since(due));
-            (least, most) = (least.min(age), most.max(age));
+        let (mut least_ms, mut most_ms) = (u64::MAX, 0);
+        for applied in replies {
+            let Reply::Stats(one) = applied.reply else { return Err(unexpected()) };
+            // By the clock of its own shard.
+            let due = one.earliest_due.unwrap_or(applied.at);
+            let age_ms = applied.at.as_ms().saturating_sub(due.as_ms());
+            (least_ms, most_ms) = (least_ms.min(age_ms), most_ms.max(age_ms));
             match &mut sum {
                 None => sum = Some(*one),
                 Some(sum) => add(sum, &one),
             }
         }
         let mut sum = sum.ok_or_else(unexpected)?;
-        sum.shard_skew = Millis::try_from(most.saturating_sub(least)).ok();
+        sum.shard_skew = Some(Millis::saturating(most_ms.saturating_sub(least_ms)));
         Ok(Applied::new(at, revision, Reply::Stats(Box::new(sum))))
     }
 
     pub(super) async fn forecast(&self, how: How, op: &Op) -> Result<Applied, Error> {
         let Parts { replies, at, revision } = self.everywhere(how, op).await?;
         let mut sum = Forecast::default();
-        for reply in replies {
-            let Reply::Forecast(one) = reply else { return Err(unexpected()) };
+        for applied in replies {
+            let Reply::Forecast(one) = applied.reply else { return Err(unexpected()) };
             sum.ready = sum.ready.saturating_add(one.ready);
             sum.later = sum.later.saturating_add(one.later);
             sum.due.resize(one.due.len(), 0);
@@ -47,8 +47,8 @@ impl Shards {
     pub(super) async fn history(&self, how: How, op: &Op) -> Result<Applied, Error> {
         let Parts { replies, at, revision } = self.everywhere(how, op).await?;
         let mut all = Vec::new();
-        for reply in replies {
-            let Reply::History(one) = reply else { return Err(unexpected()) };
+        for applied in replies {
+            let Reply::History(one) = applied.reply else { return Err(unexpected()) };
             all.push(one.points);
         }
         // The last point of each is the present.

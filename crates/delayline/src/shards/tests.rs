@@ -369,6 +369,26 @@ async fn no_shard_starves() {
     panic!("the message was not delivered");
 }
 
+/// Clocks of nodes differ: each shard says how long its messages have been due.
+#[tokio::test]
+async fn clocks_that_differ_are_no_skew() {
+    let (queue, now) =
+        (QueueName::new("q").unwrap(), Timestamp::from_ms(1_800_000_000_000).unwrap());
+    let clocks = [now.after(Millis::saturating(10_000)), now];
+    let shard = |(number, clock)| {
+        let name = queue.shard(number).unwrap();
+        Shard { name, backend: Arc::new(MemoryBackend::with_manual_clock(clock)) }
+    };
+    let shards = Shards::new(queue.clone(), (0..).zip(clocks).map(shard).collect());
+    let message = |n| NewMessage::new(MessageId::try_from(format!("m{n}")).unwrap(), "");
+    let messages: Vec<_> = (0..20).map(message).collect();
+    shards.apply(At::Server, &Op::Enqueue(messages)).await.unwrap();
+    let Reply::Stats(stats) = shards.apply(At::Server, &Op::Stats).await.unwrap().reply else {
+        panic!()
+    };
+    assert_eq!((stats.ready, stats.shard_skew), (20, Some(Millis::ZERO)));
+}
+
 /// Its leases are lost with the reply, as in a plain queue.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_was_lost_does_not_overfill_a_smaller_claim() {

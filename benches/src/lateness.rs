@@ -67,13 +67,11 @@ fn table(name: &'static str, title: &'static str, measured: Vec<(String, Late)>)
         rows,
         columns_are: Columns::Percentiles(samples),
         wide: false,
-        note: NOTE,
+        note: "From the due time, by the server's clock, to the start of the handler, while the \
+               given number of other messages wait. Never early: a handler that starts before the \
+               due time fails the run.",
     }
 }
-
-pub(crate) const NOTE: &str = "From the due time, by the server's clock, to the start of the \
-                               handler, while the given number of other messages wait. Never \
-                               early: a handler that starts before the due time fails the run.";
 
 /// Handles messages that are sent one after the other, each due within half a second.
 pub(crate) async fn lone_messages(queue: &Queue<Bytes, Raw>, messages: usize) -> Result<Late> {

@@ -10,11 +10,12 @@ use delayline_test_server::{Cluster, Server};
 use indicatif::ProgressBar;
 
 use crate::groups::live;
+use crate::idle;
 use crate::instructions::of_server;
 use crate::lateness::{QUANTILES, lone_messages, quantiles};
+use crate::pull::median;
 use crate::table::{Columns, Table, number, spread};
 use crate::transport::{DRIVERS, QUEUE};
-use crate::{idle, lateness};
 
 const SHARDS: u32 = 6;
 const BATCHES: [usize; 3] = [1, 10, 100];
@@ -34,12 +35,9 @@ async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> 
     for batch in BATCHES {
         let messages = messages.min(batch * 2_000).next_multiple_of(1_000);
         let each = async |shards: u32| {
-            progress.set_message(format!("instructions, {shards} shards, batches of {batch}"));
+            progress.set_message(format!("instructions, {}, batches of {batch}", label(shards)));
             let life = async |server: &Server, messages| {
-                let opening = delayline::connect(&server.url()).await?;
-                let opening = opening.queue(QUEUE);
-                let opening = if shards > 1 { opening.shards(shards) } else { opening };
-                let queue: Queue<Bytes, Raw> = opening.await?.codec(Raw);
+                let queue = open(&server.url(), QUEUE, shards).await?;
                 live(&**queue.backend(), |_| None, true, batch, 10 * batch).await?;
                 live(&**queue.backend(), |_| None, true, batch, messages).await
             };
@@ -63,6 +61,17 @@ async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> 
     })
 }
 
+async fn open(url: &str, name: &str, shards: u32) -> Result<Queue<Bytes, Raw>> {
+    let connection = Connect::new(url)?.client(DRIVERS[0].driver).connect().await?;
+    let opening = connection.queue(name);
+    let opening = if shards > 1 { opening.shards(shards) } else { opening };
+    Ok(opening.await?.codec(Raw))
+}
+
+fn label(shards: u32) -> String {
+    if shards == 1 { "1 shard".to_owned() } else { format!("{shards} shards") }
+}
+
 /// A cluster of three nodes with a queue of one or of six shards.
 struct Place {
     cluster: Cluster,
@@ -72,12 +81,8 @@ struct Place {
 impl Place {
     async fn start(shards: u32) -> Result<Self> {
         let cluster = tokio::task::block_in_place(Cluster::start);
-        let url = cluster.url();
-        let connection = Connect::new(&url)?.client(DRIVERS[0].driver).connect().await?;
         let name = tokio::task::block_in_place(|| even_name(&cluster))?;
-        let opening = connection.queue(&name);
-        let opening = if shards > 1 { opening.shards(shards) } else { opening };
-        Ok(Self { queue: opening.await?.codec(Raw), cluster })
+        Ok(Self { queue: open(&cluster.url(), &name, shards).await?, cluster })
     }
 
     /// The processor time of each node.
@@ -144,8 +149,7 @@ async fn cost(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
             }
         }
         costs.push((name.clone(), spread(ratios)));
-        let busiest = busiest.map(|all| spread(all).get(1).copied().unwrap_or_default());
-        shares.push((name, busiest.to_vec()));
+        shares.push((name, busiest.map(median).to_vec()));
     }
     Ok([
         Table {
@@ -164,7 +168,7 @@ async fn cost(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
             name: "shards-busiest",
             title: "Part of the busiest of three primaries",
             unit: "% of the processor time of all",
-            columns: vec!["1 shard".to_owned(), format!("{SHARDS} shards")],
+            columns: [1, SHARDS].map(label).to_vec(),
             rows: shares,
             columns_are: Columns::Cases,
             wide: false,
@@ -176,11 +180,11 @@ async fn cost(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
 async fn idle_cost(progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
     for shards in [1, SHARDS] {
-        progress.set_message(format!("an idle worker, {shards} shards"));
+        progress.set_message(format!("an idle worker, {}", label(shards)));
         let place = Place::start(shards).await?;
         let nodes = place.cluster.nodes();
         let commands = idle::commands_per_second(place.queue.clone(), nodes, IDLE).await?;
-        rows.push((format!("{shards} shards"), vec![commands, commands / f64::from(shards)]));
+        rows.push((label(shards), vec![commands, commands / f64::from(shards)]));
     }
     Ok(Table {
         name: "shards-idle",
@@ -197,11 +201,11 @@ async fn idle_cost(progress: &ProgressBar) -> Result<Table> {
 async fn late(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let (mut rows, mut samples) = (Vec::new(), Vec::new());
     for shards in [1, SHARDS] {
-        progress.set_message(format!("lateness, {shards} shards"));
+        progress.set_message(format!("lateness, {}", label(shards)));
         let place = Place::start(shards).await?;
         let late = lone_messages(&place.queue, messages.max(10)).await?;
         samples.push(late.len());
-        rows.push((format!("{shards} shards"), quantiles(&late)));
+        rows.push((label(shards), quantiles(&late)));
     }
     Ok(Table {
         name: "shards-lateness",
@@ -211,7 +215,8 @@ async fn late(messages: usize, progress: &ProgressBar) -> Result<Table> {
         rows,
         columns_are: Columns::Percentiles(samples),
         wide: false,
-        note: lateness::NOTE,
+        note: "From the due time, by the clock of the message's node, to the start of the handler. \
+               Never early: a handler that starts before the due time fails the run.",
     })
 }
 

@@ -103,8 +103,8 @@ pub(crate) fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// The least, the median and the most, for [`Columns::Spreads`].
+/// The least, the median and the most of one value or more, for [`Columns::Spreads`].
 pub(crate) fn spread(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
-    [0, values.len() / 2, values.len().saturating_sub(1)].map(|n| values[n]).to_vec()
+    [0, values.len() / 2, values.len() - 1].map(|n| values[n]).to_vec()
 }

@@ -69,6 +69,7 @@ async fn idleness(driver: RedisClient) {
     until("all to be introduced", || names(&server).contains(";numbers=40,+0")).await;
     assert_at_most_half_a_command_a_second(&server, driver).await;
     // A wait may just have ended, and the next one not have begun.
+    assert!(blocked(&server) <= 1, "{driver:?}");
     until("all to sleep again", || blocked(&server) == 1).await;
     let looks = calls(&server, "evalsha");
     until("the poll that needs no hint", || calls(&server, "evalsha") > looks).await;
@@ -113,6 +114,7 @@ async fn many_idle_queues_cost_no_more_than_one() {
         until("all to sleep", || blocked(&server) == 1 && calls(&server, "evalsha") >= 5).await;
         until("all to be introduced", || names(&server).contains(",queue-4=")).await;
         assert_at_most_half_a_command_a_second(&server, driver).await;
+        assert!(blocked(&server) <= 1, "{driver:?}");
         until("all to sleep again", || blocked(&server) == 1).await;
         let start = Instant::now();
         for (n, queue) in (0..HINTS).zip(queues.iter().cycle()) {

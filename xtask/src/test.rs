@@ -119,8 +119,9 @@ fn server_of<'a>(shell: &Shell, args: &'a [String]) -> Result<(Option<PathBuf>, 
 const LONG: [&str; 5] = ["conformance_of_ways", "moving_shards", "partition", "run", "soak"];
 
 /// What a run without `--all` has left out.
-const LONG_PARTS: &str = "examples and benchmarks as programs, partitions, chaos, simulation, and \
-                          the conformance suite on clusters and on the newest servers";
+const LONG_PARTS: &str = "examples and benchmarks as programs, moving shards, partitions, chaos, \
+                          simulation, and the conformance suite on clusters and on the newest \
+                          servers";
 
 /// Programs by the time that they take.
 const SLOWEST: [&str; 6] = [

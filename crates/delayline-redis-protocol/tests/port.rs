@@ -137,7 +137,7 @@ fn what_scripts_say_of_other_types_is_there() {
     assert!(mentions > 7, "only {mentions}");
 }
 
-/// Of those that both call, and by where they call them first.
+/// Compares the functions that both call, in the order of their first calls.
 #[test]
 fn functions_call_others_in_the_order_of_state() {
     let (bodies, sources) = (bodies_of_state(), sources());
@@ -288,7 +288,7 @@ fn what_a_part_says_that_it_reads_or_sets_it_uses() {
         let comment: Vec<_> =
             before.lines().rev().map_while(|line| line.strip_prefix("--")).collect();
         let comment: String = comment.into_iter().rev().collect();
-        // With what it calls.
+        // With the functions that it calls.
         let mut bodies = vec![body_of(name).unwrap()];
         let mut at = 0;
         while let Some(body) = bodies.get(at).copied() {

@@ -137,7 +137,12 @@ fn exposition(samples: &[Sample<'_>]) -> String {
     for (name, (stats, _)) in known() {
         line(&mut out, GROUPS, &format!("queue=\"{name}\""), stats.waiting_groups);
     }
-    head(&mut out, SKEW, "gauge", "How much longer the oldest message of the slowest shard is due");
+    head(
+        &mut out,
+        SKEW,
+        "gauge",
+        "How much longer the slowest shard's oldest message has been due than the fastest's",
+    );
     for (name, (stats, _)) in known() {
         if let Some(skew) = stats.shard_skew {
             let skew = Duration::from(skew).as_secs_f64();

@@ -36,8 +36,8 @@ use crate::shards::RECORD;
 ///
 /// **After a crash**, up to one page of messages is set aside: they are due between the years 9575
 /// and 9975. Another transfer to the same queue continues with them, and takes every message that
-/// is due then for one of them. They are neither lost nor delivered
-/// twice if that happens while the other queue remembers their ids, for at least an hour.
+/// is due then for one of them. Messages that were set aside are neither lost nor delivered twice
+/// if that happens while the other queue remembers their ids, for at least an hour.
 ///
 /// **A message that waits for others** ([`Draft::after`](crate::Draft::after)) is set aside until
 /// they have moved or ended.

@@ -51,7 +51,7 @@ pub fn describe() {
     describe_gauge!(
         SKEW,
         Unit::Seconds,
-        "How much longer the oldest message of the slowest shard is due"
+        "How much longer the slowest shard's oldest message has been due than the fastest's"
     );
     describe_gauge!(HELD, Unit::Count, "1 while a hold stops deliveries");
     describe_gauge!(LEASED_LIMIT, Unit::Count, "Maximum number of messages leased at once");

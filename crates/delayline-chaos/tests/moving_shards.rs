@@ -1,6 +1,6 @@
 //! A queue of six shards on a cluster, over both drivers: slots move under load, then primaries are
-//! killed and frozen. A ledger has every number that was sent. By name only, because each test takes
-//! 20 s:
+//! killed and frozen. A ledger has every number that was sent. By name only, because each test
+//! takes 20 s:
 //!
 //! ```sh
 //! cargo xtask test -p delayline-chaos --test moving_shards

@@ -54,8 +54,8 @@ struct How {
     durability: Durability,
 }
 
-/// The replies of shards to the parts of an operation, with the latest of their instants and the sum
-/// of their revisions.
+/// The replies of shards to the parts of an operation, with the latest of their instants and the
+/// sum of their revisions.
 struct Parts<T> {
     replies: T,
     at: Timestamp,

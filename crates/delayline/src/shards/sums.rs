@@ -14,7 +14,7 @@ impl Shards {
         let (mut least_ms, mut most_ms) = (u64::MAX, 0);
         for applied in replies {
             let Reply::Stats(one) = applied.reply else { return Err(unexpected()) };
-            // By the clock of its own shard.
+            // By the clock of this shard.
             let due = one.earliest_due.unwrap_or(applied.at);
             let age_ms = applied.at.as_ms().saturating_sub(due.as_ms());
             (least_ms, most_ms) = (least_ms.min(age_ms), most_ms.max(age_ms));

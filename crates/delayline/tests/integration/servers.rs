@@ -325,7 +325,7 @@ const SENT: [&str; 16] = [
 ];
 
 /// How many commands of that name the server has executed.
-fn calls(server: &Server, command: &str) -> u64 {
+pub(crate) fn calls(server: &Server, command: &str) -> u64 {
     let stats = info(server, "commandstats", &format!("cmdstat_{command}:"));
     stats.iter().map(|line| calls_in(line)).sum()
 }

@@ -155,7 +155,7 @@ async fn lives(server: &Server, case: Case, batch: usize, messages: usize) -> Re
 }
 
 /// Sends, claims and acks messages in batches; with a backlog, claims begin when all are sent.
-pub(crate) async fn live(
+async fn live(
     queue: &dyn QueueBackend,
     group: impl Fn(usize) -> Option<usize>,
     has_backlog: bool,
@@ -362,7 +362,7 @@ async fn send(
 }
 
 /// Claims and acks a batch. Returns the number of its messages.
-async fn settle(queue: &dyn QueueBackend, batch: usize) -> Result<usize> {
+pub(crate) async fn settle(queue: &dyn QueueBackend, batch: usize) -> Result<usize> {
     let Reply::Claim(claimed) = queue.apply(At::Server, &claim(batch)).await?.reply else {
         bail!("a claim has another reply")
     };

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::{Applied, At, Backoff, Durability, ErrorClass, Op, QueueBackend, QueueName};
+use delayline_core::{
+    Applied, At, Backoff, Durability, ErrorClass, MessageId, Op, QueueBackend, QueueName, Violation,
+};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -15,6 +17,7 @@ use crate::after::siblings::{Reach, Siblings};
 use crate::cancels::Cancels;
 use crate::events::EventSink;
 use crate::registry::WorkerRegistry;
+use crate::shards::{Ids, Opened};
 use crate::telemetry::{self, Label, Observed, TraceContext};
 
 /// A backend, the options of a queue, and the state that all its clones share.
@@ -30,6 +33,7 @@ pub(crate) struct Client {
 
 struct Shared {
     queue_name: Option<QueueName>,
+    ids: Ids,
     label: Label,
     events: EventSink,
     cancels: Cancels,
@@ -46,11 +50,12 @@ impl Client {
     /// Creates a client that learns of other clones' cancels through `cancels`. `registry` has the
     /// workers of its queue, and `siblings` the other queues of its connection.
     pub(crate) fn new(
-        backend: Arc<dyn QueueBackend>,
+        opened: Opened,
         cancels: Cancels,
         registry: WorkerRegistry,
         siblings: Siblings,
     ) -> Self {
+        let Opened { backend, ids } = opened;
         let queue_name = backend.queue_name().cloned();
         let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
         let events = EventSink::default();
@@ -59,7 +64,7 @@ impl Client {
         let observed = Observed::new(gate, label.clone(), events.clone(), cancels.clone());
         let looks = watch::Sender::new(Instant::now());
         let shared =
-            Shared { queue_name, label, events, cancels, registry, siblings, reach, looks };
+            Shared { queue_name, ids, label, events, cancels, registry, siblings, reach, looks };
         Self {
             backend: Arc::new(observed),
             patience: DEFAULT_PATIENCE,
@@ -91,6 +96,11 @@ impl Client {
     /// The queue's name, or `None` if the backend has none.
     pub(crate) fn queue_name(&self) -> Option<&QueueName> {
         self.shared.queue_name.as_ref()
+    }
+
+    /// An id for a message that the caller gives none.
+    pub(crate) fn generate_id(&self) -> Result<MessageId, Violation> {
+        self.shared.ids.generate()
     }
 
     pub(crate) fn events(&self) -> &EventSink {

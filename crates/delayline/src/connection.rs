@@ -13,6 +13,7 @@ use crate::cancels::Cancels;
 use crate::codec::Json;
 use crate::directory_status::DirectoryStatus;
 use crate::registry::WorkerRegistry;
+use crate::shards::Opened;
 use crate::store::{FoundQueues, FoundWorkers, Store};
 use crate::{Error, Queue, shards};
 
@@ -84,9 +85,9 @@ impl Connection {
     /// keys ([`ErrorKind::Evicting`](crate::ErrorKind::Evicting)), or holds the queue in a newer
     /// format.
     pub fn queue<T: ?Sized>(&self, name: &str) -> Opening<Queue<T>> {
-        self.opening(name, |connection, backend| {
+        self.opening(name, |connection, opened| {
             let Self(_, cancels, registry, siblings) = connection;
-            Queue::sharing(backend, Json, cancels, registry, siblings)
+            Queue::sharing(opened, Json, cancels, registry, siblings)
         })
     }
 
@@ -100,10 +101,10 @@ impl Connection {
     ///
     /// Like [`queue`](Self::queue).
     pub fn backend(&self, name: &str) -> Opening<Arc<dyn QueueBackend>> {
-        self.opening(name, |_, backend| backend)
+        self.opening(name, |_, opened| opened.backend)
     }
 
-    fn opening<O>(&self, name: &str, made: fn(Self, Arc<dyn QueueBackend>) -> O) -> Opening<O> {
+    fn opening<O>(&self, name: &str, made: fn(Self, Opened) -> O) -> Opening<O> {
         Opening {
             connection: self.clone(),
             name: name.to_owned(),
@@ -407,7 +408,7 @@ pub struct Opening<O> {
     connection: Connection,
     name: String,
     shards: Option<u32>,
-    made: fn(Connection, Arc<dyn QueueBackend>) -> O,
+    made: fn(Connection, Opened) -> O,
     /// Once it was polled.
     running: Option<Running<O>>,
 }
@@ -454,8 +455,8 @@ impl<O: 'static> Future for Opening<O> {
             let (connection, name) = (connection.clone(), std::mem::take(name));
             let (shards, made) = (*shards, *made);
             Box::pin(async move {
-                let backend = shards::open(&*connection.0, QueueName::new(name)?, shards).await?;
-                Ok(made(connection, backend))
+                let opened = shards::open(&*connection.0, QueueName::new(name)?, shards).await?;
+                Ok(made(connection, opened))
             })
         });
         running.as_mut().poll(context)

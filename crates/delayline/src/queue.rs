@@ -31,7 +31,6 @@ use delayline_core::{
     Cancelled, Durability, MessageId, NewMessage, Op, QueueBackend, Reply, Reschedule, Rescheduled,
     Schedule,
 };
-use uuid::Uuid;
 
 pub use self::dead_letter_filter::DeadLetterFilter;
 pub use self::draft::Draft;
@@ -56,6 +55,7 @@ use crate::codec::{CodecError, Decode, Encode, Json};
 use crate::error::{DUE, message_id, timestamp, valid_delay};
 use crate::events::Events;
 use crate::registry::WorkerRegistry;
+use crate::shards::{Ids, Opened};
 use crate::telemetry::TraceContext;
 use crate::waiters::Waiters;
 
@@ -117,7 +117,8 @@ impl<T: ?Sized> Queue<T> {
     #[must_use]
     pub fn new(backend: Arc<dyn QueueBackend>) -> Self {
         let (cancels, registry) = (Cancels::default(), WorkerRegistry::default());
-        Self::sharing(backend, Json, cancels, registry, Siblings::default())
+        let opened = Opened { backend, ids: Ids::plain() };
+        Self::sharing(opened, Json, cancels, registry, Siblings::default())
     }
 }
 
@@ -125,14 +126,14 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// Creates a queue whose workers learn through `cancels` of messages that other clones cancel,
     /// and are in `registry` while they run. `siblings` are the queues of its connection.
     pub(crate) fn sharing(
-        backend: Arc<dyn QueueBackend>,
+        opened: Opened,
         codec: C,
         cancels: Cancels,
         registry: WorkerRegistry,
         siblings: Siblings,
     ) -> Self {
         Self {
-            client: Client::new(backend, cancels, registry, siblings),
+            client: Client::new(opened, cancels, registry, siblings),
             merger: Merger::of(Durability::None),
             waiters: Waiters::default(),
             codec: Arc::new(codec),
@@ -471,9 +472,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     pub(crate) fn draft(&self, payload: Result<Bytes, CodecError>) -> Draft {
         let message = || {
             let payload = payload.map_err(Error::encode)?;
-            // Time-ordered, so that ids sort by creation.
-            let id = MessageId::new(Uuid::now_v7().to_string())?;
-            Ok(NewMessage::new(id, payload))
+            Ok(NewMessage::new(self.client.generate_id()?, payload))
         };
         Draft::new(self.client.clone(), self.merger.clone(), message())
     }

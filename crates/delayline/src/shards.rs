@@ -8,6 +8,7 @@
 mod batch;
 mod claim;
 mod heads;
+mod ids;
 mod journal;
 mod lease;
 mod limits;
@@ -30,8 +31,9 @@ use futures_util::future::{join_all, select_ok};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::heads::Heads;
+pub(crate) use self::ids::Ids;
 use self::journal::Journal;
-pub(crate) use self::open::{RECORD, delete_if_empty, names, number, open, strays};
+pub(crate) use self::open::{Opened, RECORD, delete_if_empty, names, number, open, strays};
 
 /// A queue of several shards.
 pub(crate) struct Shards {
@@ -190,7 +192,10 @@ impl Shards {
 /// The shard of a message: the remainder of the XXH3 of its group, or else of its id. Stored
 /// messages depend on it.
 fn place_of(group: Option<&Group>, id: &MessageId, shards: usize) -> usize {
-    let key = group.map_or(&id.as_bytes()[..], |group| group.as_str().as_bytes());
+    shard_of(group.map_or(&id.as_bytes()[..], |group| group.as_str().as_bytes()), shards)
+}
+
+fn shard_of(key: &[u8], shards: usize) -> usize {
     let shard = xxh3_64(key) % (shards as u64);
     usize::try_from(shard).unwrap_or_default()
 }

@@ -42,7 +42,7 @@ impl Siblings {
         let Some(store) = &self.0.store else {
             return Err(Error::unsupported("messages of other queues, without a connection"));
         };
-        let backend = shards::open(&**store, name.clone(), None).await?;
+        let backend = shards::open(&**store, name.clone(), None).await?.backend;
         Ok(Arc::clone(self.lock().entry(name.clone()).or_insert(backend)))
     }
 

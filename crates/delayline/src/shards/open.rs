@@ -10,9 +10,15 @@ use delayline_core::{
 use delayline_redis_protocol::Removal;
 use futures_util::future::try_join_all;
 
-use super::{Shard, Shards, place_of, unexpected};
+use super::{Ids, Shard, Shards, place_of, unexpected};
 use crate::Error;
 use crate::store::Store;
+
+/// An open queue, and what generates its ids.
+pub(crate) struct Opened {
+    pub(crate) backend: Arc<dyn QueueBackend>,
+    pub(crate) ids: Ids,
+}
 
 /// Opens the queue `name`: its shards, if it has some.
 ///
@@ -26,7 +32,7 @@ pub(crate) async fn open(
     store: &dyn Store,
     name: QueueName,
     requested: Option<u32>,
-) -> Result<Arc<dyn QueueBackend>, Error> {
+) -> Result<Opened, Error> {
     if let Some(actual) = requested.filter(|it| !(MIN_SHARDS..=MAX_SHARDS).contains(it)) {
         let (actual, least, most) = (actual.into(), MIN_SHARDS.into(), MAX_SHARDS.into());
         let what = "the number of shards";
@@ -34,7 +40,7 @@ pub(crate) async fn open(
     }
     let plain = store.open(name.clone()).await?;
     let number = match (number_of(&plain).await?, requested) {
-        (None, None) => return Ok(plain),
+        (None, None) => return Ok(Opened { backend: plain, ids: Ids::plain() }),
         (Some(found), Some(requested)) if found != requested => {
             return Err(Fault::new(ErrorKind::OtherShards { found, requested }).into());
         }
@@ -44,7 +50,9 @@ pub(crate) async fn open(
             requested
         }
     };
-    Ok(Arc::new(Shards::new(name.clone(), shards(store, &name, 0..number).await?)))
+    let shards = shards(store, &name, 0..number).await?;
+    let ids = Ids::of(shards.len());
+    Ok(Opened { backend: Arc::new(Shards::new(name, shards)), ids })
 }
 
 /// Removes a sharded queue, if it is empty. `None` if it has no shards.

@@ -453,6 +453,30 @@ async fn a_silent_shard_holds_up_no_other() {
     assert_eq!(delivered.len(), 30);
 }
 
+/// A batch is not spread over all shards, and all shards get the same.
+#[tokio::test(start_paused = true)]
+async fn ids_that_are_generated_together_are_of_one_shard() {
+    let generator = Ids::of(6);
+    let batch = |size| -> Vec<_> { (0..size).map(|_| generator.generate().unwrap()).collect() };
+    let shard = |id: &MessageId| place_of(None, id, 6);
+    let mut known = BTreeSet::new();
+    let mut counts = [0; 6];
+    for size in [100_usize, 100, 1, 1, 1, 1, 1_000, 100] {
+        // All clocks of a test stand still while it runs.
+        tokio::time::advance(Duration::from_millis(1)).await;
+        let ids = batch(size);
+        assert!(ids.is_sorted(), "they sort by creation");
+        let runs: Vec<_> = ids.chunk_by(|a, b| shard(a) == shard(b)).map(<[_]>::len).collect();
+        assert_eq!(runs.len(), size.div_ceil(128), "{runs:?}");
+        ids.iter().for_each(|id| counts[shard(id)] += 1);
+        known.extend(ids);
+    }
+    assert_eq!(known.len(), 1_304);
+    assert!(counts.iter().all(|count| (128..=360).contains(count)), "{counts:?}");
+    let next = [(); 2].map(|()| shard(&batch(1)[0]));
+    assert_eq!(next[0], next[1], "there was no pause");
+}
+
 /// Stored messages depend on the map: they stay where they are.
 #[test]
 fn the_map_does_not_change() {

@@ -41,14 +41,15 @@ pub(crate) async fn open(
     let plain = store.open(name.clone()).await?;
     let number = match (number_of(&plain).await?, requested) {
         (None, None) => return Ok(Opened { backend: plain, ids: Ids::plain() }),
-        (Some(found), Some(requested)) if found != requested => {
-            return Err(Fault::new(ErrorKind::OtherShards { found, requested }).into());
-        }
-        (Some(found), _) => found,
-        (None, Some(requested)) => {
-            found(store, &name, &plain, requested).await?;
-            requested
-        }
+        (Some(found), requested) => agreed(found, requested.unwrap_or(found))?,
+        (None, Some(requested)) => match found(store, &name, &plain, requested).await {
+            Ok(()) => requested,
+            // Another process may have been first.
+            Err(error) => match number_of(&plain).await? {
+                Some(found) => agreed(found, requested)?,
+                None => return Err(error),
+            },
+        },
     };
     let shards = shards(store, &name, 0..number).await?;
     let ids = Ids::of(shards.len());
@@ -159,12 +160,15 @@ async fn found(
     let Reply::Enqueue(results) = reply else { return Err(unexpected().into()) };
     match results.first() {
         Some(Enqueued::Created { .. } | Enqueued::Duplicate { .. }) => Ok(()),
-        // Another process was first.
-        _ => match number_of(plain).await? {
-            Some(found) if found == requested => Ok(()),
-            Some(found) => Err(Fault::new(ErrorKind::OtherShards { found, requested }).into()),
-            None => Err(unexpected().into()),
-        },
+        _ => Err(unexpected().into()),
+    }
+}
+
+fn agreed(found: u32, requested: u32) -> Result<u32, Fault> {
+    if found == requested {
+        Ok(found)
+    } else {
+        Err(Fault::new(ErrorKind::OtherShards { found, requested }))
     }
 }
 

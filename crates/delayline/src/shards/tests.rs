@@ -15,6 +15,9 @@ use delayline_memory::MemoryBackend;
 use delayline_testkit::Fixture;
 
 use super::*;
+use crate::Queue;
+use crate::local::Local;
+use crate::store::Store;
 
 /// A backend that remembers its calls, and loses its replies while it is silent.
 #[derive(Debug)]
@@ -451,6 +454,95 @@ async fn a_silent_shard_holds_up_no_other() {
         }
     }
     assert_eq!(delivered.len(), 30);
+}
+
+/// A place whose calls take turns at random, and some of which lose their request or their reply.
+#[derive(Debug)]
+struct Unsteady(MemoryBackend, Arc<Mutex<fastrand::Rng>>);
+
+#[async_trait]
+impl Backend for Unsteady {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        let draw = |most| self.1.lock().unwrap().u32(0..most);
+        for _ in 0..draw(6) {
+            tokio::task::yield_now().await;
+        }
+        let lost = draw(300);
+        let applied = if lost == 0 { None } else { Some(self.0.apply(at, op).await?) };
+        for _ in 0..draw(6) {
+            tokio::task::yield_now().await;
+        }
+        let lost_reply = Error::with_detail(ErrorKind::Timeout, "lost");
+        applied.filter(|_| lost != 1).ok_or(lost_reply)
+    }
+}
+
+#[async_trait]
+impl Wakeup for Unsteady {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        self.0.wait(timeout).await
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.0.ring().await
+    }
+}
+
+/// Several programs open a new queue at the same time, each with its own number of shards.
+#[tokio::test(start_paused = true)]
+async fn programs_of_several_opinions_agree_or_are_refused() {
+    for seed in 0..100 {
+        let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
+        let place = Arc::clone(&random);
+        let create = move |_| Unsteady(MemoryBackend::new(), Arc::clone(&place));
+        let store: Arc<dyn Store> = Arc::new(Local::new(create));
+        let name = QueueName::new("q").unwrap();
+        let program = |number: u32, opinion| {
+            let (store, name) = (Arc::clone(&store), name.clone());
+            async move {
+                let opened = loop {
+                    match open(&*store, name.clone(), Some(opinion)).await {
+                        Ok(opened) => break opened,
+                        Err(error) => match error.kind() {
+                            ErrorKind::OtherShards { found, requested } => {
+                                assert_eq!(*requested, opinion);
+                                return Err(*found);
+                            }
+                            kind => assert_eq!(*kind, ErrorKind::Timeout),
+                        },
+                    }
+                };
+                let queue: Queue<u32> = Queue::new(opened.backend);
+                let id = format!("m{number}");
+                assert!(queue.message(&number).id(id.as_str()).send().await.unwrap().is_accepted());
+                Ok((opinion, id))
+            }
+        };
+        let opinions = (0..5).map(|number| {
+            tokio::spawn(program(number, [2, 3, 5][random.lock().unwrap().usize(..3)]))
+        });
+        let ends: Vec<_> = join_all(opinions).await.into_iter().map(Result::unwrap).collect();
+        let agreed = loop {
+            if let Ok(agreed) = number(&*store, &name).await {
+                break agreed.unwrap();
+            }
+        };
+        let queue = loop {
+            if let Ok(opened) = open(&*store, name.clone(), None).await {
+                break Queue::<u32>::new(opened.backend);
+            }
+        };
+        for end in ends {
+            match end {
+                Err(found) => assert_eq!(found, agreed, "seed {seed}"),
+                Ok((opinion, id)) => {
+                    assert_eq!(opinion, agreed, "seed {seed}");
+                    let found = queue.get(&id).await.unwrap();
+                    assert!(matches!(found, crate::Found::Live(_)), "seed {seed}: {id}");
+                }
+            }
+        }
+    }
 }
 
 /// A batch is not spread over all shards, and all shards get the same.

@@ -306,6 +306,10 @@ impl Connection {
     /// queue again. On a server, the user needs `UNLINK` on all keys of the queue. In a directory,
     /// elements that a relay has moved and no program has taken count as messages.
     ///
+    /// A queue with [shards](Opening::shards) is removed shard by shard, and last the number of
+    /// shards. It stays if a message arrives meanwhile. Stop the programs that have opened it
+    /// first: later messages of theirs are in shards whose number is lost.
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the queue may have been removed. It is safe to call this again.

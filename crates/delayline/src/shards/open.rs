@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use delayline_core::limits::{MAX_PAGE, MAX_SHARDS, MIN_SHARDS};
 use delayline_core::{
-    At, Backend as _, Enqueued, Error as Fault, ErrorKind, Found, List, MessageId, MessageInfo,
-    NewMessage, Op, QueueBackend, QueueName, Reply, Schedule, Stats, Status, Timestamp, Violation,
+    At, Backend as _, Enqueued, Error as Fault, ErrorKind, FinishedIds, Found, List, MessageId,
+    MessageInfo, NewMessage, Op, QueueBackend, QueueName, Reply, Schedule, Stats, Status,
+    Timestamp, Violation,
 };
 use delayline_redis_protocol::Removal;
 use futures_util::future::try_join_all;
@@ -85,6 +86,12 @@ pub(crate) async fn delete_if_empty(
     if (sum.messages, sum.results, sum.throttled) == Default::default() {
         plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
         sum.messages = store.delete_if_empty(name.clone()).await?.messages;
+        // Programs that have opened the queue may have sent to a shard since it was removed.
+        let late = strays(store, name).await?;
+        if late > 0 {
+            found(store, name, &plain, number).await?;
+            sum.messages += late;
+        }
     }
     Ok(Some(sum))
 }
@@ -155,7 +162,9 @@ async fn found(
         fits(shard, number, requested).await?;
     }
     let record = NewMessage::new(record_id()?, format!("{VERSION}:{requested}"));
-    let op = Op::Enqueue(vec![record.schedule(Schedule::At(Timestamp::MAX))]);
+    // An earlier record may have been cancelled.
+    let record = record.finished_ids(FinishedIds::Reuse).schedule(Schedule::At(Timestamp::MAX));
+    let op = Op::Enqueue(vec![record]);
     let reply = plain.apply(At::Server, &op).await?.reply;
     let Reply::Enqueue(results) = reply else { return Err(unexpected().into()) };
     match results.first() {

@@ -12,12 +12,13 @@ use delayline_core::{
     Settled, Settlement, State, Stats, Status,
 };
 use delayline_memory::MemoryBackend;
+use delayline_redis_protocol::Removal;
 use delayline_testkit::Fixture;
 
 use super::*;
 use crate::Queue;
 use crate::local::Local;
-use crate::store::Store;
+use crate::store::{FoundQueues, Store};
 
 /// A backend that remembers its calls, and loses its replies while it is silent.
 #[derive(Debug)]
@@ -542,6 +543,49 @@ async fn programs_of_several_opinions_agree_or_are_refused() {
                 }
             }
         }
+    }
+}
+
+/// A place in which a program sends to a shard while the plain queue is removed.
+#[derive(Debug)]
+struct SentTo(Local<MemoryBackend>, bool);
+
+#[async_trait]
+impl Store for SentTo {
+    async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, crate::Error> {
+        self.0.open(name).await
+    }
+
+    async fn queues(&self, most_keys: u64) -> Result<FoundQueues, crate::Error> {
+        self.0.queues(most_keys).await
+    }
+
+    async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, crate::Error> {
+        if self.1 && !name.is_shard() {
+            let place = u32::try_from(place_of(None, &late(), 4)).unwrap();
+            let shard = self.0.queue(name.shard(place)?);
+            shard.apply(At::Server, &Op::Enqueue(vec![NewMessage::new(late(), "7")])).await?;
+        }
+        Ok(Removal::default())
+    }
+}
+
+fn late() -> MessageId {
+    MessageId::try_from("late").unwrap()
+}
+
+/// Programs without a number would not see it otherwise.
+#[tokio::test]
+async fn a_message_that_is_sent_while_its_queue_is_removed_stays_visible() {
+    for is_sent in [false, true] {
+        let store = SentTo(Local::memory(), is_sent);
+        let name = QueueName::new("q").unwrap();
+        open(&store, name.clone(), Some(4)).await.unwrap();
+        let removal = delete_if_empty(&store, &name).await.unwrap().unwrap();
+        assert_eq!(removal.messages, u64::from(is_sent));
+        let queue: Queue<u32> = Queue::new(open(&store, name, None).await.unwrap().backend);
+        let found = queue.get("late").await.unwrap();
+        assert_eq!(matches!(found, crate::Found::Live(_)), is_sent);
     }
 }
 

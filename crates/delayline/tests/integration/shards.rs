@@ -76,6 +76,7 @@ async fn a_lost_or_strange_record_is_noticed() {
     }
     let again: Queue<u64> = connection.queue("orders").shards(4).await.unwrap();
     assert_eq!(again.stats().await.unwrap().ready, 20);
+    assert_eq!(known().await, (Some(4), 0), "it is stored again");
     for (payload, expected) in [
         ("2:4", ErrorKind::NewerVersion { found: 2, supported: 1 }),
         ("1:65", ErrorKind::Damaged),

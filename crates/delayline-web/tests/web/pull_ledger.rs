@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use delayline::codec::Raw;
 use delayline_web::{Role, Router};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 use crate::pull::{item, post, site};
-use crate::support::{orders, send};
+use crate::support::{Raws, orders, send};
 
 const MESSAGES: u64 = 400;
 
@@ -27,7 +28,16 @@ struct Ledger {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn clients_that_vanish_lose_nothing_and_hold_nothing() {
-    let orders = orders().await;
+    vanish(orders().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn clients_that_vanish_hold_nothing_in_any_shard() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    vanish(connection.queue("orders").shards(3).await.unwrap().codec(Raw)).await;
+}
+
+async fn vanish(orders: Raws) {
     let site = site(&orders, Role::Worker);
     let ledger = Arc::new(Ledger::default());
     let clients: Vec<_> = (1..=8_u64)

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline_core::{Applied, Claim, Claimed, Delivery, Error, ErrorKind, Op, Reply, Wakeup};
+use delayline_core::{
+    Applied, Claim, Claimed, Delivery, Error, ErrorKind, MessageState, Op, Reply, Timestamp, Wakeup,
+};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
@@ -16,8 +18,8 @@ use super::{How, Shards, failure, unexpected};
 /// The replies of shards to the parts of one claim.
 #[derive(Default)]
 struct Merged {
-    /// The first shard that replied, whose clock counts.
-    first: Option<(usize, Applied)>,
+    /// The clock that counts.
+    first: Option<Reference>,
     claimed: Claimed,
     /// What else each shard replied.
     replied: Vec<(usize, Claimed)>,
@@ -29,6 +31,13 @@ struct Merged {
     revision: u64,
 }
 
+/// What the clock of a shard shows when it is the first to reply: the earliest of all.
+struct Reference {
+    shard: usize,
+    at: Timestamp,
+    micros: u16,
+}
+
 impl Shards {
     fn journal(&self) -> MutexGuard<'_, Journal> {
         // Nothing panics while it is locked.
@@ -37,7 +46,9 @@ impl Shards {
 
     pub(super) async fn claim(&self, how: How, claim: &Claim) -> Result<Applied, Error> {
         let mut merged = Merged::default();
-        let repeated = self.journal().begin(claim);
+        let turn = self.journal().begin(claim);
+        let _turn = turn.lock().await;
+        let repeated = self.journal().again(claim);
         if !repeated.is_empty() {
             self.ask(how, repeated, &mut merged).await?;
         } else if claim.max == 0 {
@@ -73,6 +84,7 @@ impl Shards {
         merged: &mut Merged,
     ) -> Result<(), Error> {
         let sent = Instant::now();
+        self.journal().sent(&parts);
         let calls = parts.iter().enumerate().map(|(n, (shard, part))| async move {
             (n, self.send(*shard, how, &Op::Claim(part.clone())).await)
         });
@@ -92,6 +104,13 @@ impl Shards {
             results[n] = Some(result);
         }
         drop(calls);
+        if merged.first.is_none() {
+            let replied = results.iter().zip(&parts).filter_map(|(result, (shard, _))| {
+                let Some(Ok(applied)) = result else { return None };
+                Some(Reference { shard: *shard, at: applied.at, micros: applied.micros })
+            });
+            merged.first = replied.min_by_key(|it| (it.at, it.micros));
+        }
         for ((shard, part), result) in parts.into_iter().zip(results) {
             let result = result.unwrap_or_else(|| {
                 let detail = format!("{}: no reply to a claim", self.shards[shard].name);
@@ -121,17 +140,17 @@ impl Shards {
     fn merged(&self, how: How, claim: &Claim, merged: Merged) -> Result<Applied, Error> {
         let Merged { first, mut claimed, replied, deliveries, waiting, errors, revision } = merged;
         claimed.deliveries = in_order(deliveries);
-        let Some((reference, first)) = first else {
+        let Some(Reference { shard, at, micros }) = first else {
             return Err(failure(errors, true).unwrap_or_else(unexpected));
         };
         for error in &errors {
             tracing::debug!(queue = %self.name, %error, "a claim goes without a shard");
         }
-        self.heads().complete(how.at, (reference, first.at), &replied, &mut claimed);
+        self.heads().complete(how.at, (shard, at), &replied, &mut claimed);
         if claimed.deliveries.len() >= claim.max {
             waiting.into_iter().for_each(|shard| self.hand_on(shard));
         }
-        Ok(Applied::new(first.at, revision, Reply::Claim(claimed)).with_micros(first.micros))
+        Ok(Applied::new(at, revision, Reply::Claim(claimed)).with_micros(micros))
     }
 
     /// Leaves the next message of a shard to another process.
@@ -150,20 +169,25 @@ impl Merged {
 
     fn add(&mut self, shard: usize, part: &Claim, applied: Applied, mark: impl Fn(&mut Delivery)) {
         self.revision = self.revision.saturating_add(applied.revision);
-        let Applied { at, micros, revision, reply, .. } = applied;
+        let Applied { at, reply, .. } = applied;
         let Reply::Claim(mut claimed) = reply else { return };
         let has_room = claimed.deliveries.len() < part.max;
         if has_room && claimed.next.is_some() && !claimed.more {
             self.waiting.push(shard);
         }
-        claimed.deliveries.iter_mut().for_each(mark);
+        for delivery in &mut claimed.deliveries {
+            mark(delivery);
+            // A lease that was granted now, and not to an earlier claim of this id.
+            if let (MessageState::Leased { deadline, .. }, Some(first)) =
+                (&mut delivery.message.info.state, &self.first)
+                && *deadline == at.after(part.lease)
+            {
+                *deadline = first.at.after(part.lease);
+            }
+        }
         self.deliveries.push(std::mem::take(&mut claimed.deliveries).into());
         self.claimed.deaths.append(&mut claimed.deaths);
         self.replied.push((shard, claimed));
-        if self.first.is_none() {
-            let reply = Reply::Claim(Claimed::default());
-            self.first = Some((shard, Applied::new(at, revision, reply).with_micros(micros)));
-        }
     }
 }
 

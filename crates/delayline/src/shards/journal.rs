@@ -1,10 +1,12 @@
 //! The claims that are repeated.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::limits::{JOURNAL_RETENTION_MS, MAX_JOURNAL};
 use delayline_core::{Applied, Claim, ClaimId, ConsumerName, Error, ErrorClass, Reply};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// The latest claim of each consumer, by which a claim with the same id asks the same shards again.
@@ -14,16 +16,21 @@ pub(super) struct Journal(HashMap<ConsumerName, Latest>);
 struct Latest {
     claim_id: ClaimId,
     since: Instant,
+    /// Held while the claim runs.
+    turn: Arc<Mutex<()>>,
     /// The shards that have leased messages, each with its share. The claim is repeated with these.
     answered: Vec<(usize, usize)>,
-    /// Parts without a reply, with which shards may have leased messages. The next claim that asks
-    /// the shard repeats them, whatever its own id.
+    /// Parts of the claim that were sent, and whose replies may still come.
+    sent: Vec<(usize, usize)>,
+    /// Parts whose replies are lost, with which shards may have leased messages. The next claim that
+    /// asks the shard repeats them, whatever its own id.
     open: Vec<(usize, Claim, Instant)>,
 }
 
 impl Journal {
-    /// Begins a claim. Returns the parts to repeat, if it has leased messages before.
-    pub(super) fn begin(&mut self, claim: &Claim) -> Vec<(usize, Claim)> {
+    /// Begins a claim. Returns a lock to hold while it runs: a claim that is repeated meanwhile
+    /// would ask other shards.
+    pub(super) fn begin(&mut self, claim: &Claim) -> Arc<Mutex<()>> {
         let now = Instant::now();
         if self.0.len() >= MAX_JOURNAL && !self.0.contains_key(&claim.consumer) {
             let recent = Duration::from_millis(JOURNAL_RETENTION_MS);
@@ -32,21 +39,35 @@ impl Journal {
         let latest = self.0.entry(claim.consumer.clone()).or_insert_with(|| Latest {
             claim_id: claim.claim_id,
             since: now,
+            turn: Arc::default(),
             answered: Vec::new(),
+            sent: Vec::new(),
             open: Vec::new(),
         });
         latest.since = now;
         if latest.claim_id != claim.claim_id {
-            latest.claim_id = claim.claim_id;
+            (latest.claim_id, latest.turn) = (claim.claim_id, Arc::default());
             latest.answered.clear();
+            latest.sent.clear();
         }
-        let is_alone = latest.answered.len() == 1;
-        let part = |&(shard, share): &(usize, usize)| {
+        Arc::clone(&latest.turn)
+    }
+
+    /// The parts to repeat, if the claim may have leased messages before.
+    pub(super) fn again(&mut self, claim: &Claim) -> Vec<(usize, Claim)> {
+        let latest = self.0.get_mut(&claim.consumer).filter(|it| it.claim_id == claim.claim_id);
+        let Some(latest) = latest else { return Vec::new() };
+        // No other claim may repeat them meanwhile.
+        let open = latest.open.extract_if(.., |(_, part, _)| part.claim_id == claim.claim_id);
+        let mut shares: BTreeMap<_, _> = open.map(|(shard, part, _)| (shard, part.max)).collect();
+        shares.extend(latest.sent.drain(..).chain(latest.answered.iter().copied()));
+        let is_alone = shares.len() == 1;
+        let part = |(shard, share): (usize, usize)| {
             let mut part = claim.clone();
             part.max = if is_alone { claim.max } else { share.min(claim.max) };
             (shard, part)
         };
-        latest.answered.iter().map(part).collect()
+        shares.into_iter().map(part).collect()
     }
 
     /// The parts of a claim, for shards with their shares.
@@ -70,14 +91,27 @@ impl Journal {
         shares.into_iter().map(part).collect()
     }
 
+    /// Remembers parts that are sent: the future that waits for the replies may be dropped.
+    pub(super) fn sent(&mut self, parts: &[(usize, Claim)]) {
+        for (shard, part) in parts {
+            let latest = self.0.get_mut(&part.consumer);
+            if let Some(latest) = latest.filter(|it| it.claim_id == part.claim_id) {
+                latest.sent.push((*shard, part.max));
+            }
+        }
+    }
+
     /// Remembers what a shard has done with its part.
     pub(super) fn note(&mut self, shard: usize, part: &Claim, result: &Result<Applied, Error>) {
         let Some(latest) = self.0.get_mut(&part.consumer) else { return };
+        // Another claim of the consumer may have begun.
+        let is_latest = latest.claim_id == part.claim_id;
+        if is_latest {
+            latest.sent.retain(|(sent, _)| *sent != shard);
+        }
         match result {
             Ok(Applied { reply: Reply::Claim(claimed), .. }) => {
                 let is_known = latest.answered.iter().any(|(answered, _)| *answered == shard);
-                // Another claim of the consumer may have begun.
-                let is_latest = latest.claim_id == part.claim_id;
                 if !claimed.deliveries.is_empty() && is_latest && !is_known {
                     latest.answered.push((shard, part.max));
                 }

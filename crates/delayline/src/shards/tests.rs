@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use delayline_core::{
-    Cancelled, Claim, ClaimId, ConsumerName, Delivery, Extend, Extended, Found, List, Millis,
-    Outcome, Position, Priority, Purged, Redrive, Redriven, Reschedule, Rescheduled, Schedule,
-    Settled, Settlement, State, Stats, Status,
+    Cancelled, Claim, ClaimId, ConsumerName, Delivery, Extend, Extended, Found, List, MessageState,
+    Millis, Outcome, Position, Priority, Purged, Redrive, Redriven, Reschedule, Rescheduled,
+    Schedule, Settled, Settlement, State, Stats, Status,
 };
 use delayline_memory::MemoryBackend;
 use delayline_redis_protocol::Removal;
@@ -391,6 +391,64 @@ async fn clocks_that_differ_are_no_skew() {
         panic!()
     };
     assert_eq!((stats.ready, stats.shard_skew), (20, Some(Millis::ZERO)));
+    let lease = Millis::saturating(30_000);
+    let claim =
+        Claim::new(ConsumerName::new("c").unwrap(), ClaimId::from_bytes([1; 16]), 20, lease);
+    let applied = shards.apply(At::Server, &Op::Claim(claim)).await.unwrap();
+    let Reply::Claim(claimed) = applied.reply else { panic!() };
+    assert!(claimed.deliveries.len() > 10, "they are of both");
+    for delivery in claimed.deliveries {
+        let MessageState::Leased { deadline, .. } = delivery.message.info.state else { panic!() };
+        assert_eq!(deadline, applied.at.after(lease), "by the clock of the reply");
+    }
+}
+
+/// The same claim at the same time, and after a future that was dropped.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_repeated_too_early_gets_the_same_leases() {
+    let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(7)));
+    let queue = QueueName::new("q").unwrap();
+    let shard = |number| {
+        let random = Arc::clone(&random);
+        let backend = Arc::new(Unsteady(MemoryBackend::new(), random, false));
+        Shard { name: queue.shard(number).unwrap(), backend }
+    };
+    let shards = Arc::new(Shards::new(queue.clone(), (0..3).map(shard).collect()));
+    let mut leased = 0;
+    for n in 0_u8..100 {
+        let ids = (0..5).map(|it| MessageId::try_from(format!("m{n}-{it}")).unwrap());
+        let messages = ids.map(|id| NewMessage::new(id, "")).collect();
+        shards.apply(At::Server, &Op::Enqueue(messages)).await.unwrap();
+        let consumer = ConsumerName::new("c").unwrap();
+        let id = ClaimId::from_bytes([n; ClaimId::BYTES]);
+        let claim = Op::Claim(Claim::new(consumer, id, 4, Millis::saturating(600_000)));
+        let claims = || {
+            let (shards, claim) = (Arc::clone(&shards), claim.clone());
+            tokio::spawn(async move { shards.apply(At::Server, &claim).await })
+        };
+        let ids = |applied: Applied| -> BTreeSet<MessageId> {
+            let Reply::Claim(claimed) = applied.reply else { panic!() };
+            claimed.deliveries.into_iter().map(|it| it.message.info.id).collect()
+        };
+        let first = claims();
+        for _ in 0..n % 20 {
+            tokio::task::yield_now().await;
+        }
+        if n % 2 == 0 {
+            first.abort();
+            drop(first.await);
+            leased += ids(claims().await.unwrap().unwrap()).len();
+        } else {
+            let second = claims();
+            let first = ids(first.await.unwrap().unwrap());
+            assert_eq!(ids(second.await.unwrap().unwrap()), first, "claim {n}");
+            leased += first.len();
+        }
+        let Reply::Stats(stats) = shards.apply(At::Server, &Op::Stats).await.unwrap().reply else {
+            panic!()
+        };
+        assert_eq!(stats.leased, leased as u64, "claim {n}");
+    }
 }
 
 /// Its leases are lost with the reply, as in a plain queue.
@@ -457,9 +515,9 @@ async fn a_silent_shard_holds_up_no_other() {
     assert_eq!(delivered.len(), 30);
 }
 
-/// A place whose calls take turns at random, and some of which lose their request or their reply.
+/// A place whose calls take turns at random, and some of which may lose their request or reply.
 #[derive(Debug)]
-struct Unsteady(MemoryBackend, Arc<Mutex<fastrand::Rng>>);
+struct Unsteady(MemoryBackend, Arc<Mutex<fastrand::Rng>>, bool);
 
 #[async_trait]
 impl Backend for Unsteady {
@@ -468,7 +526,7 @@ impl Backend for Unsteady {
         for _ in 0..draw(6) {
             tokio::task::yield_now().await;
         }
-        let lost = draw(300);
+        let lost = if self.2 { draw(300) } else { u32::MAX };
         let applied = if lost == 0 { None } else { Some(self.0.apply(at, op).await?) };
         for _ in 0..draw(6) {
             tokio::task::yield_now().await;
@@ -495,7 +553,7 @@ async fn programs_of_several_opinions_agree_or_are_refused() {
     for seed in 0..100 {
         let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
         let place = Arc::clone(&random);
-        let create = move |_| Unsteady(MemoryBackend::new(), Arc::clone(&place));
+        let create = move |_| Unsteady(MemoryBackend::new(), Arc::clone(&place), true);
         let store: Arc<dyn Store> = Arc::new(Local::new(create));
         let name = QueueName::new("q").unwrap();
         let program = |number: u32, opinion| {

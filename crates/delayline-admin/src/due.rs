@@ -10,8 +10,6 @@ use delayline::codec::Raw;
 use delayline::message::{MessageInfo, Priority};
 use delayline::{Bytes, Error, ErrorKind, Queue, Timestamp, limits};
 
-use crate::number_of;
-
 /// Lists the scheduled messages of a queue that are due in a window, the earliest first.
 ///
 /// Queues list one priority after the other, and then messages with a group. So each page reads one
@@ -74,19 +72,23 @@ impl DueMessages {
             let mut listing = listing.after(self.start(index));
             let page = listing.next_page().await?.unwrap_or_default();
             // A page continues with the next index.
-            found.extend(page.into_iter().filter(|it| place(it).1 == index));
+            found.extend(page.into_iter().filter(|it| self.place(it).index == index));
         }
-        found.sort_by_key(place);
+        found.sort_by_key(|message| by_instant(self.place(message)));
         let is_full = found.len() >= self.page_size;
         found.truncate(self.page_size);
         let listed = found.len();
         found.retain(|message| message.due < self.until);
         self.is_over = !is_full || found.len() < listed;
         if let Some(last) = found.last() {
-            let (instant, index, sequence) = place(last);
-            self.after = Position { index, instant, sequence };
+            self.after = self.place(last);
         }
         Ok(Some(found).filter(|found| !found.is_empty()))
+    }
+
+    fn place(&self, message: &MessageInfo) -> Position {
+        // Scheduled messages have one.
+        self.queue.position_in(Listed::Scheduled, message).unwrap_or(self.after)
     }
 
     /// Where the messages of an index start that follow the last one.
@@ -185,10 +187,8 @@ const INSTANTS: u64 = limits::MAX_FORECAST as u64 / 2;
 const MOST_CALLS: u32 = 5;
 
 /// The due time, the index, and the number there.
-fn place(message: &MessageInfo) -> (Timestamp, u8, u64) {
-    let is_grouped = message.group.is_some();
-    let index = if is_grouped { Position::GROUPED } else { message.priority.level() };
-    (message.due, index, number_of(message))
+const fn by_instant(Position { index, instant, sequence }: Position) -> (Timestamp, u8, u64) {
+    (instant, index, sequence)
 }
 
 #[cfg(test)]
@@ -277,6 +277,35 @@ mod tests {
         assert_eq!((counts.is_exact, all), (false, 300));
     }
 
+    /// Their sequence numbers are those of their shard, so several messages have the same.
+    #[tokio::test]
+    async fn every_message_of_a_window_is_listed_once_in_a_sharded_queue() {
+        let connection = delayline::connect("memory:").await.unwrap();
+        let orders = connection.queue::<Bytes>("orders").shards(3).await.unwrap().codec(Raw);
+        let from = Timestamp::from_ms(4_000_000_000_000).unwrap();
+        for number in 0..100_u64 {
+            let due = from.after(Millis::saturating(number % 3));
+            let draft = orders.message(&Bytes::new()).id(format!("m{number}")).due_at(due.into());
+            let draft =
+                if number % 4 == 0 { draft.group(format!("g{}", number % 7)) } else { draft };
+            assert!(draft.send().await.unwrap().is_accepted());
+        }
+        for size in [1, 7, 50] {
+            let start = || DueMessages::new(orders.clone(), from, Timestamp::MAX).page_size(size);
+            let (mut due, mut found) = (start(), Vec::new());
+            while let Some(page) = due.next_page().await.unwrap() {
+                found.extend(page.into_iter().map(|it| (it.due, it.id)));
+                assert!(found.len() <= 100, "{size} a page");
+                if let Some(position) = due.position() {
+                    due = start().after(position);
+                }
+            }
+            assert!(found.is_sorted_by_key(|(due, _)| due));
+            let ids: BTreeSet<_> = found.iter().map(|(_, id)| id).collect();
+            assert_eq!((found.len(), ids.len()), (100, 100), "{size} a page");
+        }
+    }
+
     #[tokio::test]
     async fn every_message_of_a_window_is_listed_once_and_in_order() {
         let queue = Queue::new(Arc::new(backend().await) as _).codec(Raw);
@@ -294,7 +323,7 @@ mod tests {
                 let (mut due, mut found) = (start(), Vec::new());
                 while let Some(page) = due.next_page().await.unwrap() {
                     assert!((1..=size).contains(&page.len()));
-                    found.extend(page.iter().map(place));
+                    found.extend(page.iter().map(|it| by_instant(due.place(it))));
                     if let Some(position) = due.position() {
                         due = start().after(position);
                     }

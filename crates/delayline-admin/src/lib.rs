@@ -18,9 +18,6 @@ mod holders;
 mod letters;
 mod search;
 
-use delayline::admin::Position;
-use delayline::message::MessageInfo;
-
 pub use self::due::{DueCounts, DueMessages};
 pub use self::group_counts::GroupCount;
 pub use self::holders::{Holder, leased};
@@ -28,9 +25,3 @@ pub use self::letters::{
     Group, GroupOrder, Groups, LatestLetters, LetterFilter, Letters, RateLimit,
 };
 pub use self::search::{MessageSearch, Wanted};
-
-/// The number of a message in a [`Position`].
-fn number_of(message: &MessageInfo) -> u64 {
-    let of_groups = if message.group.is_some() { Position::OF_GROUPS } else { 0 };
-    message.sequence.saturating_add(of_groups)
-}

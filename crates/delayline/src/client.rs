@@ -103,6 +103,11 @@ impl Client {
         self.shared.ids.generate()
     }
 
+    /// The number of shards, or 1 for a queue without.
+    pub(crate) fn shards(&self) -> usize {
+        self.shared.ids.shards()
+    }
+
     pub(crate) fn events(&self) -> &EventSink {
         &self.shared.events
     }

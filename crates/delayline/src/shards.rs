@@ -34,6 +34,7 @@ use self::heads::Heads;
 pub(crate) use self::ids::Ids;
 use self::journal::Journal;
 pub(crate) use self::open::{Opened, RECORD, delete_if_empty, names, number, open, strays};
+pub(crate) use self::pages::cursor_of;
 
 /// A queue of several shards.
 pub(crate) struct Shards {

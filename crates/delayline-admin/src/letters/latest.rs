@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 use delayline::admin::{Listed, Listing, Position};
 use delayline::codec::Raw;
 use delayline::limits::MAX_PAGE;
-use delayline::message::{MessageInfo, MessageState};
+use delayline::message::MessageInfo;
 use delayline::{Bytes, Error, Queue, Timestamp};
-
-use crate::number_of;
 
 /// Reads the dead letters of a queue page by page, the latest death first.
 ///
@@ -74,7 +72,7 @@ impl LatestLetters {
         }
         let (start, mut letters) = self.search().await?;
         let before = self.end;
-        if let Some(first) = letters.first().and_then(place) {
+        if let Some(first) = letters.first().and_then(|it| self.place(it)) {
             self.end = first;
         }
         // The next page probably covers as much time as this one.
@@ -152,18 +150,13 @@ impl LatestLetters {
     }
 
     fn before_end(&self, mut letters: Vec<MessageInfo>) -> Vec<MessageInfo> {
-        letters.retain(|letter| place(letter).is_some_and(|place| place < self.end));
+        letters.retain(|letter| self.place(letter).is_some_and(|place| place < self.end));
         letters
     }
-}
 
-/// Where a letter is in the list.
-fn place(letter: &MessageInfo) -> Option<Position> {
-    match letter.state {
-        MessageState::Dead { since: instant, .. } => {
-            Some(Position { index: Position::DEAD, instant, sequence: number_of(letter) })
-        }
-        _ => None,
+    /// Where a letter is in the list.
+    fn place(&self, letter: &MessageInfo) -> Option<Position> {
+        self.queue.position_in(Listed::Dead, letter)
     }
 }
 
@@ -247,7 +240,7 @@ pub(super) mod tests {
             let mut found = Vec::new();
             while let Some(page) = latest.next_page().await.unwrap() {
                 assert!((1..=60).contains(&page.len()));
-                found.extend(page.iter().map(|letter| place(letter).unwrap()));
+                found.extend(page.iter().map(|letter| latest.place(letter).unwrap()));
                 // What another page begins with is at the same place.
                 if let Some(position) = latest.position() {
                     latest = start().before(position);
@@ -256,5 +249,34 @@ pub(super) mod tests {
             assert_eq!(found.len(), deaths.iter().map(|it| it.0).sum::<usize>(), "{deaths:?}");
             assert!(found.windows(2).all(|pair| pair[0] > pair[1]), "{deaths:?}");
         }
+    }
+    /// Their sequence numbers are those of their shard, so several letters have the same.
+    #[tokio::test]
+    async fn every_letter_of_a_sharded_queue_is_listed_once() {
+        let connection = delayline::connect("memory:").await.unwrap();
+        let orders = connection.queue::<Bytes>("orders").shards(3).await.unwrap().codec(Raw);
+        let drafts = (0..200).map(|n| orders.message(&Bytes::new()).id(format!("m{n}")));
+        // They die when they are claimed.
+        let drafts = drafts.map(|draft| draft.expires_in(Duration::ZERO));
+        assert!(orders.send_many(drafts).await.iter().all(Result::is_ok));
+        for n in 0.. {
+            let id = ClaimId::from_bytes([n; ClaimId::BYTES]);
+            let lease = Millis::new(60_000).unwrap();
+            let claim = Claim::new("w".try_into().unwrap(), id, 100, lease);
+            drop(orders.apply(&Op::Claim(claim)).await.unwrap());
+            if orders.stats().await.unwrap().dead == 200 {
+                break;
+            }
+        }
+        let start = || LatestLetters::new(orders.clone(), Timestamp::MAX).page_size(7);
+        let (mut latest, mut found) = (start(), Vec::new());
+        while let Some(page) = latest.next_page().await.unwrap() {
+            found.extend(page.into_iter().map(|letter| letter.id));
+            if let Some(position) = latest.position() {
+                latest = start().before(position);
+            }
+        }
+        let ids: std::collections::BTreeSet<_> = found.iter().collect();
+        assert_eq!((found.len(), ids.len()), (200, 200));
     }
 }

@@ -3,11 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{MessageId, Op, Purged, Redrive, Redriven, Reply, Schedule};
+use delayline_core::{
+    MessageId, MessageInfo, Op, Position, Purged, Redrive, Redriven, Reply, Schedule,
+};
 
 use super::{Audit, Listed, Listing, Queue, listing, only};
 use crate::Error;
 use crate::error::{DUE, timestamp, valid_delay};
+use crate::shards::cursor_of;
 
 impl<T: ?Sized, C> Queue<T, C> {
     /// Makes a dead letter due at once; its failures and crashes are counted from 0 again
@@ -232,6 +235,14 @@ impl<T: ?Sized, C> Queue<T, C> {
     #[must_use]
     pub fn list(&self, status: Listed) -> Listing {
         Listing::new(self.client.clone(), status)
+    }
+
+    /// Returns the position of a message in the list of a status, after which a
+    /// [listing](Listing::after) continues. Positions of one index are in the order of the list.
+    /// `None` for a ready message with a group, whose position is known to its listing only.
+    #[must_use]
+    pub fn position_in(&self, status: Listed, message: &MessageInfo) -> Option<Position> {
+        cursor_of(self.client.shards(), status.into(), message)
     }
 
     /// Lists the messages that are dead letters now, page by page, oldest death first. Messages

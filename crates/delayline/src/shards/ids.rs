@@ -40,6 +40,11 @@ impl Ids {
         Self { shards, run: Mutex::new(run) }
     }
 
+    /// The number of shards, or 1 for a queue without.
+    pub(crate) const fn shards(&self) -> usize {
+        self.shards
+    }
+
     pub(crate) fn generate(&self) -> Result<MessageId, Violation> {
         let id = Uuid::now_v7();
         let id = if self.shards > 1 { self.placed(id, self.next_shard()) } else { id };

@@ -5,7 +5,7 @@ use delayline_core::{
     Status, Timestamp,
 };
 
-use super::{How, Shards, unexpected};
+use super::{How, Shards, place_of, unexpected};
 
 /// A position in a shard, and the shard.
 type Place = (Position, usize);
@@ -49,7 +49,7 @@ impl Shards {
                 end = found.last().map(|(place, _)| *place);
             }
             page.messages.extend(found.into_iter().map(|(_, info)| info));
-            page.next = end.map(joined);
+            page.next = end.map(|end| self.joined(end));
             let in_turns = end.is_none() && list.status == Status::Ready;
             place = in_turns.then_some((TURNS, 0));
         }
@@ -64,7 +64,7 @@ impl Shards {
             let next = part.next.map(|next| (next, shard));
             place = next.or_else(|| (shard + 1 < self.shards.len()).then_some((TURNS, shard + 1)));
             if page.messages.len() >= list.limit || next.is_some() {
-                page.next = place.map(joined);
+                page.next = place.map(|place| self.joined(place));
                 break;
             }
         }
@@ -90,27 +90,34 @@ impl Shards {
             return Err(unexpected());
         };
         let following = (shard + 1 < self.shards.len()).then_some((START, shard + 1));
-        *next = next.map(|next| (next, shard)).or(following).map(joined);
+        *next = next.map(|next| (next, shard)).or(following).map(|next| self.joined(next));
         Ok(applied)
     }
 
-    /// The parts of a cursor. One that names no shard of the queue is behind all positions with its
-    /// index and instant.
+    /// The parts of a cursor.
     fn split_cursor(&self, cursor: Position) -> Place {
-        let last = self.shards.len().saturating_sub(1);
-        match usize::try_from(cursor.sequence >> SHARD_SHIFT) {
-            Ok(shard) if shard <= last => {
-                let sequence = cursor.sequence & ((1 << SHARD_SHIFT) - 1);
-                (Position { sequence, ..cursor }, shard)
-            }
-            _ => (cursor, last),
-        }
+        let count = self.shards.len() as u64;
+        let shard = usize::try_from(cursor.sequence % count).unwrap_or_default();
+        (Position { sequence: cursor.sequence / count, ..cursor }, shard)
+    }
+
+    fn joined(&self, place: Place) -> Position {
+        joined(self.shards.len(), place)
     }
 }
 
-/// The cursor of a place.
-fn joined((position, shard): Place) -> Position {
-    Position { sequence: position.sequence | (shard as u64) << SHARD_SHIFT, ..position }
+/// The cursor of a place: its number is the sequence number times the number of shards, plus the
+/// shard. So cursors are in the order of the list.
+fn joined(shards: usize, (position, shard): Place) -> Position {
+    let sequence = position.sequence.saturating_mul(shards as u64).saturating_add(shard as u64);
+    Position { sequence, ..position }
+}
+
+/// The cursor of a message of a list, in a queue of this number of shards. `None` for a ready
+/// message with a group.
+pub(crate) fn cursor_of(shards: usize, status: Status, info: &MessageInfo) -> Option<Position> {
+    let position = position_of(status, info)?;
+    Some(joined(shards, (position, place_of(info.group.as_ref(), &info.id, shards))))
 }
 
 /// Where a shard continues after a place: a message there at the same position comes later if its
@@ -139,5 +146,3 @@ pub(super) fn position_of(status: Status, info: &MessageInfo) -> Option<Position
 const START: Position = Position { index: 0, instant: Timestamp::MIN, sequence: 0 };
 /// Before the ready messages with a group.
 const TURNS: Position = Position { index: Position::LANES, instant: Timestamp::MIN, sequence: 0 };
-/// A cursor has the shard above the sequence number.
-const SHARD_SHIFT: u32 = 58;

@@ -19,8 +19,8 @@ pub(crate) fn process_id() -> ProcessId {
     *ID
 }
 
-/// The running workers of a connection's queues, or of a queue's clones. Where the queues are on
-/// servers, it introduces them there.
+/// The running workers of a connection's queues, or of a queue's clones. If the queues are on
+/// servers, it introduces the workers there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerRegistry(Arc<Inner>);
 
@@ -29,8 +29,8 @@ struct Inner {
     transport: Option<Arc<dyn Transport>>,
     registrations: Mutex<BTreeMap<u64, Running>>,
     next: AtomicU64,
-    /// The workers have changed since they were introduced.
-    is_stale: AtomicBool,
+    /// Whether a task is about to introduce the workers.
+    is_planned: AtomicBool,
     /// Held while they are introduced, so that the latest introduction counts.
     turn: tokio::sync::Mutex<()>,
 }
@@ -94,19 +94,19 @@ impl WorkerRegistry {
         Some(process)
     }
 
-    /// Introduces the workers as they are then, in a separate task. Changes until the task begins
-    /// are one introduction.
+    /// Introduces the workers in a separate task. All changes before the task begins are one
+    /// introduction.
     fn introduce(&self) {
         let Some(transport) = self.0.transport.clone() else { return };
         // A run can be dropped outside of its runtime. Its connections end with the runtime.
         let Ok(runtime) = Handle::try_current() else { return };
-        if self.0.is_stale.swap(true, Ordering::Relaxed) {
+        if self.0.is_planned.swap(true, Ordering::Relaxed) {
             return;
         }
-        let registry = self.clone();
+        let (registry, plan) = (self.clone(), Plan(self.clone()));
         runtime.spawn(async move {
             let _turn = registry.0.turn.lock().await;
-            registry.0.is_stale.store(false, Ordering::Relaxed);
+            drop(plan);
             transport.introduce(registry.process().as_ref()).await;
         });
     }
@@ -124,6 +124,16 @@ impl Drop for Registration {
     }
 }
 
+/// A task that is about to introduce the workers. A runtime that ends drops it unperformed, so that a
+/// later change plans another one.
+struct Plan(WorkerRegistry);
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        self.0.0.is_planned.store(false, Ordering::Relaxed);
+    }
+}
+
 /// The name of this machine.
 fn host() -> String {
     hostname::get().unwrap_or_default().to_string_lossy().into_owned()
@@ -131,6 +141,13 @@ fn host() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use delayline_redis_protocol::{CallError, ScriptCall, Value};
+    use tokio::runtime::Builder;
+
     use super::*;
 
     #[test]
@@ -150,5 +167,48 @@ mod tests {
         assert_eq!(registry.process().unwrap().handlers, 14);
         drop((second, third));
         assert_eq!(registry.process(), None);
+    }
+
+    /// Counts introductions.
+    #[derive(Debug, Default)]
+    struct Introductions(AtomicU64);
+
+    #[async_trait]
+    impl Transport for Introductions {
+        async fn call(&self, _: ScriptCall<'_>) -> Result<Value, CallError> {
+            Ok(Value::Nil)
+        }
+
+        async fn wait(&self, _: &Bytes, _: Duration) -> Result<bool, CallError> {
+            Ok(false)
+        }
+
+        async fn info(&self, _: &Bytes) -> Result<String, CallError> {
+            Ok(String::new())
+        }
+
+        async fn introduce(&self, process: Option<&WorkerProcess>) {
+            assert!(process.is_some());
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_ends_too_early_keeps_no_later_one_from_introducing_its_workers() {
+        let transport = Arc::new(Introductions::default());
+        let registry = WorkerRegistry::on(Some(Arc::clone(&transport) as _));
+        let runtime = || Builder::new_current_thread().build().unwrap();
+        let enter = || registry.enter(Uuid::nil(), 1, QueueName::new("orders").unwrap(), 1);
+        let ended = runtime();
+        let first = ended.block_on(async { enter() });
+        drop(ended);
+        assert_eq!(transport.0.load(Ordering::Relaxed), 0, "its task has not begun");
+        let second = runtime().block_on(async {
+            let second = enter();
+            tokio::task::yield_now().await;
+            second
+        });
+        assert_eq!(transport.0.load(Ordering::Relaxed), 1);
+        drop((first, second));
     }
 }

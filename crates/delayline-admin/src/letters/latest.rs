@@ -11,13 +11,13 @@ use delayline::{Bytes, Error, Queue, Timestamp};
 /// Reads the dead letters of a queue page by page, the latest death first.
 ///
 /// Queues list the earliest death first, so each page searches for the instant at which it begins:
-/// usually with two or three reads, and always with less than 150. If more than 50 pages of letters
+/// usually with two or three reads, and always with fewer than 150. If more than 50 pages of letters
 /// died within one millisecond, some of them may be left out.
 pub struct LatestLetters {
     queue: Queue<Bytes, Raw>,
     /// Where the last page began, or the end of the list.
     end: Position,
-    /// Where to look from first.
+    /// Where the search for the next page begins.
     guess: Timestamp,
     page_size: usize,
     is_over: bool,
@@ -83,7 +83,7 @@ impl LatestLetters {
         Ok(Some(letters).filter(|letters| !letters.is_empty()))
     }
 
-    /// The instant from which on there is about a page before the end, and its letters.
+    /// Returns an instant since which about a page of letters died before the end, and these letters.
     async fn search(&self) -> Result<(Timestamp, Vec<MessageInfo>), Error> {
         let all = self.since(Timestamp::MIN).await?;
         if !all.is_full {
@@ -96,7 +96,9 @@ impl LatestLetters {
         loop {
             let instant = Timestamp::from_ms(start).unwrap_or(Timestamp::MIN);
             let part = self.since(instant).await?;
-            if !part.is_full && part.letters.len() >= self.page_size / 2 {
+            // Letters may have been deleted since the first read, so that there are few in all.
+            let is_enough = part.letters.len() >= self.page_size / 2 || instant == Timestamp::MIN;
+            if !part.is_full && is_enough {
                 return Ok((instant, part.letters));
             }
             if part.is_full {
@@ -160,32 +162,36 @@ impl LatestLetters {
     }
 }
 
-/// A page shows the letters of a quiet queue, and those of the last minute of a busy one.
+/// The first step back in time. A page of a busy queue has the letters of about a minute.
 const FIRST_STEP_MS: u64 = 60_000;
 
-/// Pages of letters that died within one millisecond.
+/// Maximum number of pages that are read of letters that died within one millisecond.
 const MOST_PAGES: usize = 50;
 
 #[cfg(test)]
 pub(super) mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use delayline::backend::{At, Backend as _, Claim, ClaimId, Millis, Op, Outcome, Reply};
-    use delayline::backend::{NewMessage, Settlement};
+    use delayline::backend::{
+        self, Applied, At, Backend, Claim, ClaimId, Delivery, Millis, NewMessage, Op, Outcome,
+        Reply, Settlement, Wakeup, async_trait,
+    };
     use delayline::message::Group;
     use delayline_memory::MemoryBackend;
 
     use super::*;
 
-    /// A queue in which that many letters die, and then time passes, one pair after the other.
+    /// A queue with a history: for each pair, this number of letters die, and then this number of
+    /// milliseconds pass.
     pub(in crate::letters) async fn queue(
         deaths: &[(usize, u64)],
     ) -> (Arc<MemoryBackend>, Queue<Bytes, Raw>) {
         queue_of(deaths, |_| false).await
     }
 
-    /// The same, where some messages have a group.
+    /// Like [`queue`], where some messages have a group.
     async fn queue_of(
         deaths: &[(usize, u64)],
         is_grouped: impl Fn(u32) -> bool,
@@ -210,7 +216,7 @@ pub(super) mod tests {
                     Claim::new("w".try_into().unwrap(), ClaimId::from_bytes(token), 100, lease);
                 let reply = backend.apply(At::Server, &Op::Claim(claim)).await.unwrap().reply;
                 let Reply::Claim(claimed) = reply else { panic!("{reply:?}") };
-                let end = |it: delayline::backend::Delivery| {
+                let end = |it: Delivery| {
                     let outcome = Outcome::Reject { error: "no".to_owned() };
                     Settlement::new(it.message.info.id.clone(), it.lease, outcome)
                 };
@@ -241,7 +247,7 @@ pub(super) mod tests {
             while let Some(page) = latest.next_page().await.unwrap() {
                 assert!((1..=60).contains(&page.len()));
                 found.extend(page.iter().map(|letter| latest.place(letter).unwrap()));
-                // What another page begins with is at the same place.
+                // Another listing continues at the same place.
                 if let Some(position) = latest.position() {
                     latest = start().before(position);
                 }
@@ -278,5 +284,48 @@ pub(super) mod tests {
         }
         let ids: std::collections::BTreeSet<_> = found.iter().collect();
         assert_eq!((found.len(), ids.len()), (200, 200));
+    }
+
+    /// A queue that loses all its dead letters after the first read of their list.
+    #[derive(Debug)]
+    struct Emptied {
+        backend: Arc<MemoryBackend>,
+        reads: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Backend for Emptied {
+        async fn apply(&self, at: At, op: &Op) -> Result<Applied, backend::Error> {
+            let applied = self.backend.apply(at, op).await?;
+            let reads = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
+            assert!(reads < 150, "the search does not end");
+            if reads == 1 {
+                let ids = (0..250).map(|id: u32| id.to_string().try_into().unwrap());
+                self.backend.apply(at, &Op::Purge(ids.collect())).await?;
+            }
+            Ok(applied)
+        }
+    }
+
+    #[async_trait]
+    impl Wakeup for Emptied {
+        async fn wait(&self, timeout: Duration) -> Result<bool, backend::Error> {
+            self.backend.wait(timeout).await
+        }
+
+        async fn ring(&self) -> Result<(), backend::Error> {
+            self.backend.ring().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_search_ends_while_the_letters_are_deleted() {
+        let (backend, _) = queue(&[(250, 3_600_000)]).await;
+        let now = backend.now();
+        let emptied = Arc::new(Emptied { backend, reads: AtomicUsize::new(0) });
+        let queue = Queue::new(emptied).codec(Raw);
+        let mut latest = LatestLetters::new(queue, now);
+        assert_eq!(latest.next_page().await.unwrap(), None);
+        assert_eq!(latest.position(), None);
     }
 }

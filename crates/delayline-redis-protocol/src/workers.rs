@@ -1,6 +1,7 @@
 //! Processes with workers: how they name their connections, and how servers list these names.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
@@ -109,8 +110,7 @@ impl WorkerProcess {
     }
 }
 
-/// The process as it introduces itself: one line of at most 1,024 bytes, with as many queues as
-/// fit.
+/// The process as it introduces itself: one line of at most 1,024 bytes, with as many queues as fit.
 impl fmt::Display for WorkerProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.name(0)))
@@ -143,6 +143,7 @@ pub struct WorkerList {
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     connections: BTreeMap<(ProcessId, u32), WorkerProcess>,
+    /// Whether connections were left out.
     cut: bool,
 }
 
@@ -155,13 +156,16 @@ impl Listed {
             let Some((part, process)) = field("name=").and_then(WorkerProcess::named) else {
                 continue;
             };
-            if self.connections.len() >= MAX_CONNECTIONS {
+            let is_full = self.connections.len() >= MAX_CONNECTIONS;
+            let Entry::Vacant(place) = self.connections.entry((process.id, part)) else {
+                continue;
+            };
+            if is_full {
                 self.cut = true;
                 return;
             }
             let address = field("addr=").filter(|it| is_address(it)).map(str::to_owned);
-            let key = (process.id, part);
-            self.connections.entry(key).or_insert(WorkerProcess { address, ..process });
+            place.insert(WorkerProcess { address, ..process });
         }
     }
 
@@ -335,8 +339,13 @@ mod tests {
             let process = WorkerProcess::new(id(n), "1", "h", 1, Timestamp::MIN);
             line(&name(&process, 1))
         });
-        let found = listed(&[lines.collect()]);
+        let lines: Vec<String> = lines.collect();
+        let found = listed(&[lines.concat()]);
         assert_eq!((found.processes.len(), found.complete), (MAX_CONNECTIONS, false));
+        // Another primary lists the same connections.
+        let most = lines[..MAX_CONNECTIONS].concat();
+        let found = listed(&[most.clone(), most]);
+        assert_eq!((found.processes.len(), found.complete), (MAX_CONNECTIONS, true));
     }
 
     #[test]

@@ -135,9 +135,12 @@ fn whole_seconds<E>(duration: Result<Duration, E>) -> SignedDuration {
 
 fn bytes(count: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
-    let mib = count as f64 / f64::from(1 << 20);
+    let kib = count as f64 / 1_024.0;
+    let mib = kib / 1_024.0;
     if count < 10_240 {
         format!("{count} bytes")
+    } else if mib < 1.0 {
+        format!("{kib:.1} KiB")
     } else if mib < 10_240.0 {
         format!("{mib:.1} MiB")
     } else {
@@ -155,6 +158,7 @@ mod tests {
     #[test]
     fn sizes_and_ages_are_in_units_that_people_read() {
         assert_eq!(bytes(10_239), "10239 bytes");
+        assert_eq!(bytes(20_000), "19.5 KiB");
         assert_eq!(bytes(3 << 20), "3.0 MiB");
         assert_eq!(bytes(60_657 << 20), "59.2 GiB");
         let ago = whole_seconds(Ok::<_, ()>(Duration::from_millis(7_300_900)));

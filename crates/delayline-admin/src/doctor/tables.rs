@@ -45,7 +45,10 @@ fn servers(survey: &Survey) -> Table {
             "-" => shown("role"),
             primary => format!("replica of {primary}"),
         };
-        let memory = server.info.as_ref().map_or(0, |info| number(info, "used_memory") >> 20);
+        let memory = server.info.as_ref().map_or_else(
+            |_| "-".to_owned(),
+            |info| format!("{} MiB", number(info, "used_memory") >> 20),
+        );
         vec![
             harmless_line(&server.address),
             role,
@@ -54,7 +57,7 @@ fn servers(survey: &Survey) -> Table {
             behind,
             shown("persistence"),
             shown("eviction"),
-            format!("{memory} MiB"),
+            memory,
         ]
     };
     let heads =

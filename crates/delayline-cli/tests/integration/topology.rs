@@ -167,6 +167,8 @@ fn the_doctor_reports_nodes_that_do_not_answer_or_may_not_be_asked() {
     }
     let text = run(at(&cluster.url(), "redis", &["doctor"])).code(1).stdout;
     assert!(text.contains("cannot be reached") && text.contains(&address(second)), "{text}");
+    let row = text.lines().find(|line| line.starts_with(&address(second))).unwrap();
+    assert!(row.trim_end().ends_with(" -"), "its memory is not known: {row}");
     first.kill();
     third.kill();
     run(at(&cluster.url(), "redis", &["doctor"])).code(3);

@@ -40,11 +40,21 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     /// The ends that are known, by the id and sequence number of the waiting message.
-    seen: HashMap<(MessageId, u64), Vec<u8>>,
+    seen: HashMap<(MessageId, u64), Seen>,
+    /// Number of checks so far.
+    checks: u64,
     /// Leased messages that wake another one when they end.
     wakes: HashMap<MessageId, (Lease, Member)>,
     /// Leased messages that were delivered before all of their members had ended.
     early: HashMap<MessageId, Lease>,
+}
+
+/// The ends of the members of a message at its latest check.
+#[derive(Debug)]
+struct Seen {
+    ends: Vec<u8>,
+    /// The number of this check.
+    check: u64,
 }
 
 /// The result of a check.
@@ -132,7 +142,8 @@ impl Gate {
         let info = &delivery.message.info;
         let key = (info.id.clone(), info.sequence);
         let count = read.waiting.members.len();
-        let seen = self.lock().seen.remove(&key).filter(|seen| seen.len() == count);
+        let seen = self.lock().seen.remove(&key).map(|seen| seen.ends);
+        let seen = seen.filter(|ends| ends.len() == count);
         let mut check = Check::new(&self.reach, at, &read.waiting.members, seen);
         let mut is_complete = matches!(timeout(LONGEST_CHECK, check.query()).await, Ok(Ok(())));
         let waited = now.since(info.enqueued_at);
@@ -183,9 +194,16 @@ impl Gate {
     fn remember(&self, key: (MessageId, u64), ends: Vec<u8>) {
         let mut state = self.lock();
         if state.seen.len() >= MOST_WAITING {
-            state.seen.clear();
+            // A message that waits is checked again within [`LONGEST_PAUSE`]: the message that was
+            // not checked for the longest time most likely waits no more.
+            let oldest = state.seen.iter().min_by_key(|(_, seen)| seen.check);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                state.seen.remove(&oldest);
+            }
         }
-        state.seen.insert(key, ends);
+        state.checks += 1;
+        let check = state.checks;
+        state.seen.insert(key, Seen { ends, check });
     }
 
     /// Cancels a leased message.
@@ -455,5 +473,5 @@ const LONGEST_CHECK: Duration = Duration::from_secs(2);
 const TRIES: u32 = 3;
 /// Maximum number of leased messages whose waiting messages are remembered.
 const MOST_REMEMBERED: usize = 100_000;
-/// Maximum number of waiting messages whose members' ends are remembered.
+/// Maximum number of messages whose members' ends are remembered.
 const MOST_WAITING: usize = 1_000;

@@ -63,7 +63,7 @@ pub struct Draft {
     pub(super) message: Result<NewMessage, Error>,
     /// Whether the caller chose the id.
     pub(super) named: bool,
-    /// The messages that it waits for, if it waits.
+    /// The messages that it waits for, if `waits`.
     pub(super) waiting: Waiting,
     waits: bool,
 }
@@ -179,8 +179,8 @@ impl Draft {
     /// Use [`coalesce`](Self::coalesce) if the last send in a window should count, not the first.
     /// Sends with this id but without `throttle` are not throttled. With an
     /// [`update`](Self::update), only the creation of a message is: an update of a message that is
-    /// in the queue takes effect in a window, too. A queue throttles at most
-    /// 100,000 ids at a time: beyond that, nothing is created, and the answer is
+    /// in the queue takes effect in a window, too. A queue throttles at most 100,000 ids at a time:
+    /// beyond that, nothing is created, and the outcome is
     /// [`TooManyThrottled`](crate::Enqueued::TooManyThrottled).
     ///
     /// After a reply that was lost, this message is sent again automatically only if the window is
@@ -447,7 +447,8 @@ impl Draft {
     ///   each other.
     /// - **Forgotten ends.** A queue remembers the end of a message for an hour at least
     ///   ([G15](crate::guarantees#g15)), and workers remember the ends that they have seen while
-    ///   they run. An end that no running worker has seen in time is missing until the limit.
+    ///   they run, for up to 1,000 waiting messages of a queue at a time. An end that no running
+    ///   worker has seen in time, or remembers, is missing until the limit.
     /// - **Workers.** Any worker of the queue checks the members, as do consumers over HTTP.
     ///   A [relay](crate::Queue::relay) does not, and moves the message at once.
     ///
@@ -539,11 +540,10 @@ fn checked(message: NewMessage) -> Result<NewMessage, Error> {
 /// The error for an id that no other message has: no update would find a message, and no send would
 /// be throttled.
 pub(super) fn generated(id: &MessageId) -> Violation {
-    let reason =
-        "it is generated, and an update, a throttle or a message with members needs an id \
-                  of your own"
-            .to_owned();
-    Violation::Malformed { what: "the message id", value: id.to_string(), reason }
+    let reason = "it is generated, and an update, a throttle or a message with members needs an id of \
+                  your own";
+    let (what, value, reason) = ("the message id", id.to_string(), reason.to_owned());
+    Violation::Malformed { what, value, reason }
 }
 
 /// Converts to the message of [`Op::Enqueue`](crate::backend::Op::Enqueue), for any queue, or

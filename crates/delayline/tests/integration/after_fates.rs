@@ -231,3 +231,32 @@ async fn an_end_that_a_worker_has_seen_counts_when_the_queue_has_forgotten_it() 
     let first = queue.wait_for("first", Duration::ZERO).await.unwrap();
     assert_eq!(first, Completion::Unknown);
 }
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_wait_no_more_do_not_replace_the_ends_of_one_that_waits() {
+    const OTHERS: u32 = 1_100;
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let members = [queue.message(&0).id("first"), queue.message(&0).id("last").due_in(HOURS)];
+    let _ = queue.message(&0).id("w").send_with_members(members).await.unwrap();
+    let sender = queue.clone();
+    let others = tokio::spawn(async move {
+        // The end of the first member is forgotten.
+        sleep(HOURS - ms(1_000) * (OTHERS + 60)).await;
+        for n in 0..OTHERS {
+            let member = sender.message(&0).due_in(ms(5_000));
+            let other = sender.message(&0).id(format!("other-{n}"));
+            let _ = other.send_with_members([member]).await.unwrap();
+            sleep(ms(1_000)).await;
+        }
+    });
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    let handler = async |job: Job<u64>| match job.members() {
+        Some(members) if members.why != Why::AllEnded => Err("early"),
+        _ => Ok(()),
+    };
+    let summary = worker.run(handler).await;
+    others.await.unwrap();
+    assert_eq!((summary.acked, summary.failed), (3 + 2 * u64::from(OTHERS), 0));
+    assert!(backend.elapsed() < HOURS + LATEST);
+}

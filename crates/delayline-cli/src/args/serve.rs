@@ -138,8 +138,9 @@ With --all, or if neither the arguments, --queue nor DELAYLINE_QUEUE name a queu
 of all queues says when they were read, and whether some may be missing. The user needs SCAN, which
 the rules of `delayline acl` do not include.
 
-Without --users only this machine can connect, and only under localhost, 127.0.0.1, [::1] and the
-address of --listen, so that pages of other sites cannot reach it. A file of users:
+Without --users only this machine can connect, and only under localhost, 127.0.0.1, [::1], the
+address of --listen and the host of --sqs-url, so that pages of other sites cannot reach it. A file
+of users:
 
   # roles                 kind    name        secret
   admin                   basic   anna        a long password

@@ -8,6 +8,7 @@ mod users;
 
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -90,10 +91,6 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     }
     let sqs = sqs::router(&args, &connection, sqs_access, &names, &stop);
     let sqs = sqs.await.map_err(|error| target.not_opened(&error))?;
-    let sqs = sqs.map(|(address, router)| match args.users {
-        Some(_) => (address, router),
-        None => (address, only_local_names(router, address.ip())),
-    });
     let mut deliverers = Vec::new();
     for name in names {
         let queue: Result<Queue<Bytes>, Error> = connection.queue(&name).await;
@@ -115,11 +112,12 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     }
     let router = dashboard.router();
     let router = router.map_err(|error| Failure::usage(error.to_string()))?;
-    let router = Some((args.listen, router)).filter(|_| !args.sqs_only);
+    let router = Some((args.listen, router, None)).filter(|_| !args.sqs_only);
+    let sqs = sqs.map(|(address, router)| (address, router, args.sqs_url.as_deref()));
     let mut servers = Vec::new();
-    for (address, mut router) in router.into_iter().chain(sqs) {
+    for (address, mut router, url) in router.into_iter().chain(sqs) {
         if args.users.is_none() {
-            router = only_local_names(router, address.ip());
+            router = only_local_names(router, address.ip(), url);
         }
         let cannot = |error| Failure::usage(format!("{address} cannot be used: {error}"));
         let listener = listen::on(address).map_err(cannot)?;
@@ -242,31 +240,40 @@ fn names(target: &Target, args: &Serve) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Answers only requests that name this machine. The page of another site can let its own name lead
-/// here, and would be taken for a page of this one.
-fn only_local_names(router: Router, listen: IpAddr) -> Router {
-    router.layer(from_fn(move |request: Request, next: Next| async move {
-        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-        if host.is_some_and(|host| is_local(host, listen)) {
-            return next.run(request).await;
+/// Answers only requests that name this machine, or the host of `url`. The page of another site can
+/// let its own name lead here, and would be taken for a page of this one.
+fn only_local_names(router: Router, listen: IpAddr, url: Option<&str>) -> Router {
+    let names: Arc<[String]> = local_names(listen, url).into();
+    router.layer(from_fn(move |request: Request, next: Next| {
+        let names = Arc::clone(&names);
+        async move {
+            let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+            if host.is_some_and(|host| is_one_of(&names, host)) {
+                return next.run(request).await;
+            }
+            let text = format!("this server answers under {} only\n", names.join(", "));
+            (StatusCode::FORBIDDEN, text).into_response()
         }
-        let text = format!(
-            "this server answers under localhost, 127.0.0.1, [::1] and {} only\n",
-            in_a_url(listen)
-        );
-        (StatusCode::FORBIDDEN, text).into_response()
     }))
 }
 
-/// Whether a `Host` header names this machine. `listen` is an address of it.
-fn is_local(host: &str, listen: IpAddr) -> bool {
-    let port = |text: &str| text.chars().all(|it| it.is_ascii_digit());
-    let name = match host.rsplit_once(':') {
-        Some((name, number)) if port(number) => name,
+fn local_names(listen: IpAddr, url: Option<&str>) -> Vec<String> {
+    let of_url = url.and_then(|url| url.split_once("://")?.1.split('/').next()).map(without_port);
+    let listen = in_a_url(listen);
+    let names = ["localhost", "127.0.0.1", "[::1]", &listen].into_iter().chain(of_url);
+    names.map(str::to_owned).collect()
+}
+
+/// Whether a `Host` header has one of these names.
+fn is_one_of(names: &[String], host: &str) -> bool {
+    names.iter().any(|name| without_port(host).eq_ignore_ascii_case(name))
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.chars().all(|it| it.is_ascii_digit()) => name,
         _ => host,
-    };
-    let known = ["localhost", "127.0.0.1", "[::1]", &in_a_url(listen)];
-    known.iter().any(|known| name.eq_ignore_ascii_case(known))
+    }
 }
 
 fn in_a_url(address: IpAddr) -> String {
@@ -284,10 +291,17 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_are_local() {
-        let is_local = |host: &str| is_local(host, "127.0.0.2".parse().unwrap());
-        for host in
-            ["localhost", "LocalHost:80", "127.0.0.1:7380", "[::1]", "[::1]:7380", "127.0.0.2:7380"]
-        {
+        let names = local_names("127.0.0.2".parse().unwrap(), Some("https://sqs.example:8443/x"));
+        let is_local = |host: &str| is_one_of(&names, host);
+        for host in [
+            "localhost",
+            "LocalHost:80",
+            "127.0.0.1:7380",
+            "[::1]",
+            "[::1]:7380",
+            "127.0.0.2:7380",
+            "sqs.example",
+        ] {
             assert!(is_local(host), "{host}");
         }
         for host in [

@@ -76,6 +76,9 @@ fn there_may_be_no_pages_and_the_limits_and_urls_of_sqs() {
     assert_eq!(page(&sqs), 404);
     let url = "https://sqs.example/000000000000/orders";
     assert_eq!(act(&sqs, "ListQueues", &json!({})), (200, json!({"QueueUrls": [url]})));
+    // The proxy may keep the host of the client.
+    let list = "POST / HTTP/1.1\r\nhost: sqs.example\r\nx-amz-target: AmazonSQS.ListQueues";
+    assert_eq!(ask(&sqs, list, "{}").0, 200);
     for (seconds, expected) in [(900, 200), (901, 400)] {
         let message = json!({"QueueUrl": url, "MessageBody": "x", "DelaySeconds": seconds});
         let (status, answer) = act(&sqs, "SendMessage", &message);

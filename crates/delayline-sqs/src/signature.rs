@@ -40,7 +40,7 @@ impl Signature {
         }
         let query = pairs(parts.uri.query().unwrap_or_default());
         if query.iter().any(|(name, _)| name == "X-Amz-Signature") {
-            return Self::of_query(&query).map(Some);
+            return Self::of_query(parts, &query).map(Some);
         }
         Ok(None)
     }
@@ -53,10 +53,10 @@ impl Signature {
         let instant = parts.headers.get("x-amz-date").and_then(|it| it.to_str().ok());
         let instant = instant.ok_or_else(incomplete)?.to_owned();
         let (credential, signed) = (field("Credential")?, field("SignedHeaders")?);
-        Self::of(&credential, instant, None, signed, field("Signature")?)
+        Self::of(parts, &credential, instant, None, signed, field("Signature")?)
     }
 
-    fn of_query(query: &[(String, String)]) -> Result<Self, Error> {
+    fn of_query(parts: &Parts, query: &[(String, String)]) -> Result<Self, Error> {
         let field = |name: &str| {
             let found = query.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.clone()).ok_or_else(incomplete)
@@ -67,10 +67,11 @@ impl Signature {
         let expires_s = field("X-Amz-Expires")?.parse().map_err(|_| incomplete())?;
         let (credential, instant) = (field("X-Amz-Credential")?, field("X-Amz-Date")?);
         let (signed, signature) = (field("X-Amz-SignedHeaders")?, field("X-Amz-Signature")?);
-        Self::of(&credential, instant, Some(expires_s), signed, signature)
+        Self::of(parts, &credential, instant, Some(expires_s), signed, signature)
     }
 
     fn of(
+        parts: &Parts,
         credential: &str,
         instant: String,
         expires_s: Option<i64>,
@@ -82,12 +83,15 @@ impl Signature {
         let mut next = || scope.next().map(str::to_owned).ok_or_else(incomplete);
         let (end, service, region, date, access_key_id) =
             (next()?, next()?, next()?, next()?, next()?);
-        let is_whole = end == "aws4_request" && instant.starts_with(&date);
-        let covers_host = signed_headers.split(';').any(|name| name == "host");
+        let is_whole = end == "aws4_request" && service == "sqs" && instant.starts_with(&date);
+        let is_signed = |name: &str| signed_headers.split(';').any(|it| it == name);
+        // Otherwise, another action could be requested with the signature.
+        let has_target = parts.headers.contains_key("x-amz-target");
+        let covers_action = is_signed("host") && (!has_target || is_signed("x-amz-target"));
         // It becomes a part of ARNs.
         let is_region = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let is_region = region.len() <= MOST_REGION_BYTES && region.chars().all(is_region);
-        if !is_whole || !covers_host || !is_region {
+        if !is_whole || !covers_action || !is_region {
             return Err(incomplete());
         }
         Ok(Self {
@@ -204,7 +208,8 @@ fn pairs(query: &str) -> Vec<(String, String)> {
 }
 
 fn incomplete() -> Error {
-    let why = "The signature of the request is incomplete, or not of AWS Signature Version 4.";
+    let why = "The signature of the request is incomplete, or not one of AWS Signature Version 4 \
+               for the service sqs.";
     Error::new(Code::MissingAuthentication, why)
 }
 
@@ -267,7 +272,9 @@ mod tests {
             "AWS4-HMAC-SHA256",
             &SIGNED.replace("Signature=", "x="),
             &SIGNED.replace("host;", ""),
+            &SIGNED.replace(";x-amz-target", ""),
             &SIGNED.replace("/sqs/", "/"),
+            &SIGNED.replace("/sqs/", "/sns/"),
             &SIGNED.replace("/20260102/", "/20260103/"),
         ] {
             let mut parts = signed();

@@ -7,15 +7,17 @@ use serde_json::{Map, Value};
 
 use crate::error::{Code, Error};
 
-/// Reads a form: the action, if it names one, and its parameters as the JSON protocol has them.
+/// Reads the forms of a request as one: the action, if it names one, and its parameters as the JSON
+/// protocol has them.
 ///
 /// # Errors
 ///
 /// If a name is no path, or there are too many of them.
-pub(crate) fn read(form: &[u8]) -> Result<(Option<String>, Value), Error> {
+pub(crate) fn read(forms: &[&[u8]]) -> Result<(Option<String>, Value), Error> {
     let mut root = Node::default();
     let mut count = 0_usize;
-    for pair in form.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+    let pairs = forms.iter().flat_map(|form| form.split(|byte| *byte == b'&'));
+    for pair in pairs.filter(|pair| !pair.is_empty()) {
         count += 1;
         if count > MOST_PARAMETERS {
             return Err(malformed("it has too many parameters"));
@@ -26,8 +28,7 @@ pub(crate) fn read(form: &[u8]) -> Result<(Option<String>, Value), Error> {
         root.insert(&name, value)?;
     }
     let action = root.children.remove("Action").and_then(|node| node.value);
-    let value = root.structure();
-    Ok((action, value))
+    Ok((action, root.members()))
 }
 
 fn decoded(bytes: &[u8]) -> Result<String, Error> {
@@ -66,6 +67,10 @@ impl Node {
         if self.children.is_empty() {
             return Value::String(self.value.unwrap_or_default());
         }
+        self.members()
+    }
+
+    fn members(self) -> Value {
         let mut members = Map::new();
         for (name, node) in self.children {
             let (name, value) = match &*name {
@@ -152,7 +157,9 @@ mod tests {
                     &SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.StringValue=x%3D\
                     &Attribute.1.Name=DelaySeconds&Attribute.1.Value=5&AttributeName=All\
                     &Tag.1.Key=k&Tag.1.Value=v&MessageAttributes=&MessageAttributeNames=";
-        let (action, value) = read(form.as_bytes()).unwrap();
+        let (url, body) = form.split_once("&Tag").unwrap();
+        let body = format!("Tag{body}");
+        let (action, value) = read(&[url.as_bytes(), body.as_bytes()]).unwrap();
         assert_eq!(action.as_deref(), Some("SendMessageBatch"));
         assert_eq!(
             value,
@@ -177,10 +184,10 @@ mod tests {
     #[test]
     fn forms_without_end_are_refused() {
         for form in ["a=1&".repeat(5_000), "a.".repeat(100), "a=%ff".to_owned()] {
-            assert_eq!(read(form.as_bytes()).unwrap_err().code(), Code::Serialization);
+            assert_eq!(read(&[form.as_bytes()]).unwrap_err().code(), Code::Serialization);
         }
         for form in ["", "&&", "=", "=x", "Tag=1", "Tag.x=1", "Attribute.1.1.1=2", "a.1=1&a=2"] {
-            read(form.as_bytes()).unwrap();
+            read(&[form.as_bytes()]).unwrap();
         }
     }
 }

@@ -112,9 +112,9 @@ async fn attempt(
             (action.map(str::to_owned), input)
         }
         Protocol::Query => {
-            let is_form = parts.method == Method::POST;
-            let form = if is_form { &body[..] } else { parts.uri.query().unwrap_or("").as_bytes() };
-            query::read(form)?
+            let of_url = parts.uri.query().unwrap_or_default().as_bytes();
+            let of_body = if parts.method == Method::POST { &body[..] } else { &[] };
+            query::read(&[of_url, of_body])?
         }
     };
     drop((body, share));

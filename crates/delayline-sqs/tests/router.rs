@@ -83,6 +83,12 @@ async fn the_query_protocol_sends_receives_and_deletes() {
     let (status, xml) =
         form(&router, path, &format!("Action=DeleteMessage&ReceiptHandle={receipt}")).await;
     assert_eq!(status, StatusCode::OK, "{xml}");
+    // The URL may have parameters, and all that an action needs.
+    let (status, xml) =
+        form(&router, &format!("{path}?Action=SendMessage&MessageBody=b"), "").await;
+    assert_eq!(status, StatusCode::OK, "{xml}");
+    let (status, xml) = form(&router, path, "Action=PurgeQueue").await;
+    assert_eq!(status, StatusCode::OK, "{xml}");
     let (status, xml) = form(&router, "/", "Action=GetQueueUrl&QueueName=unknown").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert_eq!(element(&xml, "Code"), "AWS.SimpleQueueService.NonExistentQueue");

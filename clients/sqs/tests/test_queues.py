@@ -191,6 +191,8 @@ class DeadLetters(MoveTasks):
         self.assertNotIn("TaskHandle", self.task(arns))
         self.assertEqual(self.task(arns)["DestinationArn"], arns["DestinationArn"])
         self.fails("InvalidParameterValue", cancel, TaskHandle="wrong")
+        for other in (arns["SourceArn"], self.arn(self.queue(".fifo"))):
+            self.fails("InvalidParameterValue", start, **arns | {"DestinationArn": other})
         unknown = {"taskId": "unknown", "sourceArn": arns["SourceArn"]}
         missing = arns | {"DestinationArn": arns["DestinationArn"] + "-missing"}
         for call, kwargs in (

@@ -65,9 +65,14 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
     let asked: Start = read(input)?;
     let source = asked.source(call).await?;
     let destination = match &asked.destination_arn {
-        Some(arn) => Some(queue(call, "DestinationArn", arn).await?.name.clone()),
+        Some(arn) => Some(queue(call, "DestinationArn", arn).await?),
         None => None,
     };
+    let is_other = |it: &Arc<Open>| it.name != source.name && it.is_fifo() == source.is_fifo();
+    if !destination.as_ref().is_none_or(is_other) {
+        let why = "The destination must be another queue, and of the same type as the source.";
+        return Err(Error::value(why));
+    }
     let per_second = match asked.max_number_of_messages_per_second {
         Some(number) => Some(number.within("MaxNumberOfMessagesPerSecond", 1, 500)?),
         None => None,
@@ -79,7 +84,7 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
     let task = Task {
         id: Uuid::new_v4().to_string(),
         source: source.name.clone(),
-        destination,
+        destination: destination.map(|it| it.name.clone()),
         per_second,
         region: call.caller.region.clone(),
         total: counted(&source).await?.ready,

@@ -148,3 +148,4 @@ class Fifo(Case):
         self.send(queue, "x", MessageDeduplicationId="d")
         first, second = (self.receive(queue, ReceiveRequestAttemptId="a") for _ in range(2))
         self.assertEqual([it["ReceiptHandle"] for it in first], [it["ReceiptHandle"] for it in second])
+        self.fails("InvalidParameterValue", self.receive, queue=queue, ReceiveRequestAttemptId="a" * 129)

@@ -58,7 +58,7 @@ impl Attribute {
                 if !text.chars().all(is_allowed) {
                     return Err(wrong("has characters that are not allowed"));
                 }
-                if data_type.starts_with('N') && text.parse::<f64>().is_err() {
+                if data_type.starts_with('N') && !text.parse().is_ok_and(f64::is_finite) {
                     return Err(wrong("with type 'Number' must contain a number"));
                 }
                 Content::Text(text.to_owned())
@@ -142,7 +142,6 @@ pub(crate) fn read(map: &Map<String, Value>) -> Result<Attributes, Error> {
         let starts = |prefix: &str| {
             name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
         };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         let has_dots = name.starts_with('.') || name.ends_with('.') || name.contains("..");
         let is_long = name.len() > MOST_NAME_BYTES;
         if name.is_empty() || is_long || has_dots || !name.chars().all(is_name) {
@@ -196,7 +195,6 @@ pub(crate) fn set(headers: &mut Headers, extras: &Extras) -> Result<(), ()> {
 pub(crate) fn of_headers(headers: &Headers, extras: &Extras) -> Attributes {
     let mut attributes = Attributes::new();
     for (name, value) in headers.iter().filter(|(name, _)| *name != HEADER) {
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         if value.is_empty() || !name.chars().all(is_name) {
             continue;
         }
@@ -249,6 +247,11 @@ pub(crate) fn body(payload: &Bytes) -> String {
         Ok(text) if text.chars().all(is_allowed) => text.to_owned(),
         _ => STANDARD.encode(payload),
     }
+}
+
+/// Whether the name of an attribute may have this character.
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "_-.".contains(c)
 }
 
 /// The type of a header's value without another one in the [`Extras`].
@@ -307,6 +310,8 @@ mod tests {
             ("a", json!({"DataType": "Text", "StringValue": "secret"})),
             ("a", json!({"DataType": "String", "StringValue": ""})),
             ("a", json!({"DataType": "Number", "StringValue": "secret"})),
+            ("a", json!({"DataType": "Number", "StringValue": "inf"})),
+            ("\u{e4}", json!({"DataType": "String", "StringValue": "secret"})),
             ("a", json!({"DataType": "Binary", "BinaryValue": "secret!"})),
             ("a", json!("secret")),
             ("AWS.a", json!({"DataType": "String", "StringValue": "secret"})),

@@ -108,6 +108,21 @@ impl Number {
     }
 }
 
+/// Returns a parameter that names something, if it has the characters and the length of such names.
+pub(crate) fn token(name: &str, value: Option<String>) -> Result<Option<String>, Error> {
+    let is_valid =
+        |text: &str| (1..=128).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic());
+    let Some(text) = value else { return Ok(None) };
+    if is_valid(&text) {
+        return Ok(Some(text));
+    }
+    let shown: String = text.chars().take(200).collect();
+    Err(Error::value(format!(
+        "Value {shown} for parameter {name} is invalid. Reason: {name} can only include \
+         alphanumeric and punctuation characters. 1 to 128 in length."
+    )))
+}
+
 /// The entries of a batch, each with its id.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]

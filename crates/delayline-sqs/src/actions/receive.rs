@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::attributes::{self, Extras};
-use crate::call::{Answer, Call, Number, read};
+use crate::call::{Answer, Call, Number, read, token};
 use crate::digest::{hex, of_attributes, of_body};
 use crate::error::{Code, Error};
 use crate::leases::{claim_ids, transfer};
@@ -59,7 +59,8 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
     let max = usize::try_from(max).unwrap_or(1);
     let deadline = (wait_s > 0 && !shared.stop.is_cancelled())
         .then(|| Instant::now() + Duration::from_secs(wait_s));
-    let mut attempt = asked.receive_request_attempt_id.filter(|_| open.is_fifo());
+    let attempt = token("ReceiveRequestAttemptId", asked.receive_request_attempt_id)?;
+    let mut attempt = attempt.filter(|_| open.is_fifo());
     for _ in 0..MOST_CLAIMS {
         let visitor = &call.caller.visitor.name;
         let (consumer, claim_id) = claim_ids(visitor, &open.name, attempt.take().as_deref())?;

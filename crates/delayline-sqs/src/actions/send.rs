@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::attributes::{self, Attributes, Content, Extras};
-use crate::call::{Call, Number, batch_answer, entries, read, to_the_end};
+use crate::call::{Call, Number, batch_answer, entries, read, to_the_end, token};
 use crate::digest;
 use crate::error::{Code, Error};
 use crate::leases::DEDUPLICATION;
@@ -215,21 +215,6 @@ fn prepare(call: &Call, open: &Open, settings: &Settings, entry: Entry) -> Resul
     if call.caller.is_named {
         extras.sender = Some(call.caller.visitor.name.clone());
     }
-    let token = |name: &str, value: Option<String>| match value {
-        Some(text)
-            if (1..=128).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic()) =>
-        {
-            Ok(Some(text))
-        }
-        Some(text) => {
-            let shown: String = text.chars().take(200).collect();
-            Err(Error::value(format!(
-                "Value {shown} for parameter {name} is invalid. Reason: {name} can only include \
-                 alphanumeric and punctuation characters. 1 to 128 in length."
-            )))
-        }
-        None => Ok(None),
-    };
     let group = token("MessageGroupId", entry.message_group_id)?;
     let mut deduplication_id = token("MessageDeduplicationId", entry.message_deduplication_id)?;
     if is_fifo {

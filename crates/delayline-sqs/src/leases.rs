@@ -67,6 +67,7 @@ pub(crate) async fn counted(open: &Open) -> Result<Stats, Error> {
 ///
 /// If the queue cannot be reached.
 pub(crate) async fn ack(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error> {
+    receipts.iter().for_each(|receipt| open.latest.forget(receipt));
     let settlements = receipts.iter().map(|Receipt { id, lease, sequence }| {
         (Settlement::new(id.clone(), *lease, Outcome::Ack), *sequence)
     });

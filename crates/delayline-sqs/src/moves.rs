@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::backend::{
-    Claim, Delivery, Millis, Op, Outcome as Ended, Reply, Settlement, UpdateContent,
-};
+use delayline::backend::{Claim, Delivery, Millis, Op, Reply, UpdateContent};
 use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::message::MessageState;
 use delayline::update::UpdateDue;
@@ -264,7 +262,9 @@ impl Moves {
                 task.moved += u64::from(result.is_ok());
                 if result.is_err() || stop.is_cancelled() {
                     let left = number + usize::from(result.is_ok());
-                    release(&source, claimed.deliveries.iter().skip(left)).await?;
+                    let left = claimed.deliveries.iter().skip(left);
+                    let leases = left.map(|it| (it.message.info.id.clone(), it.lease));
+                    source.release(leases).await?;
                     return result.map(|()| false);
                 }
             }
@@ -292,17 +292,6 @@ async fn move_one(
     let target = task.destination.as_ref().or(origin.as_ref());
     let target = target.ok_or_else(|| Error::value("CouldNotDetermineMessageSource"))?;
     transfer(source, delivery, &queues.existing(target).await?.0, &extras).await
-}
-
-/// Returns messages that a task has claimed and does not move.
-async fn release(source: &Open, left: impl Iterator<Item = &Delivery>) -> Result<(), Error> {
-    let release =
-        |it: &Delivery| Settlement::new(it.message.info.id.clone(), it.lease, Ended::Release);
-    let settlements: Vec<_> = left.map(release).collect();
-    if !settlements.is_empty() {
-        source.queue.apply(&Op::Settle(settlements)).await?;
-    }
-    Ok(())
 }
 
 /// The id of the message with the tasks of a queue that have ended. No queue has this name.

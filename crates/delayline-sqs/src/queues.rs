@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use delayline::admin::{Listed, QueueName};
-use delayline::backend::{Stats, UpdateContent};
+use delayline::backend::{Lease, Op, Outcome, Settlement, Stats, UpdateContent};
 use delayline::codec::Raw;
 use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::update::{UpdateDue, UpdateToken};
-use delayline::{Bytes, Cancelled, Connection, Durability, Enqueued, Found, Queue};
+use delayline::{Bytes, Cancelled, Connection, Durability, Enqueued, Found, MessageId, Queue};
 use delayline_web::waiting::Polls;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Code, Error};
 use crate::names::FIFO;
+use crate::receipt::Latest;
 use crate::settings::Settings;
 
 /// A queue, and the polls that wait for its messages.
@@ -23,11 +24,26 @@ pub(crate) struct Open {
     pub(crate) name: String,
     pub(crate) queue: Queue<Bytes, Raw>,
     pub(crate) polls: Arc<Polls>,
+    pub(crate) latest: Latest,
 }
 
 impl Open {
     pub(crate) fn is_fifo(&self) -> bool {
         self.name.ends_with(FIFO)
+    }
+
+    /// Ends leases before their timeout. A message whose cancel was requested ends, and the others
+    /// become visible.
+    pub(crate) async fn release(
+        &self,
+        leases: impl Iterator<Item = (MessageId, Lease)>,
+    ) -> Result<(), Error> {
+        let settlements: Vec<_> =
+            leases.map(|(id, lease)| Settlement::new(id, lease, Outcome::Release)).collect();
+        if !settlements.is_empty() {
+            self.queue.apply(&Op::Settle(settlements)).await?;
+        }
+        Ok(())
     }
 }
 
@@ -136,8 +152,9 @@ impl Queues {
         }
         let queue = self.connection.queue(name).await?.codec(Raw).patience(PATIENCE);
         let queue = queue.durability(self.durability);
-        let open = Arc::new(Open { name: name.to_owned(), queue, polls: Arc::default() });
-        Ok(Arc::clone(self.locked_open().entry(name.to_owned()).or_insert(open)))
+        let (name, polls, latest) = (name.to_owned(), Arc::default(), Latest::default());
+        let open = Arc::new(Open { name, queue, polls, latest });
+        Ok(Arc::clone(self.locked_open().entry(open.name.clone()).or_insert(open)))
     }
 
     fn locked_open(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {

@@ -1,5 +1,8 @@
 //! Receipt handles: opaque text that names a message of a queue, and its lease.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use delayline::MessageId;
@@ -60,7 +63,41 @@ impl Receipt {
     }
 }
 
+/// The latest receipts of messages that this server has delivered and not deleted, by the sequence
+/// numbers of the messages.
+#[derive(Default)]
+pub(crate) struct Latest(Mutex<BTreeMap<u64, Receipt>>);
+
+impl Latest {
+    /// Keeps a receipt in place of an earlier one of its message.
+    pub(crate) fn keep(&self, receipt: &Receipt) {
+        let mut receipts = self.locked();
+        receipts.insert(receipt.sequence, receipt.clone());
+        if receipts.len() > MOST_LATEST {
+            receipts.pop_first();
+        }
+    }
+
+    pub(crate) fn of(&self, sequence: u64) -> Option<Receipt> {
+        self.locked().get(&sequence).cloned()
+    }
+
+    /// Forgets a receipt. A later one of the same message stays.
+    pub(crate) fn forget(&self, receipt: &Receipt) {
+        let mut receipts = self.locked();
+        if receipts.get(&receipt.sequence) == Some(receipt) {
+            receipts.remove(&receipt.sequence);
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<u64, Receipt>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 const VERSION: u8 = 1;
+/// As many messages of a queue may be in flight in SQS.
+const MOST_LATEST: usize = 120_000;
 
 #[cfg(test)]
 mod tests {

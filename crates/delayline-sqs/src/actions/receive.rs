@@ -142,6 +142,7 @@ impl Wanted {
         let body = attributes::body(&payload);
         let receipt =
             Receipt { id: info.id.clone(), lease: delivery.lease, sequence: info.sequence };
+        open.latest.keep(&receipt);
         let mut value = json!({
             "MessageId": shown(&info.id),
             "ReceiptHandle": receipt.write(&open.name),

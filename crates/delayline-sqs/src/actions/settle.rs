@@ -145,10 +145,21 @@ pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Err
     Ok(batch_answer(join_all(changes).await))
 }
 
-/// Extends or shortens a lease; releases the message if the timeout is 0.
+/// Extends or shortens a lease; releases the message if the timeout is 0. As in SQS, an older
+/// receipt changes the latest lease of a message of a standard queue, if this server has granted it.
 async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Value, Error> {
-    let handle = receipt.write(&open.name);
-    let Receipt { id, lease, .. } = receipt;
+    let result = change_lease(open, &receipt, visibility_s).await;
+    let is_stale = result.as_ref().is_err_and(|it| it.code() == Code::MessageNotInflight);
+    match open.latest.of(receipt.sequence) {
+        Some(latest) if is_stale && !open.is_fifo() && latest != receipt => {
+            change_lease(open, &latest, visibility_s).await
+        }
+        _ => result,
+    }
+}
+
+async fn change_lease(open: &Open, receipt: &Receipt, visibility_s: u64) -> Result<Value, Error> {
+    let (id, lease) = (receipt.id.clone(), receipt.lease);
     let op = match visibility_s {
         0 => Op::Settle(vec![Settlement::new(id, lease, Outcome::Release)]),
         _ => Op::Extend(Extend::new(vec![(id, lease)], Millis::new(visibility_s * 1_000)?)),
@@ -169,6 +180,7 @@ async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Val
         _ => return Err(Error::internal()),
     };
     if is_missing {
+        let handle = receipt.write(&open.name);
         let why = format!(
             "Value {handle} for parameter ReceiptHandle is invalid. Reason: Message does not exist \
              or is not available for visibility timeout change."

@@ -70,6 +70,16 @@ class Fifo(Case):
         self.send(queue, "3", "other", MessageDeduplicationId="d")
         self.assertEqual(self.bodies(queue), ["3"])
 
+    def test_a_purge_frees_the_groups_of_messages_in_flight(self):
+        queue = self.queue(".fifo", ContentBasedDeduplication="true")
+        self.send(queue, "1")
+        (first,) = self.receive(queue)
+        self.sqs.purge_queue(QueueUrl=queue)
+        self.assertEqual(self.count(queue, "NotVisible"), 0)
+        self.delete(queue, first)
+        self.send(queue, "2")
+        self.assertEqual(self.bodies(queue), ["2"])
+
     def test_an_expired_receipt_deletes_nothing(self):
         queue = self.queue(".fifo")
         self.send(queue, "x", MessageDeduplicationId="d")

@@ -2,10 +2,10 @@
 //!
 //! The settings of a deleted queue say so, and are due at once. Each server is a worker of the
 //! queue of settings. So if the server that deletes a queue ends, another one continues, or the
-//! next one.
+//! next one. They are due once more when all servers know of the deletion.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use delayline::{Job, Outcome, RetryPolicy, Worker};
 use tokio_util::sync::CancellationToken;
@@ -46,12 +46,20 @@ async fn finish(queues: &Queues, moves: &Moves, job: &Job<Settings>) -> Result<O
             return Ok(Outcome::SnoozeUntil(never()));
         }
         moves.forget(&name).await?;
-        // Leased messages are removed at the end of their leases; a storage without this call keeps
-        // the counters. In both cases, the settings keep saying that the queue is deleted.
-        match queues.remove(&name).await? {
-            true => Ok(Outcome::Ack),
-            false => Ok(Outcome::SnoozeUntil(never())),
-        }
+        let deleted_ms = job.payload().modified_ms;
+        // Until they read the settings again, other servers may still send to the queue. Later
+        // messages are those of programs with the library, and stay.
+        let is_removed = queues.remove(&name, deleted_ms.saturating_add(LATE_MS)).await?;
+        let deleted_at = UNIX_EPOCH + Duration::from_millis(deleted_ms);
+        let again = AGAIN.map(|after| deleted_at + after);
+        Ok(match (again.into_iter().find(|at| *at > SystemTime::now()), is_removed) {
+            (Some(again), _) => Outcome::SnoozeUntil(again),
+            (None, true) => Outcome::Ack,
+            // Leased messages are removed at the end of their leases; a storage without this call
+            // keeps the counters. In both cases, the settings keep saying that the queue is
+            // deleted.
+            (None, false) => Outcome::SnoozeUntil(never()),
+        })
     };
     let stop = job.cancellation();
     tokio::select! {
@@ -62,3 +70,9 @@ async fn finish(queues: &Queues, moves: &Moves, job: &Job<Settings>) -> Result<O
 
 /// The duration of the leases of deletions.
 const LEASE: Duration = Duration::from_secs(10);
+/// Messages that are sent this long after the deletion are removed, too. Settings are known for a
+/// shorter time.
+const LATE_MS: u64 = 5_000;
+/// When messages are removed again, after the deletion. For a minute, the settings say that the
+/// queue was deleted.
+const AGAIN: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];

@@ -8,6 +8,7 @@ use delayline::admin::{Listed, QueueName};
 use delayline::backend::{Lease, Op, Outcome, Settlement, Stats, UpdateContent};
 use delayline::codec::Raw;
 use delayline::limits::MAX_ATTEMPT_LIMIT;
+use delayline::message::Status;
 use delayline::update::{UpdateDue, UpdateToken};
 use delayline::{Bytes, Cancelled, Connection, Durability, Enqueued, Found, MessageId, Queue};
 use delayline_web::waiting::Polls;
@@ -54,7 +55,7 @@ type Known = (Instant, Option<Arc<Settings>>);
 pub(crate) struct Queues {
     connection: Connection,
     durability: Durability,
-    /// One message for each queue. It is due in the year 9000, or while the queue is being deleted.
+    /// One message for each queue. It is due in the year 9000, unless the queue was deleted.
     settings: Queue<Settings>,
     settings_name: String,
     /// The name of the queue of move tasks.
@@ -181,10 +182,11 @@ impl Queues {
     pub(crate) async fn read(&self, name: &str) -> Result<Option<Arc<Settings>>, Error> {
         let settings = match self.settings.get(name).await? {
             Found::Live(message) => {
-                let is_due = SystemTime::from(message.info.due) < never();
+                let info = &message.info;
+                let is_scheduled = info.state.status() == Status::Scheduled && info.failures == 0;
                 Some(Arc::new(Settings {
-                    version: message.info.sequence,
-                    is_being_deleted: message.payload.is_deleted && is_due,
+                    version: info.sequence,
+                    is_being_deleted: message.payload.is_deleted && !is_scheduled,
                     ..message.payload
                 }))
             }
@@ -249,7 +251,8 @@ impl Queues {
     pub(crate) async fn delete(&self, name: &str) -> Result<(), Error> {
         let changing = self.changing().await;
         let mut version = self.current(name).await?.1.version;
-        let deleted = Settings { is_deleted: true, ..Settings::default() };
+        let modified_ms = self.settings.server_time().await?.as_ms();
+        let deleted = Settings { is_deleted: true, modified_ms, ..Settings::default() };
         let mut tries = 0;
         while !self.put(name, &Settings { version, ..deleted.clone() }).await? {
             // Another server was faster, or the reply was lost and this is the second try.
@@ -263,9 +266,14 @@ impl Queues {
             }
         }
         drop(changing);
+        self.wait_for_removal(name, MOST_WAIT).await
+    }
+
+    /// Waits until the messages of a deleted queue are removed, at most for this time.
+    pub(crate) async fn wait_for_removal(&self, name: &str, most: Duration) -> Result<(), Error> {
         let (since, mut pause) = (Instant::now(), Duration::from_millis(2));
         while self.read(name).await?.is_some_and(|known| known.is_being_deleted)
-            && since.elapsed() < MOST_WAIT
+            && since.elapsed() < most
         {
             sleep(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
@@ -273,9 +281,16 @@ impl Queues {
         Ok(())
     }
 
-    /// Removes all messages of a queue, and the queue. Returns `false` if something of it is left.
-    pub(crate) async fn remove(&self, name: &str) -> Result<bool, Error> {
-        empty(&self.opened(name).await?.queue).await?;
+    /// Removes the messages of a queue that were sent before this time, and the queue. Returns
+    /// `false` if something of it is left.
+    pub(crate) async fn remove(&self, name: &str, before_ms: u64) -> Result<bool, Error> {
+        let open = self.opened(name).await?;
+        clear(&open, before_ms).await?;
+        let mut dead = open.queue.list(Listed::Dead);
+        while let Some(page) = dead.next_page().await? {
+            let old = page.into_iter().filter(|info| info.enqueued_at.as_ms() < before_ms);
+            open.queue.purge_many(old.map(|info| info.id)).await?;
+        }
         Ok(self.connection.delete_queue(name).await.is_ok_and(|it| it.is_removed()))
     }
 
@@ -326,23 +341,18 @@ const fn is_used(stats: &Stats) -> bool {
     stats.scheduled + stats.ready + stats.leased + stats.dead + stats.totals.enqueued > 0
 }
 
-/// Removes all messages of a queue, and its dead letters.
-async fn empty(queue: &Queue<Bytes, Raw>) -> Result<(), Error> {
-    clear(queue).await?;
-    let mut dead = queue.list(Listed::Dead);
-    while let Some(page) = dead.next_page().await? {
-        queue.purge_many(page.into_iter().map(|info| info.id)).await?;
-    }
-    Ok(())
-}
-
-/// Cancels all messages of a queue. Leased ones end with their leases.
-pub(crate) async fn clear(queue: &Queue<Bytes, Raw>) -> Result<(), Error> {
+/// Cancels the messages of a queue that were sent before this time. Those in flight, too, if this
+/// server has delivered them; the others end with their leases.
+pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<(), Error> {
     for status in [Listed::Scheduled, Listed::Ready, Listed::Leased] {
-        let mut listing = queue.list(status);
-        while let Some(page) = listing.next_page().await? {
-            let ids = page.into_iter().map(|info| info.id);
-            let _: Vec<Cancelled> = queue.cancel_many(ids).await?;
+        let mut listing = open.queue.list(status);
+        while let Some(mut page) = listing.next_page().await? {
+            page.retain(|info| info.enqueued_at.as_ms() < before_ms);
+            let ids = page.iter().map(|info| info.id.clone());
+            let cancelled: Vec<Cancelled> = open.queue.cancel_many(ids).await?;
+            let in_flight = page.iter().zip(cancelled).filter(|(_, it)| *it == Cancelled::InFlight);
+            let known = in_flight.filter_map(|(info, _)| open.latest.of(info.sequence));
+            open.release(known.map(|receipt| (receipt.id, receipt.lease))).await?;
         }
     }
     Ok(())

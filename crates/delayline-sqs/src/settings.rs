@@ -20,14 +20,14 @@ pub(crate) struct Settings {
     /// Milliseconds since 1970.
     #[serde(default)]
     pub(crate) created_ms: u64,
-    /// Milliseconds since 1970.
+    /// The latest change, or the deletion, in milliseconds since 1970.
     #[serde(default)]
     pub(crate) modified_ms: u64,
     /// The latest purge, in milliseconds since 1970; 0 without one.
     #[serde(default)]
     pub(crate) purged_ms: u64,
-    /// The queue is being deleted, it was deleted while it had leased messages, or its storage
-    /// keeps its counters.
+    /// The queue is being deleted, was deleted shortly before or while it had leased messages, or
+    /// its storage keeps its counters.
     #[serde(default)]
     pub(crate) is_deleted: bool,
     /// Whether messages of a deleted queue are being removed.

@@ -51,8 +51,8 @@ impl Sqs {
 
     /// Has exactly the limits of SQS: delays of at most 900 seconds, names of at most 80 of its
     /// characters, at most 12 hours of visibility timeout, messages that expire after the retention
-    /// period of their queue, and one purge of a queue per minute. Without it, delays are as long
-    /// as Delayline has them.
+    /// period of their queue, one purge of a queue per minute, and a minute between the deletion
+    /// of a queue and its next creation. Without it, delays are as long as Delayline has them.
     pub fn strict(self, is_strict: bool) -> Self {
         Self { is_strict, ..self }
     }

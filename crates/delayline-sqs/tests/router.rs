@@ -133,6 +133,35 @@ async fn a_change_does_not_bring_a_deleted_queue_back() {
 }
 
 #[tokio::test]
+async fn a_deleted_queue_is_created_again_after_a_minute_if_that_is_strict() {
+    let (connection, router) = served().await;
+    let access = Access::everyone(Role::Operator);
+    let strict = Sqs::new(connection, access).strict(true).router().await.unwrap();
+    let create = json!({"QueueName": "orders"});
+    let (_, queue) = action(&router, "CreateQueue", create.clone()).await;
+    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
+    let (_, answer) = action(&strict, "CreateQueue", create.clone()).await;
+    assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDeletedRecently");
+    assert_eq!(action(&router, "CreateQueue", create).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_send_at_another_server_does_not_bring_a_deleted_queue_back() {
+    let (connection, router) = served().await;
+    let other = served_too(&connection).await;
+    let (_, queue) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
+    let send = json!({"QueueUrl": queue["QueueUrl"], "MessageBody": "x"});
+    assert_eq!(action(&other, "SendMessage", send.clone()).await.0, StatusCode::OK);
+    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
+    // This server still knows the settings of the queue.
+    assert_eq!(action(&other, "SendMessage", send).await.0, StatusCode::OK);
+    let orders: Queue<Bytes> = connection.queue("orders").await.unwrap();
+    until(async || orders.stats().await.unwrap().ready == 0).await;
+    let (_, answer) = action(&other, "GetQueueUrl", json!({"QueueName": "orders"})).await;
+    assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDoesNotExist");
+}
+
+#[tokio::test]
 async fn programs_and_sdks_use_one_queue() {
     let (connection, router) = served().await;
     let queue: Queue<Bytes, Raw> = connection.queue("shop/orders").await.unwrap().codec(Raw);

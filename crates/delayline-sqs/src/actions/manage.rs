@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -56,7 +57,9 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     has_target(call, &settings).await?;
     let url = json!({"QueueUrl": call.url(&name)});
     let (shared, region) = (Arc::clone(shared), call.caller.region.clone());
+    let is_strict = shared.is_strict;
     let work = async move {
+        shared.queues.wait_for_removal(&name, MOST_WAIT).await?;
         let _changing = shared.queues.changing().await;
         for _ in 0..MOST_TRIES {
             let known = shared.queues.read(&name).await?;
@@ -64,6 +67,13 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
             match known.as_deref() {
                 Some(known) if !known.is_deleted => {
                     return same(known, &name, &region, &attributes);
+                }
+                Some(known)
+                    if is_strict && now_ms < known.modified_ms.saturating_add(MINUTE_MS) =>
+                {
+                    let why = "You must wait 60 seconds after deleting a queue before you can \
+                               create another with the same name.";
+                    return Err(Error::new(Code::QueueDeletedRecently, why));
                 }
                 Some(known) if known.is_being_deleted => {
                     let why = "A server is deleting a queue of this name. Repeat the request.";
@@ -134,7 +144,7 @@ pub(super) async fn purge(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
     let at = open.queue.server_time().await?.as_ms();
     change(call, &input, |settings, name| {
-        if call.shared.is_strict && at < settings.purged_ms.saturating_add(PURGE_MS) {
+        if call.shared.is_strict && at < settings.purged_ms.saturating_add(MINUTE_MS) {
             let why =
                 format!("Only one PurgeQueue operation on {name} is allowed every 60 seconds.");
             return Err(Error::new(Code::PurgeQueueInProgress, why));
@@ -143,7 +153,7 @@ pub(super) async fn purge(call: &Call, input: Value) -> Result<Value, Error> {
         Ok(())
     })
     .await?;
-    to_the_end(async move { clear(&open.queue).await }).await?;
+    to_the_end(async move { clear(&open, u64::MAX).await }).await?;
     Ok(json!({}))
 }
 
@@ -339,7 +349,10 @@ fn valid_tags(queue: &str, tags: &BTreeMap<String, String>) -> Result<(), Error>
     Err(Error::value("A tag key has 1 to 128 characters, and a value at most 256."))
 }
 
-/// Minimum interval between two purges of a queue, as in SQS.
-const PURGE_MS: u64 = 60_000;
+/// Minimum interval between two purges of a queue, and between its deletion and its next creation,
+/// as in SQS.
+const MINUTE_MS: u64 = 60_000;
+/// How long a creation waits for the end of a deletion.
+const MOST_WAIT: Duration = Duration::from_secs(1);
 const MOST_TAGS: usize = 50;
 const MOST_RESULTS: u64 = 1_000;

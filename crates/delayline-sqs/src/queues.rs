@@ -351,7 +351,8 @@ pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<(), Error> {
             let ids = page.iter().map(|info| info.id.clone());
             let cancelled: Vec<Cancelled> = open.queue.cancel_many(ids).await?;
             let in_flight = page.iter().zip(cancelled).filter(|(_, it)| *it == Cancelled::InFlight);
-            let known = in_flight.filter_map(|(info, _)| open.latest.of(info.sequence));
+            let known =
+                in_flight.filter_map(|(info, _)| open.latest.of(info.sequence, info.id.clone()));
             open.release(known.map(|receipt| (receipt.id, receipt.lease))).await?;
         }
     }

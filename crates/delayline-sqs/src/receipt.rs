@@ -61,36 +61,40 @@ impl Receipt {
         let (id, sequence) = (MessageId::new(id.to_vec()).ok()?, u64::from_be_bytes(*sequence));
         Some(Self { id, lease, sequence })
     }
+
+    fn key(&self) -> (u64, MessageId) {
+        (self.sequence, self.id.clone())
+    }
 }
 
 /// The latest receipts of messages that this server has delivered and not deleted, by the sequence
-/// numbers of the messages.
+/// numbers of the messages. Shards count separately, so several messages may have the same.
 #[derive(Default)]
-pub(crate) struct Latest(Mutex<BTreeMap<u64, Receipt>>);
+pub(crate) struct Latest(Mutex<BTreeMap<(u64, MessageId), Receipt>>);
 
 impl Latest {
     /// Keeps a receipt in place of an earlier one of its message.
     pub(crate) fn keep(&self, receipt: &Receipt) {
         let mut receipts = self.locked();
-        receipts.insert(receipt.sequence, receipt.clone());
+        receipts.insert(receipt.key(), receipt.clone());
         if receipts.len() > MOST_LATEST {
             receipts.pop_first();
         }
     }
 
-    pub(crate) fn of(&self, sequence: u64) -> Option<Receipt> {
-        self.locked().get(&sequence).cloned()
+    pub(crate) fn of(&self, sequence: u64, id: MessageId) -> Option<Receipt> {
+        self.locked().get(&(sequence, id)).cloned()
     }
 
     /// Forgets a receipt. A later one of the same message stays.
     pub(crate) fn forget(&self, receipt: &Receipt) {
         let mut receipts = self.locked();
-        if receipts.get(&receipt.sequence) == Some(receipt) {
-            receipts.remove(&receipt.sequence);
+        if receipts.get(&receipt.key()) == Some(receipt) {
+            receipts.remove(&receipt.key());
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<u64, Receipt>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<(u64, MessageId), Receipt>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

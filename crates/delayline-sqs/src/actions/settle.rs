@@ -150,7 +150,7 @@ pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Err
 async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Value, Error> {
     let result = change_lease(open, &receipt, visibility_s).await;
     let is_stale = result.as_ref().is_err_and(|it| it.code() == Code::MessageNotInflight);
-    match open.latest.of(receipt.sequence) {
+    match open.latest.of(receipt.sequence, receipt.id.clone()) {
         Some(latest) if is_stale && !open.is_fifo() && latest != receipt => {
             change_lease(open, &latest, visibility_s).await
         }

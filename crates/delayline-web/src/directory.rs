@@ -1,12 +1,14 @@
 //! The queues that are shown: added ones, and discovered ones.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
 use delayline::admin::QueueName;
 use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Error, ErrorClass};
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
@@ -106,9 +108,7 @@ impl Directory {
 
     /// Opens a queue that is not in the list, if queues are looked for; a send may create it.
     pub(crate) async fn open(&self, name: &str) -> Option<Result<Arc<Served>, Error>> {
-        let connection = &self.finder.as_ref()?.connection;
-        let opened = connection.queue::<Bytes>(name).await;
-        Some(opened.map(|queue| Arc::new(Served::new(queue.codec(Raw)))))
+        Some(open(&self.finder.as_ref()?.connection, name).await)
     }
 
     /// Returns a queue that is not in the list for its consumers, if queues are looked for. As long
@@ -209,31 +209,41 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
         names.sort();
         names.dedup();
     }
-    for name in names.iter().map(QueueName::as_str) {
-        if queues.contains_key(name) {
-            continue;
+    names.retain(|name| !added.contains_key(name.as_str()));
+    search.left_out = names.len().saturating_sub(MOST_QUEUES);
+    names.truncate(MOST_QUEUES);
+    let mut opening = names.into_iter().map(|name| {
+        let known = before.queues.get(name.as_str()).map(Arc::clone);
+        async move {
+            let opened = match known {
+                Some(served) => Ok(served),
+                None => open(connection, name.as_str()).await,
+            };
+            (name.to_string(), opened)
         }
-        if queues.len() >= added.len().saturating_add(MOST_QUEUES) {
-            search.left_out += 1;
-            continue;
-        }
-        let served = match before.queues.get(name) {
-            Some(served) => Arc::clone(served),
-            None => match connection.queue::<Bytes>(name).await {
-                Ok(queue) => Arc::new(Served::new(queue.codec(Raw))),
-                Err(error) if is_of_the_queue(&error) => {
-                    if search.refused.len() < MOST_REFUSED {
-                        search.refused.push((name.to_owned(), error));
-                    }
-                    continue;
+    });
+    // The first one loads the script into the server for all.
+    let first = stream::iter(opening.next()).buffered(1);
+    let mut opened = pin!(first.chain(stream::iter(opening).buffered(OPENED_AT_ONCE)));
+    while let Some((name, opened)) = opened.next().await {
+        match opened {
+            Ok(served) => {
+                queues.insert(name, served);
+            }
+            Err(error) if is_of_the_queue(&error) => {
+                if search.refused.len() < MOST_REFUSED {
+                    search.refused.push((name, error));
                 }
-                Err(error) => return failed(before, &error),
-            },
-        };
-        queues.insert(name.to_owned(), served);
+            }
+            Err(error) => return failed(before, &error),
+        }
     }
     search.tried = Some(Instant::now());
     Known { queues: Arc::new(queues), search: Some(search) }
+}
+
+async fn open(connection: &Connection, name: &str) -> Result<Arc<Served>, Error> {
+    Ok(Arc::new(Served::new(connection.queue::<Bytes>(name).await?.codec(Raw))))
 }
 
 /// The queues known before, and why there is nothing new.
@@ -279,6 +289,8 @@ pub(crate) const MOST_KEYS: u64 = 1_000_000;
 /// first page is open, each is counted: once a minute if its row is not on the page.
 pub(crate) const MOST_QUEUES: usize = 1_000;
 const MOST_REFUSED: usize = 10;
+/// Opening a queue takes several calls, so one by one would take a second for all.
+const OPENED_AT_ONCE: usize = 64;
 
 #[cfg(test)]
 mod tests {

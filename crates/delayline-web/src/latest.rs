@@ -1,6 +1,6 @@
 //! The latest readings of a queue, shared by all visitors who see it at the same time.
 
-use std::sync::PoisonError;
+use std::sync::{Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use delayline::Timestamp;
@@ -10,11 +10,15 @@ use tokio::time::Instant;
 
 /// A value that is read again when it is too old; without one if it could not be read.
 #[derive(Debug)]
-pub(crate) struct Latest<T>(Mutex<Option<(Instant, Option<T>)>>);
+pub(crate) struct Latest<T> {
+    value: StdMutex<Option<(Instant, Option<T>)>>,
+    /// Held while the value is being read.
+    turn: Mutex<()>,
+}
 
 impl<T> Default for Latest<T> {
     fn default() -> Self {
-        Self(Mutex::new(None))
+        Self { value: StdMutex::default(), turn: Mutex::default() }
     }
 }
 
@@ -26,32 +30,38 @@ impl<T: Clone> Latest<T> {
         age: Duration,
         read: impl Future<Output = Result<T, E>>,
     ) -> Option<T> {
-        let mut latest = self.0.lock().await;
-        if let Some((taken, value)) = &*latest
-            && taken.elapsed() < age
-        {
-            return value.clone();
+        let _turn = self.turn.lock().await;
+        if !self.is_older(age) {
+            return self.last();
         }
         let value = read.await.ok();
-        *latest = Some((Instant::now(), value.clone()));
+        self.keep(value.clone());
         value
     }
 
-    /// Returns the latest value, however old it is.
-    pub(crate) async fn last(&self) -> Option<T> {
-        self.0.lock().await.as_ref().and_then(|(_, value)| value.clone())
+    /// Returns the latest value, however old it is, also while another one is being read.
+    pub(crate) fn last(&self) -> Option<T> {
+        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        value.as_ref().and_then(|(_, value)| value.clone())
     }
 
     /// Returns `true` if the latest value is older than this, or there is none.
-    pub(crate) async fn is_older(&self, age: Duration) -> bool {
-        self.0.lock().await.as_ref().is_none_or(|(taken, _)| taken.elapsed() >= age)
+    pub(crate) fn is_older(&self, age: Duration) -> bool {
+        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        value.as_ref().is_none_or(|(taken, _)| taken.elapsed() >= age)
     }
 
     /// Returns a new value from `read`, and keeps it: no later caller gets an older one.
     pub(crate) async fn anew<E>(&self, read: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let value = read.await?;
-        *self.0.lock().await = Some((Instant::now(), Some(value.clone())));
+        let _turn = self.turn.lock().await;
+        self.keep(Some(value.clone()));
         Ok(value)
+    }
+
+    fn keep(&self, value: Option<T>) {
+        let mut latest = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = Some((Instant::now(), value));
     }
 }
 
@@ -60,12 +70,12 @@ impl<T: Clone> Latest<T> {
 pub(crate) struct Counted {
     /// When the queue was first to be counted.
     first: Instant,
-    last: std::sync::Mutex<Option<(Instant, Stats, Timestamp)>>,
+    last: StdMutex<Option<(Instant, Stats, Timestamp)>>,
 }
 
 impl Default for Counted {
     fn default() -> Self {
-        Self { first: Instant::now(), last: std::sync::Mutex::default() }
+        Self { first: Instant::now(), last: StdMutex::default() }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Notifies open pages when a queue has changed.
 
+use std::fmt;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use delayline::admin::Stats;
 use futures_util::stream;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use xxhash_rust::xxh3::xxh3_64;
@@ -44,7 +44,7 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
                     return None;
                 }
                 let now = match of_rows {
-                    true => stamp(&Survey::of(&context).await.counts()),
+                    true => Survey::of(&context).await.stamp(),
                     false => context.stamp(only.as_deref(), of_job).await,
                 };
                 if now == since && last.elapsed() < MOST_QUIET {
@@ -79,7 +79,7 @@ impl Context {
 }
 
 /// Differs when the counts of queues do; a queue without counts cannot be reached.
-pub(crate) fn stamp(counts: &[Option<Stats>]) -> String {
+pub(crate) fn stamp(counts: &[impl fmt::Debug]) -> String {
     format!("{:016x}", xxh3_64(format!("{counts:?}").as_bytes()))
 }
 

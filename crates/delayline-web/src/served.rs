@@ -72,14 +72,13 @@ impl Served {
         }
     }
 
-    /// What a row of the first page shows. Costs at most two commands in [`ROW_AGE`], except for
-    /// the first time: the counts, and either the history or what falls due.
-    pub(crate) async fn recent(&self) -> Result<Recent, Failure> {
-        let (stats, now) = self.counts_within(ROW_AGE).await?;
+    /// Reads past and future for a row of the first page: at most one of both in [`ROW_AGE`], except
+    /// for the first time.
+    pub(crate) async fn read_more(&self, now: Timestamp) {
         let span = Span::SixHours;
         let more = async {
-            let is_first = self.minutes.last().await.is_none();
-            let is_old = self.minutes.is_older(HISTORY_AGE).await;
+            let is_first = self.minutes.last().is_none();
+            let is_old = self.minutes.is_older(HISTORY_AGE);
             if is_old {
                 self.recent_history(span, HISTORY_AGE).await;
             }
@@ -89,7 +88,12 @@ impl Served {
             Ok::<_, Failure>(())
         };
         self.turn.within(ROW_AGE, more).await;
-        let (history, ahead) = (self.minutes.last().await, self.ahead[span as usize].last().await);
+    }
+
+    /// What a row of the first page shows: the counts, and what was read of past and future.
+    pub(crate) async fn recent(&self) -> Result<Recent, Failure> {
+        let (stats, now) = self.counts_within(ROW_AGE).await?;
+        let (history, ahead) = (self.minutes.last(), self.ahead[Span::SixHours as usize].last());
         Ok(Recent { stats, now, history, ahead })
     }
 

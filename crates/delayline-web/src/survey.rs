@@ -1,13 +1,16 @@
 //! The state of all queues at a glance: which need an operator, and how each does.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use delayline::Timestamp;
 use delayline::admin::Stats;
 use futures_util::future::join_all;
+use tracing::Instrument as _;
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::live::stamp;
 use crate::served::{ROW_AGE, Recent, Served};
 
 /// What a queue needs, the worst first.
@@ -56,8 +59,7 @@ impl<'a> Survey<'a> {
         let handlers = handlers(context).await;
         let matching =
             context.known.queues.iter().filter(|(name, _)| name.to_lowercase().contains(&wanted));
-        let matching: Vec<(&String, &Served)> =
-            matching.map(|(name, served)| (name, served.as_ref())).collect();
+        let matching: Vec<(&String, &Arc<Served>)> = matching.collect();
         let is_cut = matching.len() > MOST_ROWS;
         let placed = matching.iter().map(|(name, served)| {
             let handlers = handlers.as_ref();
@@ -72,12 +74,14 @@ impl<'a> Survey<'a> {
                 (need(last, of), of, name.as_str(), *served)
             }
         });
-        let mut placed = join_all(placed).await;
+        let mut placed = one_then_all(placed).await;
         let mut needs = BTreeMap::new();
         placed.iter().for_each(|(need, ..)| *needs.entry(*need).or_default() += 1);
         placed.sort_by_key(|(need, _, name, _)| (*need, *name));
         let shown = placed.iter().skip((page - 1).saturating_mul(MOST_ROWS)).take(MOST_ROWS);
-        let rows = shown.map(|&(need, handlers, name, served)| async move {
+        let shown: Vec<_> = shown.collect();
+        read_more(shown.iter().map(|(.., served)| Arc::clone(served))).await;
+        let rows = shown.into_iter().map(|&(need, handlers, name, served)| async move {
             Row { name, need, handlers, recent: served.recent().await }
         });
         Self { rows: join_all(rows).await, filter, matching: matching.len(), page, needs }
@@ -87,9 +91,36 @@ impl<'a> Survey<'a> {
         self.matching.div_ceil(MOST_ROWS)
     }
 
-    pub(crate) fn counts(&self) -> Vec<Option<Stats>> {
-        self.rows.iter().map(|row| row.recent.as_ref().ok().map(|it| it.stats)).collect()
+    /// Counts of the rows, and whether their past and future is known.
+    pub(crate) fn stamp(&self) -> String {
+        let known = |it: &Recent| (it.stats, it.history.is_some(), it.ahead.is_some());
+        let rows = self.rows.iter().map(|row| row.recent.as_ref().ok().map(known));
+        stamp(&rows.collect::<Vec<_>>())
     }
+}
+
+/// Reads past and future of rows. Those of the first rows are here when it returns, so that many
+/// rows do not delay the page.
+async fn read_more(mut rows: impl Iterator<Item = Arc<Served>>) {
+    let read = |served: Arc<Served>| async move {
+        if let Ok((_, now)) = served.counts_within(ROW_AGE).await {
+            served.read_more(now).await;
+        }
+    };
+    one_then_all(rows.by_ref().take(AWAITED_ROWS).map(read)).await;
+    let others: Vec<_> = rows.collect();
+    let others = join_all(others.into_iter().map(read));
+    tokio::spawn(others.in_current_span());
+}
+
+/// Awaits the first future before the others: a server without the scripts gets each of them once.
+async fn one_then_all<F: Future>(mut all: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut done = Vec::new();
+    if let Some(first) = all.next() {
+        done.push(first.await);
+    }
+    done.extend(join_all(all).await);
+    done
 }
 
 /// Handlers by queue, or `None` unless all processes with workers are listed.
@@ -118,6 +149,8 @@ fn need(counts: Option<(Stats, Timestamp)>, handlers: Option<u32>) -> Need {
 
 /// Rows of a page.
 const MOST_ROWS: usize = 200;
+/// Rows whose past and future a page waits for: about as many as are on the screen.
+const AWAITED_ROWS: usize = 30;
 /// A queue is behind from this lateness on.
 pub(crate) const LATE_SECONDS: u64 = 10;
 

@@ -15,7 +15,6 @@ use crate::context::Context;
 use crate::directory::{MOST_KEYS, MOST_QUEUES, Search};
 use crate::failure::told;
 use crate::ids::encoded;
-use crate::live::stamp;
 use crate::served::{Recent, timeline};
 use crate::survey::{Need, Row, Survey};
 use crate::when::span;
@@ -74,7 +73,7 @@ pub(super) async fn page(context: Context) -> Response {
         @if let Some(search) = &context.known.search { (searched(search, context.visitor.rights)) }
     };
     let page = survey.page;
-    let live = format!("live?rows=1&name={name}&page={page}&since={}", stamp(&survey.counts()));
+    let live = format!("live?rows=1&name={name}&page={page}&since={}", survey.stamp());
     let title = if trouble > 0 { format!("({trouble}) Queues") } else { "Queues".to_owned() };
     let frame =
         Frame { context: &context, title: &title, queue: None, here: "overview", live: Some(live) };

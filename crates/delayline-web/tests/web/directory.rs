@@ -91,6 +91,20 @@ async fn a_queue_that_was_added_stays_and_too_many_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_first_page_loads_each_script_once() {
+    let server = Server::start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    for number in 0..40 {
+        send(&open(&connection, &format!("queue-{number}")).await, "a", "1").await;
+    }
+    server.command(&["SCRIPT", "FLUSH"]);
+    server.command(&["CONFIG", "RESETSTAT"]);
+    get(&site(&connection), "/queues").await.status(200).has("queue?queue=queue-39");
+    // Get, stats, history and forecast.
+    assert!(server.info("commandstats", "cmdstat_eval").starts_with("calls=4,"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_visitors_cost_one_search_and_a_server_that_is_away_is_told() {
     let server = Server::builder().append_only("always").start();
     let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();

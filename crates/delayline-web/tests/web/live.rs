@@ -10,11 +10,11 @@ use axum::http::Request;
 use delayline::Queue;
 use delayline::codec::Raw;
 use delayline_core::{Applied, At, Backend, Error, Op, QueueBackend, QueueName, Wakeup};
-use delayline_web::{Role, Router};
+use delayline_web::{Access, Dashboard, Role, Router};
 use futures_util::StreamExt as _;
 use tower::ServiceExt as _;
 
-use crate::support::{Raws, get, let_die, orders, post, send, site};
+use crate::support::{Raws, get, let_die, open, orders, post, send, site};
 
 /// A queue that counts how often it is counted.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ struct Counting {
     queue: Arc<dyn QueueBackend>,
     stats: AtomicU64,
     all: AtomicU64,
+    /// How long its history takes.
+    slowness: Duration,
 }
 
 #[async_trait]
@@ -30,6 +32,9 @@ impl Backend for Counting {
         self.all.fetch_add(1, Ordering::Relaxed);
         if *op == Op::Stats {
             self.stats.fetch_add(1, Ordering::Relaxed);
+        }
+        if matches!(op, Op::History(_)) {
+            tokio::time::sleep(self.slowness).await;
         }
         self.queue.apply(at, op).await
     }
@@ -51,8 +56,13 @@ impl Wakeup for Counting {
 }
 
 async fn counting() -> (Raws, Arc<Counting>) {
+    slow(Duration::ZERO).await
+}
+
+async fn slow(slowness: Duration) -> (Raws, Arc<Counting>) {
     let queue = Arc::clone(orders().await.backend());
-    let backend = Arc::new(Counting { queue, stats: AtomicU64::new(0), all: AtomicU64::new(0) });
+    let (stats, all) = (AtomicU64::new(0), AtomicU64::new(0));
+    let backend = Arc::new(Counting { queue, stats, all, slowness });
     (Queue::new(Arc::clone(&backend) as _).codec(Raw), backend)
 }
 
@@ -194,4 +204,27 @@ async fn a_row_costs_two_commands_in_five_seconds_for_all_who_see_it() {
     let mut other = events(&site, "/queues?name=texts").await;
     changed(&mut other).await;
     assert_eq!(backend.all.load(Ordering::Relaxed), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_past_of_a_row_far_down_does_not_delay_the_page() {
+    let (queue, _) = slow(Duration::from_secs(60)).await;
+    let mut dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(queue);
+    let connection = delayline::connect("memory:").await.unwrap();
+    for number in 0..30 {
+        dashboard = dashboard.queue(open(&connection, &format!("a-{number}")).await);
+    }
+    let site = dashboard.router().unwrap();
+    let start = tokio::time::Instant::now();
+    let pictures = async || {
+        let page = get(&site, "/queues?live=1").await.status(200).has("queue?queue=orders");
+        page.text().matches("class=\"spark\"").count()
+    };
+    assert_eq!(pictures().await, 30);
+    let mut events = events(&site, "/queues").await;
+    let first = changed(&mut events).await;
+    assert!(start.elapsed() < Duration::from_secs(20));
+    while changed(&mut events).await == first {}
+    assert!(start.elapsed() < Duration::from_secs(70));
+    assert_eq!(pictures().await, 31);
 }

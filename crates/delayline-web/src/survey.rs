@@ -54,13 +54,13 @@ impl<'a> Survey<'a> {
     pub(crate) async fn of(context: &'a Context) -> Self {
         let filter = context.params.text("name").unwrap_or_default();
         let wanted = filter.to_lowercase();
-        let page =
-            context.params.text("page").and_then(|it| it.parse().ok()).unwrap_or(1_usize).max(1);
         let handlers = handlers(context).await;
         let matching =
             context.known.queues.iter().filter(|(name, _)| name.to_lowercase().contains(&wanted));
         let matching: Vec<(&String, &Arc<Served>)> = matching.collect();
         let is_cut = matching.len() > MOST_ROWS;
+        let page = context.params.text("page").and_then(|it| it.parse().ok()).unwrap_or(1_usize);
+        let page = page.min(matching.len().div_ceil(MOST_ROWS)).max(1);
         let placed = matching.iter().map(|(name, served)| {
             let handlers = handlers.as_ref();
             async move {

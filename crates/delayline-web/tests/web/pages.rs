@@ -67,7 +67,8 @@ async fn a_thousand_queues_have_pages() {
     let site = dashboard.router().unwrap();
     let page = get(&site, "/queues?page=5").await.status(200).has("All 1000 queues keep up.");
     page.has("queue?queue=queue-999").lacks("queue?queue=queue-799").has("page=1\"");
-    get(&site, "/queues?page=6").await.status(200).has("No queue has this name.");
+    // There were more queues a moment ago.
+    get(&site, "/queues?page=6").await.status(200).has("queue?queue=queue-999");
 }
 
 #[tokio::test]

@@ -2,16 +2,19 @@
 
 use std::fmt;
 
+use delayline::Timestamp;
 use delayline::admin::folded_error;
 use delayline::backend::is_printable;
 use delayline::limits;
 use delayline::message::{DeathReason, Group};
 use delayline_admin::{Group as ErrorGroup, LetterFilter};
+use delayline_json::duration;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 use crate::ids::encoded;
 use crate::params::Params;
+use crate::when::moment;
 
 /// The filters as they were written, each of them checked.
 #[derive(Clone, Debug, Default)]
@@ -55,18 +58,20 @@ impl Asked {
         Self { reasons: vec![group.reason], texts: Texts { error_like, ..Texts::default() } }
     }
 
-    /// From the query of a page or from a form.
-    pub(crate) fn in_params(params: &Params) -> Result<Self, Failure> {
+    /// From the query of a page or from a form. Times in words become instants, because they would
+    /// mean other times later.
+    pub(crate) fn in_params(params: &Params, now: Timestamp) -> Result<Self, Failure> {
         let reasons = params.texts("reason").filter(|it| !it.is_empty());
         let text = |name: &str| params.text(name).map(str::to_owned);
         // These are exact: a space more would be another error, or another group.
         let exact = |name| params.texts(name).next().map(str::to_owned);
+        let died = |name| params.text(name).map(|text| died(now, text)).transpose();
         let wanted = Texts {
             error: text("error"),
             error_like: exact("error_like"),
             group: exact("group").filter(|group| !group.is_empty()),
-            died_after: text("died_after"),
-            died_before: text("died_before"),
+            died_after: died("died_after")?,
+            died_before: died("died_before")?,
         };
         let typed = [&wanted.error, &wanted.group];
         if !typed.into_iter().flatten().flat_map(|text| text.chars()).all(is_printable) {
@@ -167,6 +172,21 @@ impl Asked {
         fields.map(|(name, text)| format!("&{name}={}", encoded(text.as_bytes()))).collect()
     }
 }
+
+/// An age as it is, and a time in the visitor's zone as an instant. A time of day is one of today.
+fn died(now: Timestamp, text: &str) -> Result<String, Failure> {
+    if duration(text).is_ok() && !text.contains(':') {
+        return Ok(text.to_owned());
+    }
+    if let Some(time) = text.strip_prefix("yesterday") {
+        let day_ago = Timestamp::from_ms(now.as_ms().saturating_sub(DAY_MS))?;
+        return Ok(moment(day_ago, &format!("today{time}"))?.to_string());
+    }
+    let today = moment(now, &format!("today {text}"));
+    Ok(today.or_else(|_| moment(now, text))?.to_string())
+}
+
+const DAY_MS: u64 = 86_400_000;
 
 /// `reason=rejected, error=timed out`, in a line.
 impl fmt::Display for Asked {

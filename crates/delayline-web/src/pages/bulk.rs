@@ -81,7 +81,7 @@ fn filters(queue: &str, asked: &Asked, offers: bool, deletes: bool) -> Markup {
                     label {
                         (label)
                         input name=(name) value=(asked.text(name)) maxlength="1024" autocomplete="off"
-                            placeholder=[name.starts_with("died").then_some("2h, or 2030-01-31T14:00:00Z")];
+                            placeholder=[name.starts_with("died").then_some("2h, 14:00, yesterday 09:00")];
                     }
                 }
                 // The first button is what the Enter key presses.
@@ -132,7 +132,7 @@ fn hidden(asked: &Asked) -> Markup {
 pub(super) async fn start(context: Context, request: Request) -> Result<Response, Failure> {
     context.require(Role::Operator)?;
     let fields = form(&context, request, &FIELDS).await?;
-    let (name, _) = context.served(context.params.text("queue").unwrap_or_default())?;
+    let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
     if fields.text("queue").is_some_and(|other| other != name) {
         return Err(Failure::Wrong("the form and the URL name different queues".to_owned()));
     }
@@ -142,7 +142,8 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     if fields.text("when").is_some() && !matches!(action, BulkAction::Redrive(_)) {
         return Err(Failure::Wrong("`when` is for a redrive only; nothing was done".to_owned()));
     }
-    let asked = Asked::in_params(&fields)?;
+    let (_, now) = served.counts_for(true).await?;
+    let asked = Asked::in_params(&fields, now)?;
     // A count is of all, as its button says.
     let number = |name: &str| fields.text(name).filter(|_| !matches!(action, BulkAction::Count));
     let rate = number("rate").map(Order::rate).transpose()?;

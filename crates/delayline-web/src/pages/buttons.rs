@@ -96,7 +96,7 @@ async fn many(
     sure: Option<&str>,
 ) -> Result<Response, Failure> {
     context.require(action.needs())?;
-    let (name, _) = context.queue()?;
+    let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
     let field = match fields.text("scope") {
         Some("selected") => "id",
         Some("page") => "page",
@@ -121,7 +121,8 @@ async fn many(
     let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
     let of = encoded(name.as_bytes());
     let order = order_query(newest_first(&context.params)?);
-    let filter = Asked::in_params(&context.params)?.query() + order;
+    let (_, now) = served.counts_for(true).await?;
+    let filter = Asked::in_params(&context.params, now)?.query() + order;
     Ok(see(&format!("dead?queue={of}{after}{filter}&note={word}&done={done}&rest={rest}")))
 }
 

@@ -22,13 +22,13 @@ use crate::live::stamp;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
-    let asked = Asked::in_params(&context.params)?;
+    let (stats, now) = served.counts_for(context.is_live()).await?;
+    let asked = Asked::in_params(&context.params, now)?;
     let newest = newest_first(&context.params)?;
     let cursor = context.cursor()?;
     if cursor.is_some_and(|cursor| cursor.status != Listed::Dead) {
         return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
     }
-    let (stats, now) = served.counts_for(context.is_live()).await?;
     let wanted = asked.filter()?.at(now);
     let source = source(&served.queue, now, &wanted, newest, cursor.and_then(|it| it.position));
     let found = find(&context, name, &wanted, source).await?;

@@ -69,10 +69,21 @@ async fn letters_are_filtered() {
     let (_, rest) = page.text().split_once(r#"rel="next" href=""#).unwrap();
     let next = rest.split('"').next().unwrap().replace("&amp;", "&");
     get(&site, &format!("/{next}")).await.status(200).has("no such shop-119<").lacks("shop-0<");
-    for none in ["reason=expired", "error=Shop", "died_before=1h", "died_after=2100-01-01T00:00Z"] {
+    for none in [
+        "reason=expired",
+        "error=Shop",
+        "died_before=1h",
+        "died_after=2100-01-01T00:00Z",
+        "died_after=tomorrow",
+        // Of today.
+        "died_before=midnight",
+    ] {
         let page = get(&site, &format!("/dead?queue=orders&{none}")).await.status(200);
         page.has("None of the ").lacks("late-1");
     }
+    // The buttons of the page act on the same letters later.
+    let page = get(&site, "/dead?queue=orders&died_after=yesterday").await.status(200);
+    page.has("late-1").lacks("yesterday\"").lacks("died_after=yesterday").has("T00:00:00.000Z\"");
     let long = "x".repeat(1_025);
     for wrong in ["reason=bad", "died_after=soon", "died_before=%ff1", &format!("error={long}")] {
         get(&site, &format!("/dead?queue=orders&{wrong}")).await.status(400);

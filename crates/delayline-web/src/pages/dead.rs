@@ -30,7 +30,8 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         return Err(Failure::Wrong("`after` belongs to another state".to_owned()));
     }
     let wanted = asked.filter()?.at(now);
-    let source = source(&served.queue, now, &wanted, newest, cursor.and_then(|it| it.position));
+    let position = cursor.and_then(|it| it.position);
+    let source = source(&served.queue, now, PAGE, &wanted, newest, position);
     let found = find(&context, name, &wanted, source).await?;
     let next = found.next.map(|at| Cursor { status: Listed::Dead, position: Some(at) });
     let of = encoded(name.as_bytes());
@@ -71,27 +72,28 @@ struct Found {
 }
 
 /// Where the letters come from.
-enum Source {
+pub(super) enum Source {
     Oldest(Listing),
     Newest(LatestLetters),
 }
 
-fn source(
+pub(super) fn source(
     queue: &Queue<Bytes, Raw>,
     now: Timestamp,
+    page: usize,
     wanted: &DeadLetterFilter,
     newest: bool,
     position: Option<Position>,
 ) -> Source {
     if newest {
-        let latest = LatestLetters::new(queue.clone(), now).page_size(PAGE);
+        let latest = LatestLetters::new(queue.clone(), now).page_size(page);
         let end = position.into_iter().chain(wanted.end()).min();
         return Source::Newest(match end {
             Some(end) => latest.before(end),
             None => latest,
         });
     }
-    let listing = queue.list(Listed::Dead).page_size(PAGE);
+    let listing = queue.list(Listed::Dead).page_size(page);
     Source::Oldest(match wanted.start().max(position) {
         Some(position) => listing.after(position),
         None => listing,
@@ -99,7 +101,7 @@ fn source(
 }
 
 impl Source {
-    async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
+    pub(super) async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
         match self {
             Self::Oldest(listing) => listing.next_page().await,
             Self::Newest(letters) => letters.next_page().await,

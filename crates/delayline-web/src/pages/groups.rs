@@ -2,10 +2,12 @@
 
 use axum::response::Response;
 use delayline::Timestamp;
-use delayline::admin::Listed;
-use delayline_admin::{Group, GroupOrder, Groups, LatestLetters};
+use delayline::admin::DeadLetterFilter;
+use delayline::limits::MAX_PAGE;
+use delayline_admin::{Group, GroupOrder, Groups};
 use maud::{Markup, html};
 
+use super::dead::source;
 use super::dead_views::views;
 use super::layout::Frame;
 use super::parts::number;
@@ -23,10 +25,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let order = order(context.params.text("order"))?;
     let is_live = context.is_live();
     let (stats, now) = served.counts_for(is_live).await?;
-    let groups = match order {
-        GroupOrder::Newest => latest(&context, name, now).await?,
-        GroupOrder::Oldest | GroupOrder::Largest => earliest(&context, name).await?,
-    };
+    let groups = grouped(&context, name, now, order == GroupOrder::Newest).await?;
     let of = encoded(name.as_bytes());
     let content = html! {
         h1 { "Dead letters" }
@@ -47,20 +46,15 @@ fn order(text: Option<&str>) -> Result<GroupOrder, Failure> {
     order.ok_or_else(|| Failure::Wrong("`order` is newest, oldest or largest".to_owned()))
 }
 
-/// Groups the letters that died last.
-async fn latest(context: &Context, queue: &str, now: Timestamp) -> Result<Groups, Failure> {
-    let mut letters = LatestLetters::new(context.named(queue)?.1.clone(), now);
-    let mut groups = Groups::new(MOST_GROUPS);
-    while groups.letters() < MOST_GROUPED {
-        let Some(page) = letters.next_page().await? else { break };
-        context.redacted(queue, page).iter().for_each(|letter| groups.add(letter));
-    }
-    Ok(groups)
-}
-
-/// Groups the letters that died first.
-async fn earliest(context: &Context, queue: &str) -> Result<Groups, Failure> {
-    let mut letters = context.named(queue)?.1.list(Listed::Dead);
+/// Groups the letters that died last, or first.
+async fn grouped(
+    context: &Context,
+    queue: &str,
+    now: Timestamp,
+    newest: bool,
+) -> Result<Groups, Failure> {
+    let of = context.named(queue)?.1;
+    let mut letters = source(of, now, MAX_PAGE, &DeadLetterFilter::new(), newest, None);
     let mut groups = Groups::new(MOST_GROUPS);
     while groups.letters() < MOST_GROUPED {
         let Some(page) = letters.next_page().await? else { break };

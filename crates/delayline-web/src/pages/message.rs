@@ -12,6 +12,7 @@ use maud::{Markup, html};
 use super::buttons::when_fields;
 use super::layout::Frame;
 use super::parts::{bar, message_link, number, tries};
+use super::workers;
 use crate::Role;
 use crate::content::{Form, short, shown};
 use crate::context::Context;
@@ -25,10 +26,16 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let found = context.get(name, &id).await?;
     let (explanation, now, ends) = explained(queue, &found).await?;
     let ends = ends.as_deref();
+    let holder = match &found {
+        Found::Live(message) => workers::holder(&context, message.info.holder).await,
+        _ => None,
+    };
     let content = html! {
         h1.id { (id) }
         @match &found {
-            Found::Live(message) => (live(&context, name, now, message, &explanation, ends)),
+            Found::Live(message) => {
+                (live(&context, name, now, message, &explanation, ends, holder.as_ref()))
+            },
             Found::Finished(_) => {
                 p { (explanation) }
                 p { "The queue remembers that for an hour or more, and nothing else about it." }
@@ -70,6 +77,7 @@ fn live(
     message: &Message<Bytes>,
     explanation: &Explanation,
     ends: Option<&[Ended]>,
+    holder: Option<&Markup>,
 ) -> Markup {
     let info = &message.info;
     html! {
@@ -86,6 +94,9 @@ fn live(
         }
         (life(now, message))
         dl.facts.inline {
+            @if let Some(holder) = holder {
+                div { dt { "Held by" } dd { a href="workers" { (holder) } } }
+            }
             @if let Some(expires) = info.expires_at {
                 div { dt { "Expires" } dd { (time(now, expires)) } }
             }

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use delayline::Timestamp;
-use delayline::admin::WorkerProcess;
+use delayline::admin::{ProcessId, WorkerProcess};
 use delayline::message::{MessageInfo, MessageState};
 use delayline_admin::Holder;
 use delayline_json::harmless_line;
@@ -18,6 +18,7 @@ use crate::live::stamp;
 use crate::served::MOST_LEASES;
 use crate::when::{relative, time};
 use crate::worker_report::WorkerReport;
+use crate::workers::MOST_AGE;
 
 pub(super) async fn page(context: Context) -> Response {
     let report = WorkerReport::of(&context, context.is_live()).await;
@@ -104,7 +105,7 @@ fn row(context: &Context, now: Timestamp, holder: &Holder) -> Markup {
     let process = holder.process.as_ref();
     html! {
         tr {
-            th scope="row" { (name(context, holder)) }
+            th scope="row" { (name(context, process, holder.id)) }
             td.number data-label="Handlers" { @match process {
                 Some(process) => (process.handlers),
                 None => "-",
@@ -122,16 +123,28 @@ fn row(context: &Context, now: Timestamp, holder: &Holder) -> Markup {
     }
 }
 
+/// The process that holds a message, as it is listed.
+pub(super) async fn holder(context: &Context, id: Option<ProcessId>) -> Option<Markup> {
+    let id = id?;
+    let list = match &context.shared.workers {
+        Some(workers) => workers.list(MOST_AGE).await,
+        None => None,
+    };
+    let listed = list.as_deref().and_then(|it| it.as_ref().ok());
+    let process = listed.and_then(|it| it.processes.iter().find(|process| process.id == id));
+    Some(name(context, process, Some(id)))
+}
+
 /// Where a process runs, for operators, and its id.
-fn name(context: &Context, holder: &Holder) -> Markup {
-    let place = holder.process.as_ref().filter(|_| context.may(Role::Operator));
+fn name(context: &Context, process: Option<&WorkerProcess>, id: Option<ProcessId>) -> Markup {
+    let place = process.filter(|_| context.may(Role::Operator));
     html! {
         @if let Some(WorkerProcess { host, pid, address, .. }) = place {
             (host) ", process " (pid) " "
             @if let Some(address) = address { span.far { (address) } " " }
         }
-        @if let Some(process) = &holder.process { span.far { "version " (process.version) } " " }
-        @match holder.id {
+        @if let Some(process) = process { span.far { "version " (process.version) } " " }
+        @match id {
             Some(id) => code { (id) },
             None => "unknown",
         }

@@ -85,6 +85,13 @@ async fn each_role_sees_who_works_and_only_operators_where() {
         inert(&page);
         let page = page.has(&process.id.to_string()).has("orders</span></a> (7)").has("version ");
         let page = page.has("message?queue=orders&amp;id=a-1").has("2 more").has("lease ends in");
+        // The message says the same.
+        let message = get(&site, "/message?queue=orders&id=a-1").await.status(200);
+        let message = message.has("Held by").has(&process.id.to_string());
+        assert_eq!(
+            message.text().contains(&format!("{host}, process {pid}")),
+            role != Role::Viewer
+        );
         let json = call(&site, "GET", "/workers", "").await.status(200).json();
         let seen = &json["processes"][0];
         assert_eq!((&seen["handlers"], &json["complete"]), (&7.into(), &true.into()));

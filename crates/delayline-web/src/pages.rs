@@ -69,7 +69,7 @@ fn shown() -> [Row; 16] {
         ("/workers", get(workers::page), NONE),
         ("/schedules", get(schedules::page), &["after"]),
         ("/find", get(find::page), &["id"]),
-        ("/search", get(search::page), &["queue", "state", "search"]),
+        ("/search", get(search::page), &["queue", "search"]),
         ("/send", get(compose::send_page), &["queue"]),
         ("/edit", get(compose::edit_page), &["queue", "id"]),
         ("/zone", get(zone::page), NONE),

@@ -14,11 +14,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
-    let id = match context.params.bytes("id") {
-        Some(_) => Some(context.id()?),
-        None => None,
-    };
-    let Some(id) = id else { return Ok(frame(&context, "Find a message", &html! {})) };
+    let id = context.id()?;
     let names: Vec<&String> = context.known.queues.keys().collect();
     let asked = names.len();
     let mut found = Vec::with_capacity(asked);
@@ -31,7 +27,9 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     if let [(name, Ok(_))] = known[..] {
         return Ok(see(&message_link(name, &id)));
     }
+    let title = "Find a message";
     let content = html! {
+        h1 { (title) }
         p role="status" {
             @if known.is_empty() {
                 "None of " (number(u64::try_from(asked).unwrap_or(u64::MAX)))
@@ -43,7 +41,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             @for (name, found) in known { li { (result(&context, name, &id, found)) } }
         }
     };
-    Ok(frame(&context, "Find a message", &content))
+    Ok(Frame { context: &context, title, queue: None, here: "find", live: None }.page(&content))
 }
 
 fn result(
@@ -70,11 +68,6 @@ fn result(
             }
         }
     }
-}
-
-fn frame(context: &Context, title: &str, content: &Markup) -> Response {
-    let content = html! { h1 { (title) } (content) };
-    Frame { context, title, queue: None, here: "find", live: None }.page(&content)
 }
 
 /// Queues that are asked at the same time.

@@ -25,13 +25,9 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let search = search.map(|id| searches.find(&context.visitor.name, name, id)).transpose()?;
     let (_, now) = served.counts_for(true).await?;
     let progress = search.as_ref().map(|search| search.progress());
-    let state = match &search {
-        Some(search) => search.terms.state_name(),
-        None => context.params.text("state").unwrap_or_default(),
-    };
     let content = html! {
         h1 { "Search" }
-        (fields(name, search.as_deref(), state))
+        (fields(name, search.as_deref()))
         @if let (Some(search), Some(progress)) = (&search, &progress) {
             (how_far(&context, search, progress))
             (found(name, now, progress))
@@ -72,8 +68,9 @@ fn address(queue: &str, id: &str) -> String {
     format!("search?queue={}&search={}", encoded(queue.as_bytes()), encoded(id.as_bytes()))
 }
 
-fn fields(queue: &str, search: Option<&Search>, state: &str) -> Markup {
+fn fields(queue: &str, search: Option<&Search>) -> Markup {
     let terms = search.map(|search| &search.terms);
+    let state = terms.map_or("", Terms::state_name);
     let text = |of: fn(&Terms) -> &str| terms.map_or("", of);
     let texts = [
         ("group", "Group", text(|it| &it.group), ""),

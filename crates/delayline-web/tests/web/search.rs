@@ -68,9 +68,7 @@ async fn a_search_shows_its_progress_and_what_it_finds() {
     assert!(draft.send().await.unwrap().is_accepted());
     let site = site(&orders, Role::Operator);
     get(&site, "/messages?queue=orders&state=scheduled").await.has("search?queue=orders");
-    let form = get(&site, "/search?queue=orders&state=scheduled").await.status(200);
-    inert(&form);
-    form.has(r#"value="scheduled" selected"#);
+    inert(&get(&site, "/search?queue=orders").await.status(200));
 
     let to = start(&site, "state=&kind=invoice&header=region%3Deu&content=customer%22%3A17").await;
     let asking = async {

@@ -82,7 +82,6 @@ const PAGES: [&str; 32] = [
     "job?queue=orders",
     "schedules",
     "workers",
-    "check",
     "check?queue=orders",
     "server",
     "server?queue=orders",

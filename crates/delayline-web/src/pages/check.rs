@@ -17,11 +17,8 @@ use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
 
-/// The queues, and of one of them what a check has found.
+/// The findings of a check.
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
-    if context.params.text("queue").is_none() {
-        return Ok(frame(&context, &html! {}));
-    }
     context.require(Role::Operator)?;
     let (name, queue) = context.queue()?;
     let stretch = examine(queue, after(&context)?, false).await?;
@@ -41,13 +38,11 @@ pub(super) async fn repair(context: Context, request: Request) -> Result<Respons
             form method="post" {
                 div.actions {
                     button name="sure" value="yes" { "Repair" }
-                    a.button href="check" { "Back" }
+                    a.button href=(format!("check?queue={}", encoded(name.as_bytes()))) { "Back" }
                 }
             }
         };
-        let frame =
-            Frame { context: &context, title: "Repair", queue: None, here: "check", live: None };
-        return Ok(frame.page(&content));
+        return Ok(frame(&context, "Repair", name, &content));
     }
     let (audit, after) = (Audit::new(&context, "repair", name), after(&context)?);
     let queue = queue.clone();
@@ -63,28 +58,6 @@ pub(super) async fn repair(context: Context, request: Request) -> Result<Respons
         result
     });
     Ok(report(&context, name, &stretch.await??, true))
-}
-
-fn frame(context: &Context, result: &Markup) -> Response {
-    let content = html! {
-        h1 { "Check" }
-        p { "A check examines all stored data of a queue's messages, and changes nothing. Workers \
-             can keep running." }
-        (result)
-        ul.plain {
-            @for name in context.known.queues.keys() {
-                li {
-                    (name) " "
-                    @if context.may(Role::Operator) {
-                        a.button href=(format!("check?queue={}", encoded(name.as_bytes()))) {
-                            "Check " (name)
-                        }
-                    }
-                }
-            }
-        }
-    };
-    Frame { context, title: "Check", queue: None, here: "check", live: None }.page(&content)
 }
 
 /// A part of an audit.
@@ -147,9 +120,11 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
         format!("{index}:{}:{sequence}", instant.as_ms())
     });
     let verb = if repaired { "repair" } else { "check" };
-    let result = html! {
+    let content = html! {
+        h1 { "Check" }
+        p { "A check examines all stored data of the queue's messages, and changes nothing. Workers \
+             can keep running." }
         section aria-live="polite" {
-            h2 { (queue) }
             p {
                 (number(stretch.examined)) (if stretch.examined == 1 { " message" } else { " messages" }) " examined, "
                 @match (count, repaired) {
@@ -196,11 +171,15 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
             }
         }
     };
-    let mut response = frame(context, &result);
+    let mut response = frame(context, "Check", queue, &content);
     if let Some(failure) = &stretch.stopped {
         *response.status_mut() = failure.status();
     }
     response
+}
+
+fn frame(context: &Context, title: &str, queue: &str, content: &Markup) -> Response {
+    Frame { context, title, queue: Some(queue), here: "", live: None }.page(content)
 }
 
 /// Where a check has stopped, also beyond the places that a list knows.

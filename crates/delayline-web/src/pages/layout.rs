@@ -55,7 +55,6 @@ impl Frame<'_> {
                         (link("schedules", "schedules", "Schedules"))
                     }
                     (link("workers", "workers", "Workers"))
-                    (link("check", "check", "Check"))
                     @if context.shared.examiner.is_some() && context.may(Role::Operator) {
                         (link("server", "server", "Server"))
                     } @else if context.storage().is_some() && context.may(Role::Operator) {

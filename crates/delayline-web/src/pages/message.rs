@@ -17,6 +17,7 @@ use crate::Role;
 use crate::content::{Form, short, shown};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::ids::encoded;
 use crate::served::explained;
 use crate::when::time;
 
@@ -42,7 +43,9 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             }
             Found::Unreadable => p.alert {
                 "The record of this message is damaged. The next claim that reads it makes it a \
-                 dead letter; " a href="check" { "a repair" } " does so now."
+                 dead letter; "
+                a href=(format!("check?queue={}", encoded(name.as_bytes()))) { "a repair" }
+                " does so now."
             },
             _ => p { (explanation) },
         }

@@ -66,6 +66,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             }
             @if context.may(Role::Operator) {
                 a.button href=(format!("send?queue={of}")) { "Send a message" }
+                a.button href=(format!("check?queue={of}")) { "Check the stored data" }
             }
         }
         details {

@@ -10,14 +10,13 @@ use serde_json::json;
 use crate::support::{ask, call, get, let_die, open, orders, post, send, site};
 use crate::trouble::{ADDRESS, Trouble};
 
-const VIEWED: [&str; 7] = [
+const VIEWED: [&str; 6] = [
     "/queues",
     "/queue?queue=orders",
     "/messages?queue=orders&state=ready",
     "/message?queue=orders&id=order-1",
     "/message?queue=orders&id=bad-1",
     "/dead?queue=orders",
-    "/check",
 ];
 
 /// Actions, and the role that each needs.

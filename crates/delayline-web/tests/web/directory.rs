@@ -26,7 +26,6 @@ async fn queues_are_found_and_new_ones_appear_within_a_minute() {
     tokio::time::advance(Duration::from_secs(61)).await;
     get(&site, "/queues").await.status(200).has("queue?queue=orders").has("1 ready");
     get(&site, "/queue?queue=orders").await.status(200).has("1 ready");
-    get(&site, "/check").await.status(200).has("Check orders");
     get(&site, "/metrics").await.status(200).has(r#"delayline_queue_up{queue="orders"} 1"#);
     let metrics = get(&site, "/metrics").await.status(200);
     drop(metrics.has("\ndelayline_discovery_complete 1\n"));

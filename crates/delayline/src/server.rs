@@ -22,16 +22,12 @@ impl Server {
     pub(crate) fn new(transport: Arc<dyn Transport>, allow_eviction: bool) -> Self {
         Self { transport, allow_eviction }
     }
-
-    async fn backend(&self, name: QueueName) -> Result<ScriptBackend<dyn Transport>, Error> {
-        Ok(ScriptBackend::open(Arc::clone(&self.transport), name, self.allow_eviction).await?)
-    }
 }
 
 #[async_trait]
 impl Store for Server {
     async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, Error> {
-        Ok(Arc::new(self.backend(name).await?))
+        Ok(Arc::new(self.any_layout(name).await?))
     }
 
     async fn queues(&self, most_keys: u64) -> Result<FoundQueues, Error> {
@@ -61,7 +57,7 @@ impl Store for Server {
     }
 
     async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, Error> {
-        Ok(self.backend(name).await?.delete_if_empty().await?)
+        Ok(self.any_layout(name).await?.delete_if_empty().await?)
     }
 
     async fn any_layout(&self, name: QueueName) -> Result<ScriptBackend<dyn Transport>, Error> {

@@ -13,7 +13,8 @@ use crate::directory_status::DirectoryStatus;
 /// A place with queues, which opens them by name. Connections share one.
 #[async_trait]
 pub(crate) trait Store: fmt::Debug + Send + Sync {
-    /// Opens a queue. Changes nothing that outlives this process.
+    /// Opens a queue. Changes nothing that outlives this process. The first call checks that this
+    /// version can read the queue.
     async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, Error>;
 
     /// Returns the queues, after reading about `most_keys` keys of each server.

@@ -209,7 +209,9 @@ async fn shards(
 ) -> Result<Vec<Shard>, Error> {
     let open = async |number| {
         let name = name.shard(number)?;
-        Ok::<_, Error>(Shard { backend: store.open(name.clone()).await?, name })
+        let backend = store.open(name.clone()).await?;
+        stats(&backend).await?;
+        Ok::<_, Error>(Shard { backend, name })
     };
     try_join_all(numbers.map(open)).await
 }

@@ -28,6 +28,21 @@ async fn open(server: &Server, driver: RedisClient) -> Queue<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn opening_a_queue_runs_one_script() {
+    on_every_driver(async |driver| {
+        let server = Server::start();
+        let connect = Connect::new(&server.url()).unwrap().client(driver);
+        let connection = connect.connect().await.unwrap();
+        // The server knows the script afterwards.
+        connection.queue::<u64>("numbers").await.unwrap();
+        let before = calls(&server, "evalsha");
+        connection.queue::<u64>("texts").await.unwrap();
+        assert_eq!(calls(&server, "evalsha") - before, 1, "{driver:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_dies_and_comes_back_loses_nothing() {
     on_every_driver(async |driver| {
         let server = Server::builder().append_only("always").start();

@@ -72,8 +72,8 @@ impl Served {
         }
     }
 
-    /// Reads past and future for a row of the first page: at most one of both in [`ROW_AGE`], except
-    /// for the first time.
+    /// Reads past and future for a row of the first page: at most one of both in [`ROW_AGE`],
+    /// except for the first time.
     pub(crate) async fn read_more(&self, now: Timestamp) {
         let span = Span::SixHours;
         let more = async {
@@ -90,7 +90,7 @@ impl Served {
         self.turn.within(ROW_AGE, more).await;
     }
 
-    /// What a row of the first page shows: the counts, and what was read of past and future.
+    /// What a row of the first page shows: the counts, and the known past and future.
     pub(crate) async fn recent(&self) -> Result<Recent, Failure> {
         let (stats, now) = self.counts_within(ROW_AGE).await?;
         let (history, ahead) = (self.minutes.last(), self.ahead[Span::SixHours as usize].last());

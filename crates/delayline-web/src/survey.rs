@@ -150,7 +150,7 @@ fn need(counts: Option<(Stats, Timestamp)>, handlers: Option<u32>) -> Need {
 /// Rows of a page.
 const MOST_ROWS: usize = 200;
 /// Rows whose past and future a page waits for: about as many as are on the screen.
-const AWAITED_ROWS: usize = 30;
+const AWAITED_ROWS: usize = 20;
 /// A queue is behind from this lateness on.
 pub(crate) const LATE_SECONDS: u64 = 10;
 

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, STATES};
 use super::parts::{COLUMNS, PAGE, number, row};
-use super::window::{self, Coming, Window};
+use super::window::{self, Window};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
@@ -48,7 +48,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let rest = window.as_ref().map(Window::query).unwrap_or_default();
     let coming = match &window {
         Some(_) if status == Listed::Scheduled && position.is_none() && next.is_none() => {
-            Some(Coming::Exactly(u64::try_from(messages.len()).unwrap_or(u64::MAX)))
+            Some((u64::try_from(messages.len()).unwrap_or(u64::MAX), true))
         }
         Some(window) if status == Listed::Scheduled => Some(window.coming(&served.queue).await?),
         _ => None,

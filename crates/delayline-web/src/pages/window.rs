@@ -19,13 +19,6 @@ pub(super) struct Window {
     until: Option<Timestamp>,
 }
 
-/// Number of messages that fall due.
-#[derive(Clone, Copy)]
-pub(super) enum Coming {
-    Exactly(u64),
-    About(u64),
-}
-
 /// A page of messages, and where the next one starts.
 type Part = (Vec<MessageInfo>, Option<Position>);
 
@@ -77,23 +70,21 @@ impl Window {
         Ok((messages, listing.position()))
     }
 
-    /// Number of messages that are scheduled in the window, if they are not all on the page.
-    pub(super) async fn coming(&self, queue: &Queue<Bytes, Raw>) -> Result<Coming, Failure> {
-        let DueCounts { due, is_exact, .. } = DueCounts::of(queue, self.from, self.until).await?;
-        Ok(if is_exact { Coming::Exactly(due) } else { Coming::About(due) })
+    /// Number of messages that are scheduled in the window, and whether it is exact.
+    pub(super) async fn coming(&self, queue: &Queue<Bytes, Raw>) -> Result<(u64, bool), Failure> {
+        let counts = DueCounts::of(queue, self.from, self.until).await?;
+        Ok((counts.due, counts.is_exact))
     }
 
     /// The window and its messages in words.
-    pub(super) fn told(&self, now: Timestamp, coming: Option<Coming>, ready: u64) -> Markup {
+    pub(super) fn told(&self, now: Timestamp, coming: Option<(u64, bool)>, ready: u64) -> Markup {
         html! {
             p role="status" {
                 @match coming {
                     None => { "Leases that end from " (time(now, self.from)) " on." }
-                    Some(coming) => {
-                        @match coming {
-                            Coming::Exactly(count) => { strong { (number(count)) } }
-                            Coming::About(count) => { "About " strong { (number(count)) } }
-                        }
+                    Some((count, is_exact)) => {
+                        @if !is_exact { "About " }
+                        strong { (number(count)) }
                         " due from " (time(now, self.from))
                         @if let Some(until) = self.until { " until " (time(now, until)) }
                         @else { " on" }

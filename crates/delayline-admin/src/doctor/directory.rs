@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use delayline::admin::DirectoryStatus;
-use delayline::{Connection, Error};
+use delayline::backend;
+use delayline::{Connection, Error, ErrorKind};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -18,17 +19,18 @@ use super::{queue, shards};
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`](delayline::ErrorKind::Unsupported) if the queues are in no directory,
-/// and whatever the calls on the queue meet.
+/// [`ErrorKind::Unsupported`] if the queues are not in a directory. Otherwise the error of a call
+/// on the queue.
 pub async fn examine_directory(
     connection: &Connection,
     name: Option<&str>,
 ) -> Result<Vec<Finding>, Error> {
+    let Some(status) = connection.directory_status().await? else {
+        let kind = ErrorKind::Unsupported("an examination of queues that are in no directory");
+        return Err(backend::Error::new(kind).into());
+    };
     let mut findings = Findings::default();
-    match connection.directory_status().await? {
-        Some(status) => check(&status, &mut findings),
-        None => return connection.inspect(name.unwrap_or("queue")).await.map(|_| Vec::new()),
-    }
+    check(&status, &mut findings);
     if let Some(name) = name {
         queue(&*connection.backend(name).await?, &mut findings).await?;
         shards(connection, name, &mut findings).await;
@@ -54,7 +56,7 @@ fn check(status: &DirectoryStatus, findings: &mut Findings) {
     findings.add("free", good_unless(status.free_bytes < 2 * next), detail, advice);
 }
 
-/// The directory in one line.
+/// Returns the state of the directory in one line.
 #[must_use]
 pub fn directory_line(status: &DirectoryStatus) -> String {
     let failure = status.failure.iter().map(|it| format!("; the disk has failed: {it}"));
@@ -62,7 +64,8 @@ pub fn directory_line(status: &DirectoryStatus) -> String {
     format!("{}; syncs: {}; room: {}{failure}", files(status), syncs(status), room(status))
 }
 
-/// The directory as a JSON object: sizes in bytes, durations in seconds.
+/// Returns the state of the directory as a JSON object: sizes in bytes, durations in seconds, and
+/// the last checkpoint in milliseconds since 1970.
 #[must_use]
 pub fn directory(status: &DirectoryStatus) -> Value {
     let since = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -128,7 +131,8 @@ fn room(status: &DirectoryStatus) -> String {
     format!("{full}{room} in the log, {reserve} of them in reserve")
 }
 
-/// Nothing for an instant that the clock has not reached.
+/// Drops fractions of a second. A duration that is an error, because its start is in the future, is
+/// 0.
 fn whole_seconds<E>(duration: Result<Duration, E>) -> SignedDuration {
     SignedDuration::from_secs(i64::try_from(duration.unwrap_or_default().as_secs()).unwrap_or(0))
 }
@@ -148,12 +152,19 @@ fn bytes(count: u64) -> String {
     }
 }
 
-/// A p99 of syncs that users notice.
+/// The p99 of syncs above which users notice them.
 const SLOW: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn queues_in_memory_are_in_no_directory() {
+        let connection = delayline::connect("memory:").await.unwrap();
+        let refused = examine_directory(&connection, None).await.unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::Unsupported(_)), "{refused}");
+    }
 
     #[test]
     fn sizes_and_ages_are_in_units_that_people_read() {

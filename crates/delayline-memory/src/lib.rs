@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_full_leaves_the_next_message_to_another() {
+    async fn a_claim_without_room_leaves_the_next_message_to_another() {
         let queue = MemoryBackend::with_manual_clock(Timestamp::from_ms(1_000).unwrap());
         let wait = || queue.wait(Duration::from_secs(5));
         enqueue(&queue, "a", 0).await;

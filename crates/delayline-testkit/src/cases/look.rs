@@ -107,7 +107,7 @@ async fn look_ups_are_answered_in_the_order_asked(queue: &Queue) {
     queue.purge(7, "d1").await;
     let ids = ["l2", "r1", "s1", "absent", "d1", "d2"].map(id).to_vec();
     let Reply::Get(found) = queue.apply(8, &Op::Get(ids)).await.reply else { panic!("no look-up") };
-    let told: Vec<_> = found
+    let ends: Vec<_> = found
         .into_iter()
         .map(|found| match found {
             Found::Live(message) => (Some(message.info.id), Some(message.info.state.status())),
@@ -123,7 +123,7 @@ async fn look_ups_are_answered_in_the_order_asked(queue: &Queue) {
         (None, Some(Status::Purged)),
         (Some(id("d2")), Some(Status::Dead)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(ends, expected);
 }
 
 async fn counts_follow_a_message_through_its_life(queue: &Queue) {

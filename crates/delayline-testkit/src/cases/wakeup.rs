@@ -1,4 +1,4 @@
-//! Hints. They may be lost, late or wrong, so these cases ask for little.
+//! Hints. They may be lost, late or wrong, so these cases require little of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use super::queue::{Queue, after, claim, message};
 
 super::cases! { @hints true, "wakeup",
     a_new_message_rings: "G21",
-    a_ring_is_kept_for_who_comes_later: "G21",
-    whoever_is_full_leaves_the_next_message_to_another: "G21",
+    a_ring_is_kept_for_a_later_waiter: "G21",
+    a_claim_without_room_leaves_the_next_message_to_another: "G21",
     a_hint_can_be_handed_on: "G21",
     hints_do_not_pile_up: "G24",
     waiting_ends_by_itself: "G21",
@@ -26,7 +26,7 @@ async fn a_new_message_rings(queue: &Queue) {
         silence(queue).await;
         let backend = Arc::clone(queue.backend());
         let waiting = tokio::spawn(async move { wait(&*backend, PATIENCE).await });
-        // Each is due before the previous one, so that it is news to sleepers.
+        // Each is due before the previous one, so sleepers do not expect it.
         enqueue(queue, n).await;
         if waiting.await.unwrap_or_else(|error| panic!("{error}")) {
             return;
@@ -35,7 +35,7 @@ async fn a_new_message_rings(queue: &Queue) {
     panic!("{TRIES} new messages, and no hint of any");
 }
 
-async fn a_ring_is_kept_for_who_comes_later(queue: &Queue) {
+async fn a_ring_is_kept_for_a_later_waiter(queue: &Queue) {
     for n in 0..TRIES {
         silence(queue).await;
         enqueue(queue, n).await;
@@ -46,14 +46,14 @@ async fn a_ring_is_kept_for_who_comes_later(queue: &Queue) {
     panic!("{TRIES} new messages, and no hint of any was kept");
 }
 
-async fn whoever_is_full_leaves_the_next_message_to_another(queue: &Queue) {
+async fn a_claim_without_room_leaves_the_next_message_to_another(queue: &Queue) {
     for n in 0..TRIES {
         let (now, soon) = (format!("{n} now"), format!("{n} soon"));
-        // Due only after all tries.
+        // It is due after all tries.
         let soon = message(&soon).schedule(after(30_000));
         apply(queue, Op::Enqueue(vec![message(&now), soon])).await;
         silence(queue).await;
-        // It has no room for the second message, so it will not come for it.
+        // It has no room for the second message, so another claim has to take that.
         let token = u8::try_from(n).unwrap_or_default() + 1;
         apply(queue, Op::Claim(claim(token, 1, 60_000))).await;
         if wait(&**queue.backend(), PATIENCE).await {
@@ -99,23 +99,24 @@ async fn waiting_ends_by_itself(queue: &Queue) {
         waits += 1;
     }
     // A wait that shares its connection may end with another wait, so some are shorter.
-    assert!(waits <= 100, "it came back {waits} times in {:?}", begin.elapsed());
+    assert!(waits <= 100, "it returned {waits} times in {:?}", begin.elapsed());
 }
 
 async fn enqueue(queue: &Queue, n: usize) {
-    // Soon, because a backend need not give hints for what sleepers find in time by polling.
+    // Soon, because a backend need not send hints for messages that sleepers find in time by
+    // polling.
     let delay = 4_500 - 100 * u64::try_from(n).unwrap_or_default();
-    let news = message(&n.to_string()).schedule(after(delay));
-    apply(queue, Op::Enqueue(vec![news])).await;
+    let message = message(&n.to_string()).schedule(after(delay));
+    apply(queue, Op::Enqueue(vec![message])).await;
 }
 
-/// Uses the backend's own clock, as hints do.
+/// Applies an operation by the backend's own clock, on which hints depend.
 async fn apply(queue: &Queue, op: Op) {
     let answer = queue.backend().apply(At::Server, &op).await;
     answer.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Waits until no more hints come, which also sets up the backend's listener.
+/// Consumes the hints so far. This also sets up the backend's listener.
 async fn silence(queue: &Queue) {
     for _ in 0..10 {
         if !wait(&**queue.backend(), Duration::from_millis(20)).await {

@@ -1,4 +1,4 @@
-//! What a message costs while many others wait.
+//! Costs of a message while many others wait.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const BATCH: usize = 100;
 const LOAD_BATCH: usize = 1_000;
 pub(crate) const SIZES: [usize; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
-/// With backlogs up to `most` messages.
+/// Measures the costs with backlogs of up to `most` messages.
 pub(crate) async fn measure(messages: usize, most: usize, progress: &ProgressBar) -> Result<Table> {
     let sizes: Vec<_> = SIZES.into_iter().filter(|size| *size <= most).collect();
     let (server, mut costs, mut waiting) = (DRIVERS[0].start()?, Vec::new(), 0);
@@ -48,7 +48,7 @@ pub(crate) async fn measure(messages: usize, most: usize, progress: &ProgressBar
     })
 }
 
-/// Sends messages with these numbers, which wait.
+/// Sends messages with these numbers, which are not due today.
 pub(crate) async fn fill(queue: &dyn QueueBackend, numbers: Range<usize>) -> Result<()> {
     for first in numbers.clone().step_by(LOAD_BATCH) {
         let batch = (first..numbers.end.min(first + LOAD_BATCH)).map(far_message);
@@ -57,7 +57,7 @@ pub(crate) async fn fill(queue: &dyn QueueBackend, numbers: Range<usize>) -> Res
     Ok(())
 }
 
-/// One that is due within a month, and not today.
+/// Returns a message that is due after a day, and within a month.
 fn far_message(number: usize) -> Result<NewMessage> {
     let id = MessageId::new(format!("far-{number:012}"))?;
     let mut message = NewMessage::new(id, Bytes::from_static(&[b'p'; PAYLOAD_BYTES]));

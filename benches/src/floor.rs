@@ -1,5 +1,5 @@
-//! The lower bound for the cost of enqueue, claim and ack with these structures: the same changes,
-//! without checks, fences or dead letters. It is not usable as a queue.
+//! A lower bound for the cost of enqueue, claim and ack with the structures of a queue: the same
+//! changes, without checks, fences or dead letters. The result is not usable as a queue.
 
 mod bare_scripts;
 mod plain_commands;
@@ -14,7 +14,7 @@ pub(crate) use plain_commands::PlainCommands;
 
 /// A client that changes the structures of a queue.
 pub(crate) trait Floor: Sized {
-    /// What a claim has moved.
+    /// The messages that a claim has moved.
     type Claimed;
 
     fn connect(server: &Server) -> Result<Self>;
@@ -23,7 +23,8 @@ pub(crate) trait Floor: Sized {
     fn ack(&mut self, claimed: &Self::Claimed) -> Result<()>;
 }
 
-/// Lengths as in docs/wire.md, of a message without headers that is leased for the first time.
+/// Lengths of stored values as in docs/wire.md, for a message without headers that is leased for
+/// the first time.
 const RECORD_BYTES: usize = 23 + PAYLOAD_BYTES;
 const DETAILS_BYTES: usize = 60;
 const FINISHED_BYTES: usize = 33;
@@ -36,16 +37,16 @@ const DETAILS: &str = "delayline:{bench}:details";
 const FINISHED: &str = "delayline:{bench}:finished_new";
 const JOURNAL: &str = "delayline:{bench}:journal_new";
 
-/// Empties the memory of finished ids at the bound that ours has. Returns how many there are, with
-/// those that `ids` adds.
-fn forget_finished(connection: &mut Connection, there: usize, ids: usize) -> Result<usize> {
+/// Removes the finished ids once there are as many as a queue remembers. Returns their number with
+/// `added` more.
+fn forget_finished(connection: &mut Connection, count: usize, added: usize) -> Result<usize> {
     const MAX_FINISHED: usize = 100_000;
 
-    if there < MAX_FINISHED {
-        return Ok(there + ids);
+    if count < MAX_FINISHED {
+        return Ok(count + added);
     }
     redis::cmd("UNLINK").arg(FINISHED).exec(connection)?;
-    Ok(ids)
+    Ok(added)
 }
 
 fn id(number: u64) -> String {

@@ -14,11 +14,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::table::{Columns, Table};
 use crate::transport::DRIVERS;
 
-/// Numbers of other messages, which wait and are not due.
+/// Numbers of other messages, which are not due during the measurement.
 const WAITING: [usize; 3] = [0, 100_000, 1_000_000];
 pub(crate) const QUANTILES: [(&str, f64); 4] =
     [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
-/// The load: a batch in each interval, each message due within the longest delay.
+/// The load: one batch per interval, whose messages are due within `LOAD_DELAY`.
 const LOAD_BATCH: usize = 50;
 const LOAD_INTERVAL: Duration = Duration::from_millis(10);
 const LOAD_DELAY: Duration = Duration::from_secs(1);
@@ -84,10 +84,10 @@ pub(crate) async fn lone_messages(queue: &Queue<Bytes, Raw>, messages: usize) ->
     Ok(late)
 }
 
-/// Sends messages that are due after the end.
+/// Sends messages that are due after the measurement.
 async fn send_far(queue: &Queue<Bytes, Raw>, waiting: usize) -> Result<()> {
     for first in (0..waiting).step_by(10_000) {
-        send(queue, 10_000.min(waiting - first), |_| FAR).await?;
+        send(queue, 10_000.min(waiting - first), || FAR).await?;
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ async fn send_far(queue: &Queue<Bytes, Raw>, waiting: usize) -> Result<()> {
 /// How late each message was, in microseconds.
 pub(crate) type Late = Histogram<u64>;
 
-/// A queue with a worker that reports how late it is.
+/// A queue with a worker that reports the lateness of each message.
 struct Bench {
     queue: Queue<Bytes, Raw>,
     lateness: UnboundedReceiver<Option<Duration>>,
@@ -106,7 +106,7 @@ impl Bench {
         let (report, lateness) = unbounded_channel();
         let worker = Worker::builder(queue.clone()).concurrency(256).build()?;
         tokio::spawn(worker.run(move |job: Job<Bytes>| {
-            // The receiver is dropped at the end.
+            // The receiver is dropped at the end of the measurement.
             let _ = report.send(SystemTime::now().duration_since(job.due().into()).ok());
             async { Ok::<(), &str>(()) }
         }));
@@ -122,7 +122,7 @@ impl Bench {
         let sending = tokio::spawn(async move {
             while start.elapsed() < time {
                 ticks.tick().await;
-                send(&queue, LOAD_BATCH, |_| LOAD_DELAY.mul_f64(fastrand::f64())).await?;
+                send(&queue, LOAD_BATCH, || LOAD_DELAY.mul_f64(fastrand::f64())).await?;
                 sent += LOAD_BATCH;
             }
             anyhow::Ok(sent)
@@ -148,13 +148,8 @@ impl Bench {
     }
 }
 
-async fn send(
-    queue: &Queue<Bytes, Raw>,
-    count: usize,
-    delay: impl Fn(usize) -> Duration,
-) -> Result<()> {
-    let draft = |n| Ok(queue.message(&payload()).due_in(delay(n)));
-    let drafts = (0..count).map(draft).collect::<Result<Vec<_>>>()?;
+async fn send(queue: &Queue<Bytes, Raw>, count: usize, delay: impl Fn() -> Duration) -> Result<()> {
+    let drafts = (0..count).map(|_| queue.message(&payload()).due_in(delay()));
     for sent in queue.send_many(drafts).await {
         let _created = sent?;
     }

@@ -40,22 +40,22 @@ use self::table::Table;
 
 /// Measures Delayline on private servers, on this machine
 ///
-/// Each subject has its own servers. Figures are to be compared within one run: machines differ,
-/// and so do the hours of one machine.
+/// Each subject has its own servers. Compare only figures of one run: machines differ, and one
+/// machine varies over time.
 #[derive(Parser)]
 struct Args {
-    /// What to measure; everything without it
+    /// What to measure (default: everything)
     what: Vec<Subject>,
 
-    /// How many messages to measure each figure with, more or less
+    /// Approximate number of messages for each figure
     #[arg(long, default_value_t = 100_000, value_parser = at_least_100)]
     messages: usize,
 
-    /// How many messages become due at once
+    /// Number of messages that become due at once
     #[arg(long, default_value_t = 1_000_000, value_parser = at_least_100)]
     burst: usize,
 
-    /// The largest backlog; 10000000 needs 4 GB
+    /// Number of messages of the largest backlog; 10000000 needs 4 GB
     #[arg(long, default_value_t = 1_000_000, value_parser = at_least_1000)]
     backlog: usize,
 
@@ -83,21 +83,22 @@ enum Subject {
     LatenessIdle,
     /// How late messages are handled under 5,000 a second
     LatenessLoaded,
-    /// The longest script when very many messages become due, or leases end, at once
+    /// Duration of the longest script when very many messages become due, or leases end, at once
     Bursts,
-    /// What a message costs while up to 10^7 others wait
+    /// Costs of a message while up to 10^7 others wait
     Backlog,
     /// Processor time for a message while one worker has up to 1,000 queues
     ManyQueues,
-    /// Commands a second of a worker without work
+    /// Commands per second of a worker without work
     Idle,
-    /// How well five workers keep to a rate together, and how much of it they use
+    /// How exactly five workers together keep a rate, and how much of it they use
     Limits,
-    /// What messages with groups cost, and how evenly and late they come; not part of everything
+    /// Costs of messages with groups, and how evenly and late they are delivered; not part of
+    /// everything
     Groups,
     /// Costs of six shards on three nodes, compared with one queue; not part of everything
     Shards,
-    /// How late recurring messages are handled, and what schedules cost; not part of everything
+    /// How late recurring messages are handled, and the costs of schedules; not part of everything
     Schedules,
     /// Processor time and allocations of the client
     Client,
@@ -109,13 +110,13 @@ enum Subject {
     Sqs,
     /// Instructions of the server for each operation; needs valgrind, and is not part of everything
     Instructions,
-    /// How far it goes: calls and memory with up to 10^7 messages, 10^4 queues, 5,000 workers; not
-    /// part of everything
+    /// Calls and memory with up to 10^7 messages, 10^4 queues and 5,000 workers; not part of
+    /// everything
     Scale,
     /// Client costs of a queue behind sentinels and in a cluster, and the time of a failover; not
     /// part of everything
     Topologies,
-    /// redis-rs and fred side by side: the page "Which driver?"; not part of everything
+    /// Comparison of redis-rs and fred: the page "Which driver?"; not part of everything
     Drivers,
 }
 
@@ -148,7 +149,7 @@ fn run(args: &Args) -> Result<()> {
     if let Some(directory) = &args.redraw {
         return redraw(directory).with_context(|| format!("redrawing {}", directory.display()));
     }
-    // Not after a quarter of an hour.
+    // Fails now rather than after a quarter of an hour.
     match &args.save {
         Some(directory) => fs::create_dir_all(directory)
             .with_context(|| format!("writing to {}", directory.display()))?,
@@ -182,11 +183,13 @@ fn run(args: &Args) -> Result<()> {
             let directory = args.save.as_deref().context(NEEDS_SAVE)?;
             let page = drivers::write_page(directory, &circumstances, args.messages, &progress);
             runtime.block_on(page)?;
+            progress.inc(1);
             continue;
         }
         if *subject == Subject::Topologies {
             let section = runtime.block_on(drivers::topologies(args.messages, &progress))?;
             progress.suspend(|| println!("{section}"));
+            progress.inc(1);
             continue;
         }
         for table in runtime.block_on(measure(*subject, args, &progress))? {
@@ -239,7 +242,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
     Ok(vec![table?])
 }
 
-/// The title of a page, with the names of its subjects if these are not all.
+/// Returns the title of a page. It names the subjects that were chosen.
 fn title(what: &[Subject]) -> String {
     let names = what.iter().filter_map(ValueEnum::to_possible_value);
     let names: Vec<_> = names.map(|it| it.get_name().to_owned()).collect();
@@ -282,7 +285,7 @@ fn redraw(directory: &Path) -> Result<()> {
 }
 
 const FIGURES: &str = "figures.json";
-/// What `cargo xtask bench peers` writes.
+/// The figures that `cargo xtask bench peers` writes.
 const PEERS: &str = "peers.json";
 
 const HEAD: &str = "\

@@ -13,7 +13,8 @@ pub const PAYLOAD_BYTES: usize = 100;
 
 static PAYLOAD: [u8; PAYLOAD_BYTES] = [b'p'; PAYLOAD_BYTES];
 
-/// No id and no claim stands twice in one process: a queue remembers both for a while.
+/// The number of the next id or claim id. None is used twice, because a queue remembers both for a
+/// while.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Enqueues `count` new messages that are due at once.
@@ -49,18 +50,18 @@ pub fn claim(max: usize) -> Op {
     ))
 }
 
-/// What a claim has leased.
+/// Returns the messages that a claim has leased.
 ///
 /// # Panics
 ///
-/// It is not `expected` messages, or `reply` is another operation's: the measurement is of
-/// something else.
+/// If there are not `expected` of them, or if `reply` belongs to another operation: the measurement
+/// would be of something else.
 #[track_caller]
 #[must_use]
 #[expect(clippy::panic, reason = "documented")]
 pub fn deliveries(reply: &Reply, expected: usize) -> &[Delivery] {
-    let Reply::Claim(claimed) = reply else { panic!("no claim was answered") };
-    assert_eq!(claimed.deliveries.len(), expected, "a claim found another number of messages");
+    let Reply::Claim(claimed) = reply else { panic!("it is not the reply to a claim") };
+    assert_eq!(claimed.deliveries.len(), expected, "a claim leased another number of messages");
     &claimed.deliveries
 }
 

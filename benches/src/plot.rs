@@ -13,12 +13,13 @@ mod figures;
 
 const WIDTH: f64 = 860.0;
 const MARGIN: f64 = 16.0;
-/// Where the lanes begin, below title and legend.
+/// The top of the lanes, below title and legend.
 const TOP: f64 = 66.0;
 /// Room for the ticks and the unit.
 const BOTTOM: f64 = 40.0;
-/// Between the dots of one category, if each has its own line.
+/// Distance between the dots of one category, if each has its own line.
 const STEP: f64 = 13.0;
+/// Width of a letter.
 const LETTER: f64 = 7.0;
 /// Room to the right of the largest figure, for its value.
 const BESIDE: f64 = 46.0;
@@ -33,7 +34,7 @@ const COLORS: [&str; 8] =
 ///
 /// # Errors
 ///
-/// It is no such table, or the file cannot be written.
+/// If it is not such a table, or the file cannot be written.
 pub fn draw(table: &Value, file: &Path) -> Result<()> {
     let text = svg(table).with_context(|| format!("drawing {}", table["name"]))?;
     std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))
@@ -43,20 +44,20 @@ pub fn draw(table: &Value, file: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// It is no such table.
+/// If it is not such a table.
 pub fn svg(table: &Value) -> Result<String> {
     let figures = Figures::read(table)?;
     ensure!(!figures.categories.is_empty(), "it has no figures");
     let labels = figures.categories.iter().map(|(name, _)| name.chars().count());
-    let left = MARGIN + LETTER * labels.max().map_or(0.0, letters) + 14.0;
-    let lane = if figures.in_line { 24.0 } else { STEP * letters(figures.series.len()) + 11.0 };
-    let foot = TOP + lane * letters(figures.categories.len());
+    let left = MARGIN + LETTER * labels.max().map_or(0.0, float) + 14.0;
+    let lane = if figures.in_line { 24.0 } else { STEP * float(figures.series.len()) + 11.0 };
+    let foot = TOP + lane * float(figures.categories.len());
     let axis = figures.scale().between(left, WIDTH - MARGIN - BESIDE);
     let mut out = Drawing::default();
     out.head(&figures, foot + BOTTOM);
     out.scale(&axis, foot, &figures.unit);
     for (n, (name, marks)) in figures.categories.iter().enumerate() {
-        let middle = TOP + lane * (letters(n) + 0.5);
+        let middle = TOP + lane * (float(n) + 0.5);
         if n > 0 {
             let y = middle - lane / 2.0;
             out.line((MARGIN, y), (WIDTH - MARGIN, y), 0.15, 1.0);
@@ -93,7 +94,7 @@ impl Drawing {
         for (n, name) in figures.series.iter().enumerate() {
             self.dot((x, 46.0), n);
             self.text((x + 10.0, 50.0), "start", 12, name);
-            x += LETTER * letters(name.chars().count()) + 34.0;
+            x += LETTER * float(name.chars().count()) + 34.0;
         }
         if let Some(note) = &figures.note {
             self.text((WIDTH - MARGIN, 50.0), "end", 12, note);
@@ -116,9 +117,9 @@ impl Drawing {
             let ends = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
             self.line((ends.0, middle), (ends.1, middle), 0.6, 2.0);
         }
-        let first = middle - STEP * (letters(figures.series.len()) - 1.0) / 2.0;
+        let first = middle - STEP * (float(figures.series.len()) - 1.0) / 2.0;
         for (n, mark) in marks.iter().enumerate() {
-            let y = if figures.in_line { middle } else { first + STEP * letters(n) };
+            let y = if figures.in_line { middle } else { first + STEP * float(n) };
             let mut right = mark.value;
             if let Some((least, most)) = mark.spread {
                 self.line((axis.place(least), y), (axis.place(most), y), 0.8, 2.0);
@@ -131,7 +132,7 @@ impl Drawing {
         }
     }
 
-    /// Each series has a colour and a shape.
+    /// Draws a dot in the colour and shape of its series.
     fn dot(&mut self, (x, y): (f64, f64), series: usize) {
         let fill = COLORS[series % COLORS.len()];
         let at = |names: [&'static str; 2], x: f64, y: f64| {
@@ -168,7 +169,7 @@ impl Drawing {
     }
 }
 
-fn letters(count: usize) -> f64 {
+fn float(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 

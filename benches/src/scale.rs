@@ -1,4 +1,4 @@
-//! How far it goes: what a call takes with many messages, many queues and many workers.
+//! Scaling: the time of a call with many messages, many queues and many workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,17 +26,18 @@ use crate::transport::{DRIVERS, QUEUE};
 
 const QUEUES: [usize; 4] = [10, 100, 1_000, 10_000];
 const WORKERS: [usize; 3] = [50, 500, 5_000];
-/// How often a call is measured of which the 99th percentile counts, and one of which the median.
+/// Number of calls for a 99th percentile, and for a median.
 const CALLS: usize = 2_000;
-const LOOKS: usize = 11;
-/// All workers have made their first claims, and wait.
+const CALLS_OF_MEDIAN: usize = 11;
+/// Time after which all workers have made their first claims, and wait.
 const SETTLING: Duration = Duration::from_secs(15);
 
-/// With up to `most_messages`, and a share of the queues and workers if there are few.
+/// Measures with up to `most_messages`. With few messages, the numbers of queues and workers are
+/// small, too.
 pub(crate) async fn measure(most_messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
-    let few = |most: &usize| *most <= most_messages / 100;
-    let queues: Vec<_> = QUEUES.into_iter().filter(few).collect();
-    let workers: Vec<_> = WORKERS.into_iter().filter(few).collect();
+    let fits = |count: &usize| *count <= most_messages / 100;
+    let queues: Vec<_> = QUEUES.into_iter().filter(fits).collect();
+    let workers: Vec<_> = WORKERS.into_iter().filter(fits).collect();
     let (calls, memory) = of_messages(most_messages, progress).await?;
     Ok(vec![
         calls,
@@ -194,7 +195,7 @@ async fn of_workers(counts: &[usize], progress: &ProgressBar) -> Result<Table> {
             handles.push(worker.handle());
             let report = report.clone();
             tokio::spawn(worker.run(move |_: Job<Bytes>| {
-                // The receiver is dropped at the end.
+                // The receiver is dropped at the end of the measurement.
                 let _ = report.send(Instant::now());
                 async { Ok::<(), &str>(()) }
             }));
@@ -244,10 +245,10 @@ async fn get(router: &Router, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// The median of some calls, in milliseconds.
+/// Returns the median time of [`CALLS_OF_MEDIAN`] calls, in milliseconds.
 async fn median(mut call: impl AsyncFnMut() -> Result<()>) -> Result<f64> {
-    let mut times = Vec::with_capacity(LOOKS);
-    for _ in 0..LOOKS {
+    let mut times = Vec::with_capacity(CALLS_OF_MEDIAN);
+    for _ in 0..CALLS_OF_MEDIAN {
         let begin = Instant::now();
         call().await?;
         times.push(begin.elapsed());
@@ -255,7 +256,7 @@ async fn median(mut call: impl AsyncFnMut() -> Result<()>) -> Result<f64> {
     Ok(quantile(times, 0.5))
 }
 
-/// In milliseconds.
+/// Returns a quantile of times, in milliseconds.
 fn quantile(mut times: Vec<Duration>, quantile: f64) -> f64 {
     times.sort_unstable();
     #[expect(

@@ -30,7 +30,7 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
     Ok(vec![instructions, cost, share, idle, late(messages / 500, progress).await?])
 }
 
-/// All shards are on one server, which counts its instructions.
+/// Counts instructions of one server that has all shards.
 async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
     for batch in BATCHES {
@@ -103,12 +103,12 @@ impl Place {
         Ok(Self { queue: open(&cluster.url(), &name, shards).await?, cluster })
     }
 
-    /// The processor time of each node.
+    /// Returns the processor time of each node.
     fn spent(&self) -> Vec<Duration> {
         self.cluster.nodes().iter().map(cpu_time).collect()
     }
 
-    /// Processor time since `before`: microseconds of all nodes for each message, and the
+    /// Returns the processor time since `before`: microseconds of all nodes per message, and the
     /// percentage of the busiest node.
     fn since(&self, before: &[Duration], messages: usize) -> [f64; 2] {
         let spent = self.spent().into_iter().zip(before).map(|(now, before)| now - *before);
@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-/// A queue whose shards are spread evenly, as an operator moves slots to have them.
+/// Returns the name of a queue whose shards are spread evenly, as if an operator had moved slots.
 fn even_name(cluster: &Cluster) -> Result<String> {
     let owner = |name: &str, shard: u32| {
         let slot = cluster.slot(&format!("{{{name}#{shard}}}"));
@@ -133,7 +133,8 @@ fn even_name(cluster: &Cluster) -> Result<String> {
     (0..1_000).map(|n| format!("bench-{n}")).find(is_even).context("no name is spread evenly")
 }
 
-/// The ratios of six shards to one in rounds that take turns, and the share of the busiest node.
+/// Measures the ratios of six shards to one, which take turns in each round, and the share of the
+/// busiest node.
 async fn cost(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
     let places = [Place::start(1).await?, Place::start(SHARDS).await?];
     let (mut costs, mut shares) = (Vec::new(), Vec::new());

@@ -13,11 +13,11 @@ pub(crate) struct Table {
     pub(crate) columns: Vec<String>,
     /// A name and a figure for each column.
     pub(crate) rows: Vec<(String, Vec<f64>)>,
-    /// What the columns are to each other.
+    /// The relation of the columns.
     pub(crate) columns_are: Columns,
     /// Whether the figures differ by powers of ten, so that a plot needs a logarithmic axis.
     pub(crate) wide: bool,
-    /// What there is to know for who reads the figures.
+    /// Explains the figures to the reader.
     pub(crate) note: &'static str,
 }
 
@@ -25,9 +25,10 @@ pub(crate) struct Table {
 pub(crate) enum Columns {
     /// Each column is a separate case.
     Cases,
-    /// In one line: they are of one distribution. With the number of samples of each row.
+    /// The columns are percentiles of one distribution, on one line. Has the number of samples of
+    /// each row.
     Percentiles(Vec<u64>),
-    /// In threes: the least, the median and the most of some rounds.
+    /// The columns are the least, the median and the greatest value of some rounds, in threes.
     Spreads,
 }
 
@@ -48,7 +49,7 @@ impl Table {
         })
     }
 
-    /// As a section of a page, with the plot of the same name.
+    /// Returns a section of a page, with the plot of the same name.
     pub(crate) fn to_markdown(&self) -> String {
         let mut columns = self.columns.clone();
         let samples = match &self.columns_are {
@@ -89,7 +90,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// With as many digits as can mean something.
+/// Formats a figure with its significant digits.
 pub(crate) fn shown(figure: f64) -> String {
     match figure.abs() {
         100.0.. => format!("{figure:.0}"),
@@ -98,12 +99,12 @@ pub(crate) fn shown(figure: f64) -> String {
     }
 }
 
-/// A count as a figure.
+/// Converts a count to a figure.
 pub(crate) fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// The least, the median and the most of one value or more, for [`Columns::Spreads`].
+/// Returns the least, the median and the greatest of one or more values, for [`Columns::Spreads`].
 pub(crate) fn spread(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     [0, values.len() / 2, values.len() - 1].map(|n| values[n]).to_vec()

@@ -14,21 +14,21 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Measures queues in a directory on this machine, and prints tables
 ///
-/// Figures are to be compared within one run: machines differ, and so do the hours of one machine.
+/// Compare only figures of one run: machines differ, and one machine varies over time.
 #[derive(Parser)]
 struct Args {
-    /// What to measure; everything without it
+    /// What to measure (default: everything)
     what: Vec<Subject>,
 
     /// Seconds of each round of sends and of the load
     #[arg(long, default_value_t = 3)]
     seconds: u64,
 
-    /// How many messages to open a directory with
+    /// Number of messages in the directory that is opened
     #[arg(long, default_value_t = 1_000_000)]
     messages: usize,
 
-    /// Parent of the directories: a local disk that keeps what it has synced
+    /// Parent of the directories, on a local disk that keeps synced data
     #[arg(long, default_value = ".")]
     on: PathBuf,
 }
@@ -77,9 +77,9 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Ids have 20 bytes, and payloads 100.
 const PAYLOAD: [u8; 100] = [0x5a; 100];
 
+/// Returns an id of 20 bytes.
 fn id(number: usize) -> String {
     format!("order-{number:014}")
 }

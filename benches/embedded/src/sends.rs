@@ -34,10 +34,10 @@ impl Store {
     }
 }
 
-/// Prints the medians, and the median of the ratios of each round.
+/// Prints the medians of all rounds, also of the ratio of each round.
 pub(crate) fn measure(parent: &Path, seconds: u64) -> Result<()> {
     println!(
-        "\n| durable sends/s | directory | SQLite | ratio | bytes written a message: directory | SQLite |"
+        "\n| durable sends/s | directory | SQLite | ratio | bytes written per message: directory | SQLite |"
     );
     println!("|---|---|---|---|---|---|");
     for tasks in TASKS {
@@ -48,7 +48,7 @@ pub(crate) fn measure(parent: &Path, seconds: u64) -> Result<()> {
             let directory = Directory::open(path.join("queues"), Options::default())?;
             let file = Store::File(directory.queue("orders".parse()?)?);
             let sqlite = Store::Sqlite(Sqlite::open(&path.join("messages.db"))?);
-            // In turns, so that neither always comes first.
+            // They take turns, so that neither always comes first.
             let (file, sqlite) = if round % 2 == 0 {
                 let file = rate(file, tasks, seconds)?;
                 (file, rate(sqlite, tasks, seconds)?)

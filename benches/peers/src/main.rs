@@ -30,18 +30,18 @@ use self::rounds::Limits;
 
 /// Measures Delayline and other queues on private servers, on this machine
 ///
-/// Each queue has a separate server, with the same settings. Figures are to be compared within one
-/// run: machines differ, and so do the hours of one machine.
+/// Each queue has a separate server, with the same settings. Compare only figures of one run:
+/// machines differ, and one machine varies over time.
 #[derive(Parser)]
 struct Args {
-    /// What to measure; everything without it
+    /// What to measure (default: everything)
     what: Vec<Name>,
 
-    /// How many messages to measure each figure with
+    /// Number of messages for each figure
     #[arg(long, default_value_t = 100_000)]
     messages: usize,
 
-    /// How often to measure; the medians count
+    /// Number of rounds, whose medians are printed
     #[arg(long, default_value_t = 3)]
     rounds: usize,
 
@@ -77,7 +77,7 @@ pub(crate) enum Name {
     Bullmq,
     /// ZADD, ZRANGEBYSCORE, ZREM
     Zset,
-    /// The same with a script that pops
+    /// Like `zset`, with a script that pops
     Pop,
     /// LPUSH, BLPOP
     Blocking,
@@ -119,7 +119,7 @@ fn run(args: &Args) -> Result<()> {
     ensure!(args.messages >= 10, "--messages is {}; it must be at least 10", args.messages);
     ensure!(args.rounds >= 1, "--rounds is 0; it must be at least 1");
     if let Some(directory) = &args.save {
-        // Not after all the measuring.
+        // Fails now rather than after all measurements.
         fs::create_dir_all(directory)
             .with_context(|| format!("writing to {}", directory.display()))?;
     }
@@ -127,11 +127,11 @@ fn run(args: &Args) -> Result<()> {
     let circumstances = page::circumstances()?;
     println!("{circumstances}\n");
     let names = if args.what.is_empty() { Name::value_variants() } else { &args.what };
-    let limits = Limits { all: Duration::from_secs(60 * args.minutes), each: LONGEST };
+    let limits = Limits { all: Duration::from_secs(60 * args.minutes), each: LONGEST_ROUND };
     let messages = args.messages;
     let measure = |name: Name| name.measure(messages);
     let played = runtime.block_on(rounds::play(names, args.rounds, limits, measure));
-    // What hangs must not hold up the results.
+    // A task that hangs must not hold up the results.
     runtime.shutdown_background();
     let page = Page { circumstances, played };
     println!("{page}");
@@ -150,5 +150,5 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Several times as long as the slowest queue takes for a round.
-const LONGEST: Duration = Duration::from_secs(120);
+/// Maximum time of a round: several times as long as the slowest queue takes.
+const LONGEST_ROUND: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! `delayline import` reads what the libraries themselves have written.
+//! `delayline import` reads data that the libraries themselves have written.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -20,12 +20,12 @@ fn delayline(server: &Server, args: &[&str]) -> Value {
     command.args(["run", "--quiet", "--locked", "-p", "delayline-cli", "--"]).args(args);
     command.env("DELAYLINE_URL", server.url()).env("DELAYLINE_QUEUE", "orders");
     let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The payloads of the messages that are not due yet, sorted.
+/// Returns the payloads of the messages that are not due yet, sorted.
 fn scheduled(server: &Server) -> Vec<String> {
     let page = delayline(server, &["list", "--state", "scheduled", "--json"]);
     let ids = page["messages"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap());
@@ -50,7 +50,7 @@ async fn messages_of_rsmq_async() {
     queue.send_message("old", "one", hour).await.unwrap();
     queue.send_message_batch("old", vec!["two", "three"], hour).await.unwrap();
     queue.send_message("old", "held", None).await.unwrap();
-    // A consumer has received it, and is gone.
+    // A consumer receives it and disappears.
     assert!(queue.receive_message::<String>("old", hour).await.unwrap().is_some());
 
     let counts = delayline(&server, &["import", "rsmq", "old", "--yes", "--json"]);
@@ -72,6 +72,6 @@ async fn tasks_of_apalis_redis() {
     }
     let counts = delayline(&server, &["import", "apalis", "old", "--yes", "--json"]);
     assert_eq!((&counts["created"], &counts["left"]), (&json!(2), &json!(0)));
-    // Its codec is JSON, as the default of ours.
+    // The codec is JSON, like the default codec of Delayline.
     assert_eq!(scheduled(&server), [r#""one""#, r#""two""#]);
 }

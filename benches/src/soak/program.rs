@@ -33,7 +33,7 @@ pub(crate) struct Program {
 pub(crate) struct Report {
     pub(crate) account: Account,
     pub(crate) waves: Waves,
-    /// One for each cycle.
+    /// One per cycle.
     pub(crate) rests: Vec<Rest>,
     pub(crate) summary: Summary,
 }
@@ -48,8 +48,9 @@ pub(crate) struct Waves {
 /// An idle spell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
-    /// How many messages had not come when it began, though they were due.
+    /// Number of messages that were due when it began, and not delivered yet.
     pub(crate) waiting: usize,
+    /// Number of tasks of the program's runtime.
     pub(crate) tasks: usize,
     /// The client's share of a core.
     pub(crate) cpu: f64,
@@ -65,7 +66,7 @@ struct Running {
 }
 
 impl Program {
-    /// Sets everything up, says so, plays the schedule, and takes everything down.
+    /// Starts the workers, reports through `ready`, plays the schedule, and stops the workers.
     pub(crate) fn run(
         &self,
         ready: &Sender<Result<()>>,
@@ -103,7 +104,7 @@ impl Program {
     }
 }
 
-/// The name of the `number`th queue of a program.
+/// Returns the name of the `number`th queue of a program.
 pub(crate) fn queue_name(shape: Shape, number: usize) -> Result<QueueName> {
     Ok(QueueName::new(format!("{}-{number}", shape.name()))?)
 }
@@ -133,7 +134,8 @@ impl Running {
         Ok(())
     }
 
-    /// Notes that it has begun, and ends as the message is meant to.
+    /// Returns a handler that notes each delivery on the ledger, and returns the outcome that is
+    /// meant for it.
     fn handler(
         &self,
         name: &Arc<str>,
@@ -183,7 +185,7 @@ impl Running {
             let cpu = cpu.elapsed().as_secs_f64() / begin.elapsed().as_secs_f64();
             let tasks = Handle::current().metrics().num_alive_tasks();
             rests.push(Rest { waiting, tasks, cpu });
-            // The observer of the server has time to take its figures.
+            // Meanwhile, the observer of the server takes its figures.
             sleep_until(cycle.end.into()).await;
         }
         while let Some(sent) = sending.join_next().await {
@@ -207,7 +209,7 @@ impl Running {
                 promises.push(promise.done);
             }
             for done in promises {
-                // What does not come is on the ledger.
+                // The ledger knows the messages that are not delivered.
                 let _ = tokio::time::timeout(LONGEST_FINISH, done).await;
                 waves.messages += 1;
             }
@@ -251,7 +253,7 @@ impl Running {
 const SLOTS: usize = 64;
 const SNOOZE: Duration = Duration::from_millis(150);
 const WAVE_DELAY: Duration = Duration::from_millis(300);
-/// Time to send them all first.
+/// Time per queue to send the messages before they are due.
 const WAVE_DELAY_EACH: Duration = Duration::from_millis(3);
 /// Longer than any safety poll.
 const LONGEST_FINISH: Duration = Duration::from_secs(60);

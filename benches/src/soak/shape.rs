@@ -15,16 +15,16 @@ pub(crate) enum Shape {
     Busy,
 }
 
-/// Delays that are alike to the worker.
+/// Ranges of delays that a worker treats alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum DelayClass {
     /// Under a second.
     Short,
     /// Shorter than the interval between two polls of the queue (the safety poll).
     Medium,
-    /// Around that time.
+    /// About as long as that interval.
     Poll,
-    /// Longer: others look at the queue before the message is due.
+    /// Longer than it: the safety poll comes before the message is due.
     Long,
 }
 
@@ -40,7 +40,7 @@ impl Shape {
         }
     }
 
-    /// How many queues it has, when the shape of many has `many`.
+    /// Returns the number of its queues. [`Many`](Self::Many) has `many`.
     pub(crate) const fn queues(self, many: usize) -> usize {
         match self {
             Self::Single => 16,
@@ -50,7 +50,7 @@ impl Shape {
         }
     }
 
-    /// How many processes it stands for.
+    /// Returns the number of processes that it stands for.
     pub(crate) const fn processes(self) -> usize {
         match self {
             Self::Single => self.queues(0),
@@ -58,23 +58,23 @@ impl Shape {
         }
     }
 
-    /// How many commands a second each process may send while it has nothing to do: half a command
-    /// with up to twenty queues, and then as many looks as the longest safety poll makes (G21).
+    /// Returns how many commands per second each process may send while it is idle: half a command
+    /// with up to twenty queues, and with more as many as the longest safety poll needs (G21).
     pub(crate) fn idle_rate(self, many: usize) -> f64 {
         let queues = f64::from(u32::try_from(self.queues(many)).unwrap_or(u32::MAX));
         match self {
             Self::Single | Self::Few | Self::Busy => 0.5,
-            Self::Many => f64::max(0.5, queues / SHORTEST_LOOK + 0.1),
+            Self::Many => f64::max(0.5, queues / SHORTEST_POLL_SECONDS + 0.1),
         }
     }
 
-    /// How many commands look at all the queues of a process once.
-    pub(crate) fn looks(self, many: usize) -> f64 {
-        let looks = self.queues(many) / self.processes();
-        f64::from(u32::try_from(looks).unwrap_or(u32::MAX))
+    /// Returns the number of commands that poll each queue of a process once.
+    pub(crate) fn polls(self, many: usize) -> f64 {
+        let polls = self.queues(many) / self.processes();
+        f64::from(u32::try_from(polls).unwrap_or(u32::MAX))
     }
 
-    /// Maximum time between two polls of a queue (G21).
+    /// Returns the maximum time between two polls of a queue (G21).
     const fn poll(self) -> Duration {
         match self {
             Self::Single | Self::Busy => Duration::from_secs(5),
@@ -96,7 +96,7 @@ impl DelayClass {
         }
     }
 
-    /// How often it is drawn.
+    /// Its relative frequency, in percent.
     pub(crate) const fn weight(self) -> u32 {
         match self {
             Self::Short => 20,
@@ -106,9 +106,9 @@ impl DelayClass {
         }
     }
 
-    /// Its delays.
+    /// Returns the shortest and the longest of its delays.
     pub(crate) fn range(self, shape: Shape) -> (Duration, Duration) {
-        // Polls are drawn from the last tenth of the time.
+        // A worker polls at a random time in the last tenth of the interval.
         let (before, after) = (shape.poll().mul_f64(0.88), shape.poll().mul_f64(1.02));
         match self {
             Self::Short => (Duration::ZERO, SECOND),
@@ -119,6 +119,7 @@ impl DelayClass {
     }
 }
 
-/// Seconds between two polls of one of many queues: the safety poll, or up to a tenth less.
-const SHORTEST_LOOK: f64 = 45.0;
+/// Minimum number of seconds between two polls of one of many queues: nine tenths of the longest
+/// safety poll.
+const SHORTEST_POLL_SECONDS: f64 = 45.0;
 const SECOND: Duration = Duration::from_secs(1);

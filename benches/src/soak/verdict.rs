@@ -16,9 +16,9 @@ use crate::shape::{DelayClass, Shape};
 pub(crate) struct Evidence {
     pub(crate) programs: Vec<Measured>,
     pub(crate) stalls: Stalls,
-    /// Second by second.
+    /// One sample per second.
     pub(crate) processes: Vec<(Duration, Process)>,
-    /// At the end of each idle spell.
+    /// The number of open descriptors at the end of each idle spell.
     pub(crate) descriptors: Vec<usize>,
     pub(crate) total: Duration,
     pub(crate) longest_delay: Duration,
@@ -31,11 +31,11 @@ pub(crate) struct Measured {
     pub(crate) driver: &'static str,
     pub(crate) shape: Shape,
     pub(crate) report: Report,
-    /// One for each cycle.
+    /// One per cycle.
     pub(crate) spells: Vec<Spell>,
-    /// In all.
+    /// Number of requests of the whole run.
     pub(crate) requests: f64,
-    /// How many queues the programs with many have.
+    /// Number of queues of the programs with many queues.
     pub(crate) queues: usize,
     /// Keys that should be gone.
     pub(crate) residue: Vec<String>,
@@ -44,7 +44,7 @@ pub(crate) struct Measured {
 /// A server in an idle spell.
 pub(crate) struct Spell {
     pub(crate) time: Duration,
-    /// How many were sent in that time.
+    /// The requests in that time.
     pub(crate) requests: Requests,
     /// At its end.
     pub(crate) usage: Usage,
@@ -53,13 +53,13 @@ pub(crate) struct Spell {
 /// The limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Of a lone message.
+    /// Maximum lateness of a lone message.
     pub(crate) lateness: Duration,
-    /// Of the last message of a wave, and of one in a stream.
+    /// Maximum lateness of a message of a wave or a stream.
     pub(crate) busy_lateness: Duration,
 }
 
-/// One thing that was judged.
+/// The verdict on one property.
 pub(crate) struct Check {
     what: String,
     found: String,
@@ -111,7 +111,7 @@ impl Measured {
         }
     }
 
-    /// What such a program must have seen.
+    /// Returns the classes of messages that such a program must have seen.
     fn classes(&self, longest: Duration) -> Vec<Class> {
         let fits = |class: &DelayClass| class.range(self.shape).0 < longest;
         let lone = DelayClass::ALL.into_iter().filter(fits).map(Class::Lone);
@@ -149,14 +149,14 @@ impl Measured {
         let spells = self.report.rests.iter().zip(&self.spells);
         let quiet: Vec<_> = spells.filter(|(rest, _)| rest.waiting == 0).collect();
         let allowed = self.shape.idle_rate(self.queues);
-        let what = format!("{}: idle, at most {allowed:.2} commands/s a process", self.name);
+        let what = format!("{}: idle, at most {allowed:.2} commands/s per process", self.name);
         let processes = f64::from(u32::try_from(self.shape.processes()).unwrap_or(u32::MAX));
         let (mut worst, mut held) = (0.0_f64, !quiet.is_empty());
         for (_, spell) in &quiet {
             let (sent, seconds) = (spell.requests.sum() / processes, spell.time.as_secs_f64());
             worst = worst.max(sent / seconds);
-            // One look more at each queue, and one wait, may fall on the edge of the time.
-            held &= sent <= seconds * allowed + self.shape.looks(self.queues) + 1.0;
+            // One more poll of each queue, and one wait, may fall on the edge of the time.
+            held &= sent <= seconds * allowed + self.shape.polls(self.queues) + 1.0;
         }
         let found = format!("{worst:.2}/s at most, in {} idle spells", quiet.len());
         checks.push(Check::new(what, held, found));
@@ -175,7 +175,7 @@ impl Measured {
         checks.push(Check::steady(format!("{}: connections", self.name), &clients));
     }
 
-    /// Messages, commands per message, and commands while idle.
+    /// Returns a row: messages, commands per message, and commands per second while idle.
     pub(crate) fn costs(&self) -> String {
         let sent = f64::from(u32::try_from(self.report.account.sent).unwrap_or(u32::MAX));
         let rate = |of: fn(&Requests) -> f64| {
@@ -188,14 +188,14 @@ impl Measured {
         format!("{sent:>10}{each:>14.2}{scripts:>16.2}{waits:>14.2}")
     }
 
-    /// Client time for a message of a wave, in milliseconds.
+    /// Returns the client's processor time per message of a wave, in milliseconds.
     pub(crate) fn wave_cost(&self) -> Option<f64> {
         let waves = self.report.waves;
         (waves.messages > 0).then(|| waves.cpu.as_secs_f64() * 1e3 / f64::from(waves.messages))
     }
 }
 
-/// A message must not cost more because there are more queues.
+/// Judges whether a message costs more because there are more queues.
 fn judge_costs(evidence: &Evidence, checks: &mut Vec<Check>) {
     for many in evidence.programs.iter().filter(|program| program.shape == Shape::Many) {
         let few = evidence
@@ -235,10 +235,9 @@ impl Check {
         Self { what: what.into(), found: found.into(), held }
     }
 
-    /// Some idle spell of the second half has no more than one of the first had.
+    /// Holds if the least figure of the second half is at most the greatest of the first half.
     ///
-    /// One by one they differ: now and then a second listener hears the same bells for a few
-    /// seconds.
+    /// Single spells differ: now and then a second listener hears the same bells for a few seconds.
     fn steady<T: PartialOrd + fmt::Display>(what: String, figures: &[T]) -> Self {
         let (first, second) = figures.split_at(figures.len().div_ceil(2));
         let most = first.iter().reduce(|one, other| if other > one { other } else { one });
@@ -253,7 +252,7 @@ impl Check {
         }
     }
 
-    /// A line through the second half of the time rises by no more than the noise.
+    /// Holds if a line through the second half of the time rises by at most the noise.
     fn flat(what: String, figures: &[(Duration, f64)], total: Duration, noise: f64) -> Self {
         let second = figures.iter().filter(|(at, _)| *at >= total / 2).copied();
         let second: Vec<_> = second.map(|(at, bytes)| (at.as_secs_f64(), bytes)).collect();
@@ -282,7 +281,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// Of the line with the least squares.
+/// Returns the slope of the line with the least squares.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let n = points.iter().map(|_| 1.0).sum::<f64>();
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -292,7 +291,7 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     if squares > 0.0 { products / squares } else { 0.0 }
 }
 
-/// Quantiles of lateness, and how many messages came within which time.
+/// Returns a row: quantiles of lateness, and the number of messages in each bucket.
 pub(crate) fn lateness_row(histogram: &Histogram<u64>) -> String {
     let at = |quantile| format!("{:>9.1}", ms(histogram.value_at_quantile(quantile)));
     let quantiles = [0.5, 0.99, 0.999, 1.0].map(at).concat();
@@ -304,7 +303,7 @@ pub(crate) fn lateness_row(histogram: &Histogram<u64>) -> String {
     format!("{:>8}{quantiles}  {}{beyond:>8}", histogram.len(), counts.collect::<String>())
 }
 
-/// What stands above such rows.
+/// The heads of such rows.
 pub(crate) const LATENESS_HEAD: &str = "   count   p50 ms      p99    p99.9      max      <2 ms      \
                                         <5     <10     <20     <50    <100    <200    <1 s     \
                                         more";
@@ -314,11 +313,14 @@ fn ms(us: u64) -> f64 {
 }
 
 const BUCKETS_MS: [u64; 9] = [0, 2, 5, 10, 20, 50, 100, 200, 1_000];
-/// Claims and settlements of one message each cost more than those of several.
+/// Maximum ratio of the costs of a message with many queues and with few. Claims and settlements of
+/// one message cost more than those of several.
 const MOST_COST: f64 = 5.0;
-/// Of a core.
+/// Maximum share of a core while idle.
 const MOST_IDLE_CPU: f64 = 0.05;
+/// The shortest run whose growth of memory is judged.
 const SHORTEST_FOR_GROWTH: Duration = Duration::from_secs(20 * 60);
+/// Growth in bytes that counts as noise.
 const CLIENT_NOISE: f64 = 4.0 * 1024.0 * 1024.0;
 const SERVER_NOISE: f64 = 1024.0 * 1024.0;
 
@@ -333,7 +335,7 @@ mod tests {
     const LONGEST_DELAY: Duration = Duration::from_secs(60);
     const REQUESTS: Requests = Requests { scripts: 8.0, waits: 4.0, pings: 0.0 };
 
-    /// A program of which all is well.
+    /// Returns a program that meets all checks.
     fn sound(shape: Shape) -> Measured {
         let mut account = Account { sent: 9, deliveries: 9, handled: 9, ..Account::default() };
         let mut report = Report {
@@ -389,7 +391,8 @@ mod tests {
         evidence(Shape::ALL.map(sound).into())
     }
 
-    /// What fails, and only that, when this is done to sound evidence.
+    /// Asserts that after this change of sound evidence, checks fail, and only those that contain
+    /// `part`.
     #[track_caller]
     fn fails(part: &str, change: impl Fn(&mut Evidence)) {
         let mut evidence = all_sound();
@@ -400,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sound_passes() {
+    fn sound_evidence_passes() {
         assert_eq!(failures(&all_sound()), [""; 0]);
     }
 
@@ -439,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_or_stays_fails() {
+    fn growth_and_leftovers_fail() {
         fails("memory of the client", |evidence| {
             for (at, process) in &mut evidence.processes {
                 process.resident_bytes += at.as_secs_f64() * 4_000.0;
@@ -464,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_too_much_fails() {
+    fn too_high_costs_fail() {
         fails("few: idle, at most 0.50", |evidence| {
             evidence.programs[1].spells[0].requests.scripts += 15.0;
         });

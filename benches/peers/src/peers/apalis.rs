@@ -29,12 +29,12 @@ const MOST_WAITING: usize = 5_000;
 
 impl Peer for ApalisRedis {
     async fn open(server: &Server) -> Result<Self> {
-        // As its `connect` does, but for the time that a reply may take.
+        // As `apalis_redis::connect` does, except for the time limit of a reply.
         let config = ConnectionManagerConfig::new().set_response_timeout(Some(PATIENCE));
         let client = Client::open(server.url())?;
         let connection = ConnectionManager::new_with_config(client, config).await?;
-        // Both are what its documentation offers to tasks that are shorter than a heartbeat, and to
-        // programs that do not listen to events. Without persisted results nothing is acked.
+        // Its documentation suggests both settings, for tasks that are shorter than a heartbeat and
+        // for programs that do not listen to events. Without persisted results, nothing is acked.
         let config = Config::default().queue("bench").batch_size(TASKS);
         let config = config.lock_tasks(false).emit_events(false);
         let storage = RedisStorage::new(connection.clone()).with_config(config);
@@ -68,7 +68,7 @@ impl Peer for ApalisRedis {
             .parallelize(tokio::spawn)
             .data(handled.clone())
             .build(handle);
-        // It stops after the last task, and acks the tasks that have ended.
+        // `handle` stops it after the last task. Then it acks the tasks that have ended.
         worker.run().await.map_err(|error| anyhow!("{error}"))?;
         Ok(handled.count.load(Ordering::Relaxed))
     }

@@ -1,5 +1,5 @@
-//! What tutorials do with plain Redis commands, written as one would for speed: few round trips,
-//! one connection for all tasks where that is possible.
+//! Queues as tutorials build them from plain Redis commands, written for speed: few round trips,
+//! and one connection for all tasks where possible.
 
 mod blocking;
 mod sorted_set;
@@ -16,7 +16,7 @@ use crate::load::{TASKS, client_millis};
 
 const QUEUE: &str = "bench";
 
-/// Up to 256 members that are due.
+/// Returns up to 256 members that are due.
 async fn due_now<T: FromRedisValue>(connection: &mut MultiplexedConnection) -> Result<Vec<T>> {
     let (now, most) = (client_millis(), TASKS.try_into()?);
     Ok(connection.zrangebyscore_limit(QUEUE, 0, now, 0, most).await?)

@@ -1,5 +1,5 @@
 //! The dashboard in Chromium, as a person uses it. `cargo xtask web browser` runs the journeys in
-//! `tests/`, `cargo xtask web screenshots` takes the pictures of the guide.
+//! `tests/`. `cargo xtask web screenshots` takes the pictures of the documentation.
 
 mod driver;
 mod page;

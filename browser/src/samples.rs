@@ -11,37 +11,35 @@ use delayline::{Bytes, MessageId, Queue, Timestamp};
 use delayline_core::{At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Schedule, Settlement};
 use delayline_memory::MemoryBackend;
 
-/// A day of orders: some wait, are late, are with workers, or have died. A paused queue of texts,
-/// and queues that keep up. The clocks of all stand still.
+/// Returns sample queues: a day of orders, of which some wait, are late, are leased or are dead
+/// letters; a paused queue of texts; and queues that keep up. Their clocks stand still.
 ///
 /// # Errors
 ///
-/// A defect.
+/// Only a defect causes one.
 pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
     let orders = Sample::new("orders")?;
     let texts = Sample::new("texts")?;
-    // What falls due tomorrow was sent before.
+    // Messages that fall due tomorrow were sent before.
     for number in 0..120 {
         let later = DAY_S + 40 + number * number * 2;
         orders.send(&format!("order-{}", 9_000 + number), later).await?;
     }
     for number in 0..3_600_u64 {
-        let hour = usize::try_from(number / 150).unwrap_or(0);
-        if number % 12 < BUSY[hour % BUSY.len()] {
+        if number % 12 < busy(number / 150 * 60) {
             orders.send(&format!("reminder-{number}"), DAY_S + 60 + number * 24).await?;
         }
     }
-    // A day of business. Some orders are asked about again hours later, so tomorrow is full, too.
+    // A day of business. Some orders are due hours later, so tomorrow is full, too.
     for minute in 0..1_440_u64 {
-        let busy = BUSY[usize::try_from(minute / 60).unwrap_or(0) % BUSY.len()] + minute % 3;
-        for number in 0..busy {
+        for number in 0..busy(minute) + minute % 3 {
             let id = if minute < 1_080 { 10_000 } else { 1_000 - 1_080 * 20 };
             let id = id + i64::try_from(minute * 20 + number)?;
             let later = if number % 3 == 2 { 3_600 * (3 + number * 5 % 21) } else { 0 };
             orders.send(&format!("order-{id}"), 20 + number * 7 + later).await?;
         }
         for _ in 0..6 {
-            // Nothing worked for a while in the morning.
+            // No worker runs for a while in the afternoon.
             if !(1_160..1_178).contains(&minute) {
                 orders.work(minute).await?;
             }
@@ -70,7 +68,7 @@ pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
     {
         let sample = Sample::new(name)?;
         for minute in 0..1_441_u64 {
-            for number in 0..BUSY[usize::try_from(minute / 60).unwrap_or(0) % BUSY.len()] / every {
+            for number in 0..busy(minute) / every {
                 let id = format!("{name}-{}", minute * 20 + number);
                 sample.send(&id, delay + number * 60).await?;
             }
@@ -96,6 +94,7 @@ impl Sample {
         Ok(Self { backend, queue })
     }
 
+    /// Advances the clock.
     fn pass(&self, seconds: u64) {
         if let Ok(time) = Millis::try_from(Duration::from_secs(seconds)) {
             self.backend.advance(time);
@@ -128,7 +127,7 @@ impl Sample {
         }
     }
 
-    /// Handles due messages. A few fail, and some of these die.
+    /// Handles due messages. A few fail, and some of these become dead letters.
     async fn work(&self, minute: u64) -> Result<()> {
         let claimed = self.claim(100).await?;
         let settlements = claimed.into_iter().map(|(id, lease)| {
@@ -156,9 +155,15 @@ impl Sample {
 /// 2026-03-01 at 18:00 in UTC.
 const START_MS: u64 = 1_772_388_000_000;
 const DAY_S: u64 = 86_400;
-/// Orders a minute for each hour from then on.
+/// Orders per minute, for each hour since the start.
 const BUSY: [u64; 24] =
     [11, 9, 7, 5, 3, 2, 1, 1, 1, 1, 2, 3, 5, 7, 9, 10, 11, 12, 11, 9, 8, 9, 10, 12];
+
+/// Returns the orders per minute in the hour of this minute since the start.
+fn busy(minute: u64) -> u64 {
+    BUSY[usize::try_from(minute / 60).unwrap_or(0) % BUSY.len()]
+}
+
 const RETRY: Millis = Millis::saturating(30_000);
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const ERRORS: [&str; 3] = [

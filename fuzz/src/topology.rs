@@ -1,4 +1,4 @@
-//! What nodes and sentinels say of each other.
+//! Replies of nodes and sentinels about each other.
 
 #[path = "../../crates/delayline-redis-protocol/tests/routing/fake.rs"]
 mod fake;
@@ -14,19 +14,19 @@ use tokio::time::timeout;
 
 use fake::{Answer, World};
 
-/// Much more than any call may take.
+/// Far more than the time that a call may take.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A call and the servers that it is sent on to.
+/// Maximum number of servers that one call is sent to.
 const MOST_SENT: usize = 6;
 const CALLS: usize = 3;
 
-/// Servers of a cluster, or sentinels and servers, that give the answers in the bytes, one after
-/// the other; then they refuse.
+/// Connects to servers of a cluster, or behind sentinels, that give the replies in the bytes, one
+/// after the other, and then refuse.
 ///
 /// # Panics
 ///
-/// Connecting or calling panics or takes for ever, a call is sent too often, or something is dialed
-/// that is no host and port.
+/// If connecting or calling panics or never ends, if a call is sent too often, or if an address is
+/// dialed that is not a host and a port.
 pub fn topology(data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     let url =
@@ -83,7 +83,7 @@ fn answer(data: &mut Unstructured<'_>) -> Result<Answer> {
     })
 }
 
-/// An answer to `CLUSTER SLOTS` that is one, for the most part.
+/// Returns a mostly valid reply to `CLUSTER SLOTS`.
 fn slots(data: &mut Unstructured<'_>) -> Result<Value> {
     let count = data.arbitrary::<u8>()? % 4;
     let range = |data: &mut Unstructured<'_>| {
@@ -100,7 +100,7 @@ fn slots(data: &mut Unstructured<'_>) -> Result<Value> {
     Ok(Value::Array((0..count).map(|_| range(data)).collect::<Result<_>>()?))
 }
 
-/// One of few, so that servers name each other.
+/// Returns one of a few names, so that servers name each other.
 fn name(data: &mut Unstructured<'_>) -> Result<String> {
     const NAMES: [&str; 7] = ["a", "b", "c.example", "::1", "?", "", "x/y"];
     let index = usize::from(data.arbitrary::<u8>()?);

@@ -42,6 +42,6 @@ async fn limits_are_set_and_cleared() {
 }
 
 #[tokio::test]
-async fn they_are_without_scripts_on_a_narrow_screen() {
+async fn limits_are_set_and_cleared_without_scripts_on_a_narrow_screen() {
     journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
 }

@@ -1,4 +1,4 @@
-//! Messages are searched by what they are about.
+//! Messages are searched by their content.
 
 use std::time::Duration;
 

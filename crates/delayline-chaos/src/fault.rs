@@ -1,4 +1,4 @@
-//! What happens to the server, the connections and the workers.
+//! Faults of the server, the connections and the workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::witness::AppendOnlyFile;
 pub(crate) enum Fault {
     /// The server is killed with SIGKILL, and started again after a while.
     Kill,
-    /// The same, and the end of its append-only file is lost, as after a power cut.
+    /// Like [`Kill`](Self::Kill), and the end of the append-only file is lost, as after a power
+    /// cut.
     KillAndLoseTail,
     /// The server is shut down, and started again.
     Restart,
@@ -30,13 +31,13 @@ pub(crate) enum Fault {
     KillClients,
     /// `CLIENT PAUSE`.
     PauseClients,
-    /// Requests are executed, and their connections end instead of the replies.
+    /// Requests are executed, and their connections end before the replies.
     LoseReplies,
     /// Requests are lost with their connections.
     LoseRequests,
-    /// Connections stay open, and nothing passes.
+    /// Connections stay open, and no data passes.
     Silence,
-    /// A key of a queue holds something of another type.
+    /// A key of a queue holds a value of another type.
     WrongType,
     /// The server is at its memory limit.
     OutOfMemory,
@@ -44,23 +45,23 @@ pub(crate) enum Fault {
     ReadOnly,
     /// The server wants replicas and has none.
     TooFewReplicas,
-    /// The server could not save a snapshot, and so takes no writes.
+    /// The server could not save a snapshot, and so refuses writes.
     FailedSnapshot,
     /// The server is busy with an endless script.
     BusyScript,
     /// The server accepts no more clients, and disconnects the present ones.
     TooManyClients,
-    /// A worker is gone, in the middle of its work.
+    /// A worker is aborted in the middle of its work.
     CrashWorker,
-    /// The clock that the operations go by is set.
+    /// The clock of the operations is set.
     StepClock,
 }
 
 impl Fault {
-    /// Those after which every call is answered.
+    /// The faults during which every call is answered in the end.
     pub(crate) const HARMLESS: [Self; 3] = [Self::StepClock, Self::FlushScripts, Self::Freeze];
 
-    /// What becomes of the calls that it meets.
+    /// Returns the effect on the calls that it meets.
     pub(crate) const fn effect(self) -> Effect {
         match self {
             Self::FlushScripts | Self::CrashWorker | Self::StepClock => Effect::None,
@@ -92,8 +93,8 @@ impl Fault {
         Self::StepClock,
     ];
 
-    /// Faults that are neither a kill, a freeze nor a step of the clock. Two rounds in a row share
-    /// them out.
+    /// Returns the faults that are not a kill, a freeze or a step of the clock. Two rounds in a row
+    /// share them: one fault is there twice, so that their number is even.
     pub(crate) fn others() -> Vec<Self> {
         let is_other = |fault: &Self| {
             !matches!(fault, Self::Kill | Self::KillAndLoseTail | Self::Freeze | Self::StepClock)
@@ -102,25 +103,25 @@ impl Fault {
     }
 }
 
-/// Who brings faults about.
+/// Causes the faults.
 pub(crate) struct Adversary<'a> {
     pub(crate) server: Arc<Server>,
     pub(crate) proxies: &'a [Proxy],
     pub(crate) setting: Arc<Setting>,
-    /// The keys of all queues, and of where messages are relayed to.
+    /// The keys of all queues, and of the destination of relays.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) chance: fastrand::Rng,
     /// Whether a kill may lose acknowledged calls.
     pub(crate) lossy: bool,
     pub(crate) file: &'a AppendOnlyFile,
-    /// How long the append-only file was when each era but the last had ended.
+    /// The length of the append-only file at the end of each era, except for the last era.
     pub(crate) era_ends: Vec<usize>,
-    /// The furthest that the clock was set forward.
+    /// The furthest that the clock was set forward, in milliseconds.
     pub(crate) furthest_step_ms: i64,
 }
 
 impl Adversary<'_> {
-    /// Brings a fault about and takes it away again.
+    /// Causes a fault, and ends it.
     pub(crate) async fn strike(&mut self, fault: Fault, working: &mut [Working]) -> Result<()> {
         match fault {
             Fault::Kill if self.lossy => self.kill_and_lose(0).await,
@@ -200,8 +201,7 @@ impl Adversary<'_> {
         }
     }
 
-    /// Sets the clock as far forward as it ever was, so that nothing is due later than it was to
-    /// be.
+    /// Sets the clock as far forward as it ever was, so that no message is due later than intended.
     pub(crate) fn heal_clock(&mut self) {
         self.step_clock(self.furthest_step_ms);
     }
@@ -218,14 +218,14 @@ impl Adversary<'_> {
     async fn kill(&mut self) -> Result<()> {
         blocking(|| self.server.kill());
         self.outage().await;
-        // It may have died while it wrote a transaction.
+        // The server may have been killed while it wrote a transaction.
         self.file.lose_tail(0)?;
         blocking(|| self.server.restart());
         Ok(())
     }
 
-    /// No call is made while the server is down, so every reply belongs to the time before or
-    /// after.
+    /// Kills the server, and removes the last bytes of its file. No call is made while it is down,
+    /// so each reply is from before or after.
     async fn kill_and_lose(&mut self, bytes: usize) -> Result<()> {
         blocking(|| self.server.kill());
         let mut era = self.setting.era.write().await;
@@ -261,7 +261,7 @@ impl Adversary<'_> {
 
     async fn wrong_type(&mut self, key: &[u8]) -> Result<()> {
         let away = [b"away:", key].concat();
-        // In one step, and so is the way back: the key is never missing.
+        // Both scripts are one step, so the key is never missing.
         let there = "redis.call('DEL', KEYS[2]) \
              local is = redis.call('TYPE', KEYS[1]).ok \
              if is ~= 'none' then redis.call('RENAME', KEYS[1], KEYS[2]) end \
@@ -278,7 +278,7 @@ impl Adversary<'_> {
     }
 
     async fn failed_snapshot(&mut self) -> Result<()> {
-        // Nothing can be renamed to a directory.
+        // The server cannot rename its file to a directory.
         let snapshot = self.server.data_dir().join("dump.rdb");
         std::fs::create_dir_all(&snapshot)?;
         self.config("save", "3600 1")?;
@@ -296,12 +296,12 @@ impl Adversary<'_> {
         self.config("busy-reply-threshold", "20")?;
         let server = Arc::clone(&self.server);
         let busy = tokio::task::spawn_blocking(move || {
-            // It ends with an error, when it is killed.
+            // It ends with an error when it is killed.
             let _ = server.try_command(&["EVAL", "while true do end", "0"]);
         });
         self.outage().await;
         let mut killed = self.command(&["SCRIPT", "KILL"]);
-        // It may be only about to begin.
+        // The script may not have begun yet.
         while killed.is_err() && !busy.is_finished() {
             self.wait(10).await;
             killed = self.command(&["SCRIPT", "KILL"]);
@@ -311,16 +311,16 @@ impl Adversary<'_> {
     }
 
     async fn too_many_clients(&mut self) -> Result<()> {
-        // One connection for all of it: there may be no other.
+        // One connection for all commands, because the server may accept no other.
         let mut admin = blocking(|| self.server.admin())?;
-        let mut tell = |words: &[&str]| {
-            let mut command = redis::cmd(words[0]);
-            blocking(|| command.arg(&words[1..]).exec(&mut admin))
+        let mut command = |words: &[&str]| {
+            let mut request = redis::cmd(words[0]);
+            blocking(|| request.arg(&words[1..]).exec(&mut admin))
         };
-        tell(&["CONFIG", "SET", "maxclients", "2"])?;
-        tell(&["CLIENT", "KILL", "SKIPME", "yes"])?;
+        command(&["CONFIG", "SET", "maxclients", "2"])?;
+        command(&["CLIENT", "KILL", "SKIPME", "yes"])?;
         self.outage().await;
-        Ok(tell(&["CONFIG", "SET", "maxclients", "10000"])?)
+        Ok(command(&["CONFIG", "SET", "maxclients", "10000"])?)
     }
 
     fn config(&self, name: &str, value: &str) -> Result<()> {
@@ -332,7 +332,7 @@ impl Adversary<'_> {
         Ok(())
     }
 
-    /// Shorter or longer than callers wait for an answer.
+    /// Waits for a random time, which may be shorter or longer than callers wait for a reply.
     async fn outage(&mut self) {
         let ms = self.chance.u64(20..LONGEST_OUTAGE_MS);
         self.wait(ms).await;
@@ -343,8 +343,8 @@ impl Adversary<'_> {
     }
 }
 
-/// How long a caller waits for an answer is half of it.
+/// The longest outage. Callers wait for a reply for half of this time.
 pub(crate) const LONGEST_OUTAGE_MS: u64 = 600;
 const LONGEST_TAIL_BYTES: usize = 8_192;
-/// Shorter than finished ids are remembered.
+/// Less than the time for which finished ids are remembered.
 const LONGEST_STEP_MS: i64 = 20 * 60 * 1_000;

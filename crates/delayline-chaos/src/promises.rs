@@ -1,5 +1,5 @@
-//! What a history means for the promises about one id, without the model: its updates are
-//! delivered, and its windows have one message each.
+//! Checks the promises about one id on a history, without the model: its updates are delivered, and
+//! each of its windows has one message.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use delayline_core::{
 };
 use delayline_testkit::Call;
 
-/// How often there was something to judge by.
+/// Number of observations that the checks were based on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// Updates that were accepted.
@@ -24,7 +24,7 @@ pub(crate) struct Kept {
 ///
 /// # Errors
 ///
-/// The violations, beginning with the number of the guarantee.
+/// The first violation, beginning with the number of the guarantee.
 pub(crate) fn check(order: &[Call]) -> Result<Kept, String> {
     let mut books = Books::default();
     for (n, call) in order.iter().enumerate() {
@@ -39,22 +39,22 @@ pub(crate) fn check(order: &[Call]) -> Result<Kept, String> {
 #[derive(Default)]
 struct Books {
     ids: HashMap<MessageId, Book>,
-    /// The latest instant so far: ended messages stay so after the clock is set back.
+    /// The latest instant so far: a window that has ended stays so after the clock is set back.
     latest: Timestamp,
     kept: Kept,
 }
 
-/// The knowledge about an id.
+/// The known facts about an id.
 #[derive(Default)]
 struct Book {
     /// The message that the next lease delivers, if the replies determine it.
     content: Option<NewMessage>,
-    /// Whether it comes from an update and has not been delivered yet.
+    /// Whether the content is that of an update, and has not been delivered yet.
     owed: bool,
-    /// Whether it follows a message that a worker holds.
+    /// Whether the content follows a message that a worker holds.
     follows: bool,
     lease: Option<Lease>,
-    /// Until when no other message with a window is created.
+    /// The end of the window, before which no other throttled message is created.
     throttled_until: Option<Timestamp>,
 }
 
@@ -175,7 +175,7 @@ impl Books {
         let message = &delivery.message;
         let id = &message.info.id;
         let book = self.ids.entry(id.clone()).or_default();
-        // A repeated claim.
+        // The claim was repeated.
         if book.lease == Some(delivery.lease) {
             return Ok(());
         }
@@ -197,7 +197,7 @@ impl Books {
     }
 }
 
-/// Whether each message that was ever taken in is somewhere (G1), those included that gave way.
+/// Checks that each enqueued message is live or has ended (G1). A replaced message has ended, too.
 fn add_up(stats: &Stats) -> Result<(), String> {
     let totals = &stats.totals;
     let live = stats.scheduled + stats.ready + stats.leased + stats.dead;

@@ -1,4 +1,4 @@
-//! One server from its start to the verdict.
+//! One round: a server from its start to the verdict.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::replay::{Account, replay};
 use crate::verdict::Totals;
 use crate::witness::{AppendOnlyFile, transactions};
 
-/// What kind of server a round has, and so what may happen to it.
+/// The kind of server of a round, which determines its faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `appendfsync always`: acknowledged calls stay.
+    /// `appendfsync always`: no acknowledged call is lost.
     Always,
-    /// `appendfsync everysec`: a kill may cost a suffix.
+    /// `appendfsync everysec`: a kill may lose the latest calls.
     EverySecond,
     /// Tails of the append-only file are lost.
     LostTails,
-    /// Operations go by the server's own clock, which is set again and again.
+    /// Operations use the server's own clock, which is set again and again.
     ServerClock,
 }
 
 impl Kind {
-    /// The kind of the `number`th round.
+    /// Returns the kind of the `number`th round.
     pub(crate) const fn of(number: u64) -> Self {
         match number % 4 {
             0 => Self::Always,
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// What happens in the `number`th round, in an order left to chance.
+    /// Returns the faults of the `number`th round, in random order.
     fn schedule(self, seed: u64, number: u64, chance: &mut fastrand::Rng) -> Vec<Fault> {
         let mut faults = Vec::new();
         let kill = match self {
@@ -67,8 +67,8 @@ impl Kind {
     }
 }
 
-/// The other faults of the `number`th round. The rounds that have such faults go in pairs, each of
-/// which has all of them; so there is a whole pair in any four rounds.
+/// Returns the other faults of the `number`th round. Two rounds in a row share these faults, not
+/// counting rounds with the server's clock. So any four rounds have all of them.
 fn others(seed: u64, number: u64) -> impl Iterator<Item = Fault> {
     let place = number / 4 * 3 + number % 4;
     let mut deck = Fault::others();
@@ -82,7 +82,7 @@ fn others(seed: u64, number: u64) -> impl Iterator<Item = Fault> {
 ///
 /// # Errors
 ///
-/// The violations, beginning with the number of the guarantee if it is one.
+/// The first violation, beginning with the number of the guarantee if it violates one.
 pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<()> {
     let kind = Kind::of(number);
     let mut chance = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
@@ -90,7 +90,7 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     let urls = [Proxy::start_unix(&server).await?, Proxy::start(&server).await?];
     let protocol = if chance.bool() { "?protocol=resp3" } else { "" };
     let setting = Setting::new(kind == Kind::ServerClock);
-    // By the server's clock a lost answer could not be replayed, so there none may be lost.
+    // A call at the server's clock cannot be replayed without its reply, so none may be lost there.
     let patience = match kind {
         Kind::ServerClock => Duration::from_secs(30),
         _ => Duration::from_millis(LONGEST_OUTAGE_MS / 2),
@@ -171,14 +171,14 @@ async fn start(kind: Kind) -> Result<Arc<Server>> {
     let sync = if kind == Kind::EverySecond { "everysec" } else { "always" };
     let builder = Server::builder()
         .append_only(sync)
-        // The file is read as the account of all that happened.
+        // The file is read as the record of all calls.
         .config("auto-aof-rewrite-percentage", "0");
     let builder = if kind == Kind::ServerClock { builder.own_clock() } else { builder };
     Ok(Arc::new(tokio::task::spawn_blocking(move || builder.try_start()).await??))
 }
 
-/// Waits until calls to each queue are answered again, by which the next fault will find some under
-/// way.
+/// Waits until calls to each queue are answered again, so that the next fault meets calls in
+/// progress.
 async fn recover(queues: &[Queue], setting: &Setting) -> Result<()> {
     let begin = setting.elapsed();
     let enough: Vec<_> = queues.iter().map(|queue| queue.log.answered() + RECOVERED).collect();
@@ -192,7 +192,7 @@ async fn recover(queues: &[Queue], setting: &Setting) -> Result<()> {
     Ok(())
 }
 
-/// The end of a queue's history. The server is well, but the clients may only just learn of it.
+/// Handles all remaining messages. The server works, but clients may not have reconnected yet.
 async fn drain(queue: &Queue, setting: &Setting) -> Result<()> {
     let begin = setting.elapsed();
     loop {
@@ -205,7 +205,8 @@ async fn drain(queue: &Queue, setting: &Setting) -> Result<()> {
     }
 }
 
-/// Judges a history, and if all messages of the queue were relayed, what their consumer has taken.
+/// Judges the history of a queue. `taken` has what a consumer has read, if all messages were
+/// relayed.
 fn judge(
     queue: &Queue,
     account: &Account,
@@ -213,18 +214,18 @@ fn judge(
     totals: &mut Totals,
 ) -> Result<(), String> {
     let entries = queue.log.entries();
-    let told = |reason: String| format!("queue {}: {reason}", queue.name);
-    let replayed = replay(&entries, account).map_err(told)?;
+    let named = |reason: String| format!("queue {}: {reason}", queue.name);
+    let replayed = replay(&entries, account).map_err(named)?;
     if let Some(taken) = taken {
-        // None was delivered, and so there is none for the other check to judge.
+        // No message was delivered, so the other check would have nothing to judge.
         let eras = account.era_ends.len();
-        relayed::check(&replayed.order, &replayed.moved, taken, eras).map_err(told)?;
+        relayed::check(&replayed.order, &replayed.moved, taken, eras).map_err(named)?;
     } else {
-        History::check_messages(&replayed.order).map_err(told)?;
+        History::check_messages(&replayed.order).map_err(named)?;
     }
-    let kept = promises::check(&replayed.order).map_err(told)?;
+    let kept = promises::check(&replayed.order).map_err(named)?;
     if let Some(client) = queue.outdated {
-        let refused = load::judge_versions(&entries, client, &replayed.order).map_err(told)?;
+        let refused = load::judge_versions(&entries, client, &replayed.order).map_err(named)?;
         totals.note_versions(refused);
     }
     let refused = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::NotExecuted(_)));
@@ -232,7 +233,7 @@ fn judge(
     Ok(())
 }
 
-/// Writes down what a failure can be understood by.
+/// Saves the evidence of a failure, and returns its directory.
 fn keep(queue: &Queue, account: &Account, taken: Option<&[Taken]>) -> Result<PathBuf> {
     let folder = tempfile::Builder::new().prefix("delayline-chaos-").tempdir()?.keep();
     let entries = queue.log.entries();
@@ -251,8 +252,8 @@ const FREEZES: usize = 7;
 const HARMLESS: usize = 8;
 /// Number of replies after which the load counts as running again.
 const RECOVERED: usize = 20;
-/// How soon clients must reconnect after a fault (G21). They are much sooner; a machine that has
-/// much else to do may take its time.
+/// Maximum time in which clients reconnect after a fault (G21). They usually take far less; the
+/// rest is for a busy machine.
 const LONGEST_HEALING: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

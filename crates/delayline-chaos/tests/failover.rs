@@ -1,5 +1,5 @@
-//! One fault after another on a cluster and behind sentinels, under the load of both drivers. By
-//! name only, because it takes minutes:
+//! One fault after another on a cluster and behind sentinels, under the load of both drivers. It
+//! runs only by name, because it takes minutes:
 //!
 //! ```sh
 //! cargo xtask test -p delayline-chaos --test failover -- --test-threads 1 --skip newer
@@ -17,7 +17,7 @@ async fn suffer(kind: Kind, fault: Fault) -> (Seen, [Struck; 2]) {
     for struck in &mut all {
         stage.calm().await;
         *struck = stage.strike(fault).await.unwrap_or_else(|error| panic!("{error:#}"));
-        assert!(struck.is_felt, "no call has felt it");
+        assert!(struck.is_felt, "it has affected no call");
         assert!(!struck.is_unasked, "failed over by themselves: is the machine too busy?");
         assert!(struck.asked_a_second <= 20.0, "{struck:?}");
     }

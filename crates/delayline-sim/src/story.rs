@@ -1,4 +1,4 @@
-//! What happens in one simulation: all that chance decides, as data that can shrink.
+//! The random events of one simulation, as data that can shrink.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// Milliseconds, of simulated time or a span of it.
+/// Milliseconds: an instant of simulated time, or a duration.
 pub(crate) type Ms = u64;
 
 /// Time after which no more faults occur.
@@ -17,17 +17,17 @@ const MOST_FAULTS: usize = 40;
 const MOST_OUTAGES: usize = 3;
 const MOST_WOUNDS: usize = 8;
 const MOST_INTERVENTIONS: usize = 12;
-/// Together they must not be as long as finished messages are remembered.
+/// All steps together must be less than the time for which finished messages are remembered.
 const MOST_CLOCK_STEPS: usize = 3;
 
-/// One simulation. Times are since its start.
+/// One simulation. Instants count from its start.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
     pub(crate) queues: usize,
     pub(crate) workers: usize,
-    /// The workers run in one program, and tell each other when they have looked.
+    /// Whether the workers run in one program, and so share what their claims have learned.
     pub(crate) one_program: bool,
-    /// Handlers at once, of each worker.
+    /// Maximum number of handlers of each worker.
     pub(crate) slots: usize,
     pub(crate) lease: Ms,
     pub(crate) max_lease_age: Option<Ms>,
@@ -39,40 +39,40 @@ pub(crate) struct Story {
     pub(crate) wounds: Vec<Wound>,
     pub(crate) interventions: Vec<Intervention>,
     pub(crate) clock_steps: Vec<ClockStep>,
-    /// One hint of this many is lost; none if 0.
+    /// Of this number of hints, one is lost. With 0, none is.
     pub(crate) hints_lost: u64,
-    /// Where latencies and the workers' own chance come from.
+    /// The seed of latencies and of the workers' random numbers.
     pub(crate) chance: u64,
 }
 
-/// A message, and what its handlers do.
+/// A message, and the behaviour of its handlers.
 #[derive(Clone, Debug)]
 pub(crate) struct Send {
     pub(crate) at: Ms,
     pub(crate) queue: usize,
     pub(crate) delay: Ms,
-    /// The number of its group; without one, it has its priority.
+    /// The number of its group. Without a group, the priority counts.
     pub(crate) group: Option<u8>,
     pub(crate) priority: u8,
     pub(crate) max_failures: u32,
     pub(crate) max_crashes: u32,
-    /// One handling after the other; later ones ack at once.
+    /// The behaviour at each delivery. After these, handlers ack at once.
     pub(crate) handlings: Vec<Handling>,
 }
 
-/// What a handler does.
+/// The behaviour of a handler.
 #[derive(Clone, Debug)]
 pub(crate) struct Handling {
-    /// For how long it runs; `None` until it is dropped.
+    /// How long it runs, or `None` if it runs until it is dropped.
     pub(crate) runs: Option<Ms>,
     pub(crate) answer: Answer,
-    /// How many messages follow from it.
+    /// Number of messages that it sends with its outcome.
     pub(crate) follow_ups: usize,
-    /// Whether it ends when its token fires.
+    /// Whether it ends when its cancellation token fires.
     pub(crate) heeds_token: bool,
 }
 
-/// What a handler answers.
+/// The outcome of a handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     Ack,
@@ -83,7 +83,7 @@ pub(crate) enum Answer {
     Reject,
 }
 
-/// What happens to the n-th call of all.
+/// A fault of the n-th of all calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) call: u64,
@@ -98,20 +98,20 @@ pub(crate) enum FaultKind {
     Busy,
     /// The server has no memory for it.
     Full,
-    /// It never arrives, and the caller does not learn that.
+    /// The request is lost, and the caller does not learn that.
     LostRequest,
-    /// It is executed, and the caller does not learn that.
+    /// It is executed, and the reply is lost.
     LostReply,
-    /// Its reply takes that long.
+    /// Its reply takes this time.
     SlowReply(Ms),
-    /// It is executed that late, when its caller has given up.
+    /// It is executed after this time, when its caller may have given up.
     LateExecution(Ms),
-    /// It is executed, answered, and executed again that much later.
+    /// It is executed and answered, and executed again after this time.
     Repeated(Ms),
 }
 
 impl FaultKind {
-    /// How long its own effect lasts.
+    /// Returns how long its effect lasts.
     pub(crate) const fn lasts(self) -> Ms {
         match self {
             Self::Refused | Self::Busy | Self::Full | Self::LostRequest | Self::LostReply => 0,
@@ -138,11 +138,11 @@ pub(crate) enum OutageKind {
     Deaf,
     /// Calls sent meanwhile are executed at its end.
     Frozen,
-    /// It has no memory for more messages.
+    /// The server has no memory for more messages.
     Full,
 }
 
-/// What happens to a worker's process.
+/// A fault of a worker's process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wound {
     pub(crate) at: Ms,
@@ -152,19 +152,19 @@ pub(crate) struct Wound {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WoundKind {
-    /// It dies with all its handlers, and another one starts that much later.
+    /// It dies with all its handlers, and another one starts after this time.
     Crash { restart_after: Ms },
     /// It does nothing for this time, as if it were stopped.
     Freeze { lasts: Ms },
-    /// It is asked to stop, and another one starts when it has.
+    /// It is asked to stop, and another one starts when it has stopped.
     Stop { grace: Ms },
 }
 
-/// What other programs do to messages.
+/// An action of another program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intervention {
     pub(crate) at: Ms,
-    /// Which message, modulo their number.
+    /// The number of the message, modulo the number of messages.
     pub(crate) message: usize,
     pub(crate) kind: InterventionKind,
 }
@@ -175,27 +175,27 @@ pub(crate) enum InterventionKind {
     Reschedule(Ms),
     Redrive,
     Purge,
-    /// Its content, and the delay until it is due.
+    /// Replaces the content, and sets the delay until it is due.
     Update(Ms),
-    /// The ready messages of its queue are relayed to a list.
+    /// Relays the ready messages of its queue to a list.
     Relay,
-    /// Its queue.
+    /// Pauses its queue.
     Pause,
-    /// Its queue.
+    /// Resumes its queue.
     Resume,
-    /// Its queue, to this number of leases at once.
+    /// Limits its queue to this number of leases at once.
     LimitLeases(u32),
-    /// Its queue, to this number of leases of each group.
+    /// Limits its queue to this number of leases of each group.
     LimitGroups(u32),
-    /// Its queue, so that each group is handled in order, or not any more.
+    /// Sets whether its queue handles each group in order.
     KeepOrder(bool),
-    /// Its queue, to this number of messages per second, and a burst.
+    /// Limits its queue to this number of messages per second, with this burst.
     LimitRate(u32, u32),
-    /// Its queue, for this time.
+    /// Holds its queue for this time.
     Hold(Ms),
 }
 
-/// The server's clock steps, by less than the time for which queues remember finished ids.
+/// A step of the server's clock, of less than the time for which queues remember finished ids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockStep {
     pub(crate) at: Ms,
@@ -203,8 +203,8 @@ pub(crate) struct ClockStep {
 }
 
 impl Story {
-    /// Whether so little goes wrong that no message may be handled more often than its handlers
-    /// request, or late while a worker has a free slot.
+    /// Returns whether there are so few faults that no message may be handled more often than its
+    /// handlers request, or late while a worker has a free slot.
     pub(crate) fn is_peaceful(&self) -> bool {
         let ends = |handling: &Handling| handling.runs.is_some();
         let stops = |wound: &Wound| matches!(wound.kind, WoundKind::Stop { .. });
@@ -224,7 +224,7 @@ impl Story {
     }
 }
 
-/// All stories: wild ones, and peaceful ones, of which more can be asked.
+/// Returns random stories: wild ones, and peaceful ones, on which stricter checks hold.
 pub(crate) fn stories() -> impl Strategy<Value = Story> {
     prop_oneof![4 => wild(), 1 => wild().prop_map(pacified)]
 }
@@ -266,7 +266,7 @@ fn wild() -> impl Strategy<Value = Story> {
     })
 }
 
-/// The same without most of its trouble.
+/// Removes so many faults that the story is peaceful.
 fn pacified(mut story: Story) -> Story {
     story.outages.clear();
     story.clock_steps.clear();
@@ -291,7 +291,7 @@ fn rarely(strategy: impl Strategy<Value = Ms> + 'static) -> BoxedStrategy<Option
     prop_oneof![3 => Just(None), 1 => strategy.prop_map(Some)].boxed()
 }
 
-/// None as often as some.
+/// Returns an empty list in one of three cases, and else up to `most` items.
 fn up_to<S: Strategy + Clone + 'static>(item: S, most: usize) -> BoxedStrategy<Vec<S::Value>>
 where
     S::Value: Clone,
@@ -409,7 +409,7 @@ fn clock_step() -> impl Strategy<Value = ClockStep> {
     (within_trouble(), by).prop_map(|(at, by)| ClockStep { at, by })
 }
 
-/// Chance that follows from a seed.
+/// Returns a source of random values that depends on the seed alone.
 pub(crate) fn runner(seed: u64) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_be_bytes());
@@ -417,8 +417,8 @@ pub(crate) fn runner(seed: u64) -> TestRunner {
     TestRunner::new_with_rng(Config::default(), rng)
 }
 
-/// A story that is a function of the bytes: the first four decide on the system, each four that
-/// follow on one thing that happens.
+/// Returns a story that depends on the bytes alone: the first four determine the system, and each
+/// following four one event.
 pub(crate) fn story_from_bytes(bytes: &[u8]) -> Story {
     let mut chunks = bytes.chunks(4).map(|chunk| {
         let mut seed = [0; 8];
@@ -432,7 +432,7 @@ pub(crate) fn story_from_bytes(bytes: &[u8]) -> Story {
     story.wounds.clear();
     story.interventions.clear();
     story.clock_steps.clear();
-    for seed in chunks.take(MOST_THINGS) {
+    for seed in chunks.take(MOST_EVENTS) {
         match seed >> 60 {
             0..6 => story.sends.push(one(&send(), seed)),
             6..9 => story.faults.push(one(&fault(), seed)),
@@ -458,5 +458,5 @@ fn one<S: Strategy>(strategy: &S, seed: u64) -> S::Value {
     }
 }
 
-/// How much may happen in a story that is made of bytes.
-const MOST_THINGS: usize = 100;
+/// Maximum number of events in a story that is made of bytes.
+const MOST_EVENTS: usize = 100;

@@ -1,4 +1,4 @@
-//! Ends a server whose owner is gone.
+//! Ends a server when its owner ends.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -29,7 +29,7 @@ impl Watchdog {
 }
 
 impl Drop for Watchdog {
-    /// Dismisses it.
+    /// Ends the watchdog without killing the server.
     fn drop(&mut self) {
         // Fails only if the shell has already ended.
         let _ = self.0.kill();

@@ -1,5 +1,5 @@
-//! Users of a few ids: some update their messages, also while workers hold them, and some want one
-//! message of an id in a while.
+//! Senders of a few ids: some update their messages, also while workers hold them, and some
+//! throttle them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::Bare;
 use super::handling::{Ending, Handled, LEASE, hash, payload};
 
-/// Says again and again what the message of an id is to be.
+/// Sends updates of a few ids until it is stopped.
 pub(super) async fn update(queue: Bare, mut chance: fastrand::Rng, stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         let id = format!("u{}", chance.u8(..UPDATED_IDS));
@@ -25,18 +25,19 @@ pub(super) async fn update(queue: Bare, mut chance: fastrand::Rng, stop: watch::
         };
         send(draft, &stop).await;
         if chance.u8(..20) == 0 {
-            // Whether it works is for the log to tell.
+            // The log has the outcome.
             drop(queue.cancel(&*id).await);
         }
         tokio::time::sleep(Duration::from_millis(chance.u64(..10))).await;
     }
 }
 
-/// Sends the same ids all the time, with windows.
+/// Sends throttled messages of a few ids until it is stopped.
 pub(super) async fn throttle(queue: Bare, mut chance: fastrand::Rng, stop: watch::Receiver<bool>) {
     let mut sent = 0;
     while !*stop.borrow() {
-        // A window that began while the clock was ahead may be longer than all this.
+        // The ids change, because a window that began while the clock was ahead may outlast the
+        // round.
         let id = format!("t{}.{}", sent / SENDS_OF_AN_ID, chance.u8(..THROTTLED_IDS));
         let window = Duration::from_millis(chance.u64(20..200));
         let draft = queue.message(&content(&mut chance)).id(&*id).throttle(window);
@@ -46,20 +47,21 @@ pub(super) async fn throttle(queue: Bare, mut chance: fastrand::Rng, stop: watch
     }
 }
 
-/// By its token, or its window, it can be sent again, whatever became of it.
+/// Sends a draft until it succeeds. Its token or its window makes repetitions harmless.
 async fn send(draft: Draft, stop: &watch::Receiver<bool>) {
     while draft.clone().send().await.is_err() && !*stop.borrow() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// No two are the same.
+/// Returns a payload that no other message has.
 fn content(chance: &mut fastrand::Rng) -> Bytes {
     let n = chance.u64(..);
     [&n.to_be_bytes()[..], &payload(n)].concat().into()
 }
 
-/// Holds it for a while, so that an update meets it, and ends it in a way that is its own.
+/// Holds a message for a while, so that updates meet it, and ends it with an outcome that depends
+/// on the delivery.
 pub(super) fn handle(job: Job<Bytes>, handled: Arc<Handled>, _: Bare) -> Ending {
     Box::pin(async move {
         let n = job.payload().first_chunk().map(|n| u64::from_be_bytes(*n));

@@ -1,4 +1,4 @@
-//! Producers, workers and operators, as programs have them.
+//! Producers, workers and operators, as in real programs.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ pub(crate) struct Working {
     others: JoinSet<()>,
     workers: Vec<(WorkerHandle, JoinHandle<Summary>)>,
     stop: watch::Sender<bool>,
-    /// How long a worker may take to stop.
+    /// Maximum time that a worker may take to stop.
     grace: Duration,
     pub(crate) handled: Arc<Handled>,
 }
 
 impl Working {
-    /// Messages with chosen ids.
+    /// Starts senders and handlers of messages with different ids.
     pub(crate) fn start(queue: &Queue, chance: &mut fastrand::Rng) -> Result<Self> {
         let mut working = Self::with_workers(queue, handle)?;
         let Self { queues, others, stop, .. } = &mut working;
@@ -44,7 +44,7 @@ impl Working {
         Ok(working)
     }
 
-    /// Messages of a few ids, updated and throttled.
+    /// Starts senders and handlers of messages with a few ids, which are updated and throttled.
     pub(crate) fn start_keyed(queue: &Queue, chance: &mut fastrand::Rng) -> Result<Self> {
         let mut working = Self::with_workers(queue, keyed::handle)?;
         let Self { queues, others, stop, .. } = &mut working;
@@ -67,7 +67,7 @@ impl Working {
         Ok(working)
     }
 
-    /// Lets a worker die in the middle of its work, and another take its place.
+    /// Aborts a worker in the middle of its work, and starts another one in its place.
     pub(crate) fn crash(&mut self, number: usize) -> Result<()> {
         let number = number % self.workers.len();
         let successor = self.worker(number)?;
@@ -76,8 +76,9 @@ impl Working {
         Ok(())
     }
 
-    /// Sets limits of the queue, which are reached after an outage. From then on the other version
-    /// is refused: this one gets more workers, and the grace of all of them is short.
+    /// Sets limits of the queue, which are reached after an outage. From then on, clients of the
+    /// older version are refused. So the newer version gets more workers, and the grace of all is
+    /// short.
     pub(crate) fn set_limits(&mut self, with_rate: bool) -> Result<()> {
         self.grace = Duration::from_secs(2);
         for number in [4, 6] {
@@ -95,15 +96,14 @@ impl Working {
         Ok(())
     }
 
-    /// Stops the producers, waits until all that was sent has come to an end, and stops the
-    /// workers.
+    /// Stops the producers, waits until all messages have ended, and stops the workers.
     pub(crate) async fn finish(mut self) -> Result<Arc<Handled>> {
         self.stop.send_replace(true);
         self.others.join_all().await;
         let queue = &self.queues[0];
         queue.resume().await?;
         super::until_empty(queue).await?;
-        // Not aborted: the answer to their last call may still be on its way.
+        // They are not aborted, because the reply to their last call may still be on its way.
         for (handle, worker) in self.workers.drain(..) {
             handle.stop(self.grace);
             worker.await?;
@@ -129,10 +129,10 @@ impl Working {
     }
 }
 
-/// Each delivery ends in a way that is its own.
+/// Notes a delivery, and ends it with an outcome that depends on it.
 fn handle(job: Job<Bytes>, handled: Arc<Handled>, queue: Bare) -> Ending {
-    let right = number(job.id().as_bytes()).is_some_and(|n| *job.payload() == payload(n));
-    handled.note(&job, right);
+    let is_right = number(job.id().as_bytes()).is_some_and(|n| *job.payload() == payload(n));
+    handled.note(&job, is_right);
     Box::pin(end(job, queue))
 }
 
@@ -163,14 +163,14 @@ async fn end(job: Job<Bytes>, queue: Bare) -> Outcome {
     }
 }
 
-/// Acks together with another message, which none follows.
+/// Acks together with another message, which is not followed by a third one.
 fn hand_off(job: &Job<Bytes>, queue: &Bare) -> Outcome {
     let Some(n) = number(job.id().as_bytes()).filter(|n| *n < FOLLOW_UPS) else {
         return Outcome::Ack;
     };
     let next = n + job.epoch() * FOLLOW_UPS;
     let draft = queue.message(&payload(next)).id(&*id(next)).max_crashes(6);
-    // Half of the senders have asked for a result.
+    // Half of the messages have asked for a result.
     Outcome::AckWith("done".into()).then([draft]).unwrap_or(Outcome::Ack)
 }
 
@@ -187,7 +187,7 @@ async fn produce(
         let draft = if n.is_multiple_of(2) { draft.keep_result(RETENTION) } else { draft };
         let draft = draft.max_failures(4).max_crashes(6);
         let draft = group(n).into_iter().fold(draft, Draft::group);
-        // By its id it can be sent again, whatever became of it.
+        // Its id makes repetitions harmless.
         while draft.clone().send().await.is_err() && !*stop.borrow() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -195,7 +195,8 @@ async fn produce(
     }
 }
 
-/// Sends messages and never repeats one: what "not executed" says of them must be true for ever.
+/// Sends messages and never repeats a call, so a call that was "not executed" must leave no
+/// message.
 async fn send_once(
     client: Arc<dyn QueueBackend>,
     sent: Arc<AtomicU64>,
@@ -206,7 +207,7 @@ async fn send_once(
         let n = sent.fetch_add(1, Ordering::Relaxed);
         let Ok(id) = MessageId::try_from(id(n).as_str()) else { return };
         let message = NewMessage::new(id, payload(n)).group(group(n));
-        // Whether it works is for the log to tell.
+        // The log has the outcome.
         drop(client.apply(At::Server, &Op::Enqueue(vec![message])).await);
         tokio::time::sleep(Duration::from_millis(chance.u64(..60))).await;
     }
@@ -220,7 +221,7 @@ async fn intervene(
 ) {
     while !*stop.borrow() {
         let id = id(sent.load(Ordering::Relaxed).saturating_sub(chance.u64(..60)));
-        // Whether it works is for the log to tell.
+        // The log has the outcomes.
         match chance.u8(..10) {
             0..4 => drop(queue.cancel(&*id).await),
             4..7 => drop(queue.reschedule_in(&*id, Duration::from_millis(chance.u64(..200))).await),
@@ -243,7 +244,7 @@ fn id(n: u64) -> String {
     format!("m{n}")
 }
 
-/// A quarter of the messages have none.
+/// Returns the group of a message. A quarter of the messages have none.
 fn group(n: u64) -> Option<Group> {
     Group::new(format!("g{}", n % 4)).ok().filter(|_| !n.is_multiple_of(4))
 }
@@ -253,7 +254,7 @@ fn number(id: &[u8]) -> Option<u64> {
 }
 
 const WORKERS: usize = 4;
-/// How long results are kept.
+/// The time for which results are kept.
 const RETENTION: Duration = Duration::from_secs(600);
-/// The numbers of messages that follow from others begin here.
+/// The numbers of messages that follow others begin here.
 const FOLLOW_UPS: u64 = 1 << 32;

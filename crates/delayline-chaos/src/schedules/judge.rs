@@ -1,6 +1,6 @@
-//! Which ticks have come, how often, and when.
+//! Judges which ticks were delivered, how often, and when.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,12 @@ use tokio::task::JoinHandle;
 
 use super::kinds::{INTERVAL, Kind, TARGET, kind_of};
 
-/// A message of a tick, as the target's worker sees it. Times are in milliseconds since 1970.
+/// A delivered message of a tick. Times are in milliseconds since 1970.
 #[derive(Clone, Debug)]
 pub(super) struct Tick {
     pub(super) schedule: u64,
     pub(super) at: u64,
-    /// The number of the message in its queue: a second delivery has the same.
+    /// The sequence number of the message, which a second delivery has as well.
     pub(super) sequence: u64,
     pub(super) enqueued: u64,
     pub(super) claimed: u64,
@@ -67,7 +67,7 @@ impl Tick {
     }
 }
 
-/// What the ticks of a run amount to.
+/// The verdict on the ticks of a run.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
     schedules: usize,
@@ -77,19 +77,20 @@ pub(super) struct Judge {
     double: Vec<(u64, u64)>,
     early: u64,
     redelivered: u64,
-    /// By how many milliseconds ticks of a lead were claimed after their instants.
+    /// Delays in milliseconds from the instant to the claim, of ticks that were created ahead.
     ahead_late: Vec<u64>,
+    /// The same delays of ticks that were created when they were due.
     at_once_late: Vec<u64>,
 }
 
 impl Judge {
     pub(super) fn of(all: &[Tick]) -> Self {
         let mut judge = Self::default();
-        let mut seen = HashMap::new();
+        let mut seen = HashSet::new();
         let mut by_schedule: BTreeMap<u64, BTreeMap<u64, Vec<&Tick>>> = BTreeMap::new();
         for tick in all {
             judge.early += u64::from(tick.claimed < tick.at);
-            if seen.insert(tick.sequence, ()).is_some() {
+            if !seen.insert(tick.sequence) {
                 judge.redelivered += 1;
                 continue;
             }
@@ -97,14 +98,14 @@ impl Judge {
         }
         judge.schedules = by_schedule.len();
         for (schedule, ticks) in by_schedule {
-            judge.judge(schedule, &ticks);
+            judge.add(schedule, &ticks);
         }
         judge.ahead_late.sort_unstable();
         judge.at_once_late.sort_unstable();
         judge
     }
 
-    fn judge(&mut self, schedule: u64, ticks: &BTreeMap<u64, Vec<&Tick>>) {
+    fn add(&mut self, schedule: u64, ticks: &BTreeMap<u64, Vec<&Tick>>) {
         let (Some((&first, _)), Some((&last, _))) =
             (ticks.first_key_value(), ticks.last_key_value())
         else {
@@ -127,7 +128,7 @@ impl Judge {
                         _ => self.at_once_late.push(late),
                     }
                 }
-                // Only the latest tick that was missed is made up for.
+                // Of several missed ticks, only the latest is sent later.
                 _ if kind == Kind::Ahead => self.missing.push((schedule, at)),
                 _ => self.skipped += 1,
             }
@@ -153,12 +154,12 @@ impl fmt::Display for Judge {
         for (name, late) in
             [("created ahead", &self.ahead_late), ("created when due", &self.at_once_late)]
         {
-            if let (Some(last), false) = (late.last(), late.is_empty()) {
+            if let Some(last) = late.last() {
                 let at = |percent: usize| late[(late.len() - 1) * percent / 100];
-                let (half, most) = (at(50), at(99));
+                let (p50, p99) = (at(50), at(99));
                 writeln!(
                     f,
-                    "  {name}: claimed after p50 {half} ms, p99 {most} ms, at most {last} ms"
+                    "  {name}: claimed after p50 {p50} ms, p99 {p99} ms, at most {last} ms"
                 )?;
             }
         }
@@ -193,7 +194,7 @@ mod tests {
         let early = Tick { claimed: 4_999, ..tick(1, 5, 1) };
         assert!(!Judge::of(&[early]).is_fine());
         assert!(!Judge::of(&[]).is_fine());
-        // Without a lead, only the latest missed tick is made up for.
+        // Without a lead, only the latest of several missed ticks is sent later.
         assert!(Judge::of(&[tick(35, 5, 1), tick(35, 7, 3)]).is_fine());
     }
 }

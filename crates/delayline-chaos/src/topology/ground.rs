@@ -1,6 +1,6 @@
 //! The servers of a cluster or behind sentinels.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use delayline_test_server::{Cluster, Network, Reply, Sentinels, Server};
 use super::fault::Fault;
 use crate::blocking::blocking;
 
-/// What the queues are on.
+/// The kind of servers that have the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Three primaries with a replica each.
@@ -62,7 +62,7 @@ impl Ground {
         }
     }
 
-    /// Primaries and replicas.
+    /// Returns primaries and replicas.
     pub(super) fn servers(&self) -> &[Server] {
         match self {
             Self::Cluster(cluster) => cluster.nodes(),
@@ -70,7 +70,7 @@ impl Ground {
         }
     }
 
-    /// Primaries and replicas, then sentinels.
+    /// Returns primaries and replicas, then sentinels.
     pub(super) fn all(&self) -> impl Iterator<Item = &Server> {
         let sentinels = match self {
             Self::Cluster(_) => &[],
@@ -79,20 +79,20 @@ impl Ground {
         self.servers().iter().chain(sentinels)
     }
 
-    /// Queues on every primary.
+    /// Returns the names of queues, some on each primary.
     pub(super) fn queue_names(&self) -> Vec<String> {
         match self {
             Self::Sentinel(_) => (0..3).map(|number| format!("queue-{number}")).collect(),
             Self::Cluster(cluster) => {
-                let (mut names, mut counts) = (Vec::new(), std::collections::HashMap::new());
+                let (mut names, mut counts) = (Vec::new(), HashMap::new());
                 for name in (0..).map(|number| format!("queue-{number}")) {
                     let owner = cluster.owner(&cluster.nodes()[0], cluster.slot(&name)).pid();
                     let count = counts.entry(owner).or_insert(0_usize);
-                    if *count < QUEUES_A_PRIMARY {
+                    if *count < QUEUES_PER_PRIMARY {
                         *count += 1;
                         names.push(name);
                     }
-                    if names.len() == 3 * QUEUES_A_PRIMARY {
+                    if names.len() == 3 * QUEUES_PER_PRIMARY {
                         break;
                     }
                 }
@@ -101,7 +101,7 @@ impl Ground {
         }
     }
 
-    /// Whether the servers can suffer a fault.
+    /// Returns whether a fault is possible on these servers.
     pub(super) fn can(&self, fault: Fault) -> bool {
         match (self, fault) {
             (
@@ -120,7 +120,7 @@ impl Ground {
         }
     }
 
-    /// How the servers move a slot in one step.
+    /// Returns how the servers move a slot in one step, or `None` if they cannot.
     pub(super) fn migration(&self) -> Option<Migration> {
         let help = |word| knows(&self.servers()[0], &["CLUSTER", "HELP"], word);
         if help("MIGRATESLOTS") {
@@ -132,7 +132,7 @@ impl Ground {
         }
     }
 
-    /// The server that has a queue, by its place.
+    /// Returns the place of the server that has a queue.
     pub(super) fn owner(&self, queue: &str) -> usize {
         let owner = match self {
             Self::Cluster(cluster) => cluster.owner(&cluster.nodes()[0], cluster.slot(queue)),
@@ -142,7 +142,7 @@ impl Ground {
         self.servers().iter().position(is_it).unwrap_or_default()
     }
 
-    /// The replica of a primary, by its place.
+    /// Returns the place of the replica of a primary.
     pub(super) fn replica(&self, primary: usize) -> Result<usize> {
         let port = self.servers()[primary].port().to_string();
         let is_it = |server: &Server| {
@@ -153,14 +153,14 @@ impl Ground {
         replica.map_or_else(|| bail!("the primary on port {port} has no replica"), Ok)
     }
 
-    /// How often the servers have filled a replica from the beginning, as they must where the
-    /// histories of both are not the same.
+    /// Returns the number of full syncs of replicas, which are needed if the histories of both
+    /// servers differ.
     pub(super) fn full_syncs(&self) -> u64 {
         let syncs = |server| field(server, "stats", "sync_full")?.parse::<u64>().ok();
         self.servers().iter().filter_map(syncs).sum()
     }
 
-    /// Which servers take themselves for primaries; `but` is not asked.
+    /// Returns the places of the servers that report themselves as primaries. `but` is not asked.
     pub(super) fn primaries(&self, but: Option<usize>) -> BTreeSet<usize> {
         let servers = self.servers().iter().enumerate();
         let asked = servers.filter(|(place, _)| Some(*place) != but);
@@ -204,16 +204,16 @@ impl Ground {
         Ok(())
     }
 
-    /// Whether all sentinels name another primary than this server.
+    /// Returns whether all sentinels name another primary than this server.
     pub(super) fn have_all_left(&self, victim: usize) -> bool {
         let Self::Sentinel(sentinels) = self else { return true };
         let port = self.servers()[victim].port().to_string();
         sentinels.sentinels().iter().all(|sentinel| {
-            told(sentinel).iter().any(|(field, value)| field == "port" && *value != port)
+            service(sentinel).iter().any(|(field, value)| field == "port" && *value != port)
         })
     }
 
-    /// The last lines of each sentinel's log.
+    /// Returns the last lines of each sentinel's log.
     pub(super) fn sentinel_logs(&self) -> String {
         let Self::Sentinel(sentinels) = self else { return String::new() };
         sentinels.sentinels().iter().map(Server::log_tail).collect::<Vec<_>>().join("\n\n")
@@ -234,13 +234,13 @@ impl Ground {
             Self::Cluster(cluster) => {
                 let slots = |node: &Server| node.try_command(&["CLUSTER", "SLOTS"]).ok();
                 let owners = |node: &Server| slots(node).map(|reply| owners(&reply));
-                let told: Vec<_> = cluster.nodes().iter().map(owners).collect();
+                let views: Vec<_> = cluster.nodes().iter().map(owners).collect();
                 let is_known = |port: &u16| {
                     primaries.iter().any(|place| cluster.nodes()[*place].port() == *port)
                 };
                 primaries.len() == 3
-                    && told.iter().all(|it| it.is_some() && *it == told[0])
-                    && told[0].iter().flatten().all(|(_, port)| is_known(port))
+                    && views.iter().all(|it| it.is_some() && *it == views[0])
+                    && views[0].iter().flatten().all(|(_, port)| is_known(port))
             }
             Self::Sentinel(sentinels) => {
                 let Some(primary) = primaries.first().filter(|_| primaries.len() == 1) else {
@@ -248,9 +248,9 @@ impl Ground {
                 };
                 let port = self.servers()[*primary].port().to_string();
                 sentinels.sentinels().iter().all(|sentinel| {
-                    let told = told(sentinel);
+                    let service = service(sentinel);
                     let is = |name: &str, value: &str| {
-                        told.iter().any(|(field, it)| field == name && it == value)
+                        service.iter().any(|(field, it)| field == name && it == value)
                     };
                     is("port", &port)
                         && is("flags", "master")
@@ -261,8 +261,8 @@ impl Ground {
         }
     }
 
-    /// The number of topology requests to each server; `None` if it cannot be asked. Sentinels do
-    /// not count by command, and have much to say to each other.
+    /// Returns the number of topology requests to each server, or `None` if it cannot be asked.
+    /// Sentinels are left out: they do not count by command, and many commands are from each other.
     pub(super) fn asked(&self, but: Option<usize>) -> Vec<Option<u64>> {
         let asked = |(place, server): (usize, &Server)| {
             let stats = (Some(place) != but).then(|| info(server, "commandstats")).flatten()?;
@@ -290,14 +290,15 @@ pub(super) enum Migration {
     Import,
 }
 
-/// What a sentinel says about the service, field by field.
-fn told(sentinel: &Server) -> Vec<(String, String)> {
+/// Returns the fields of the service, as a sentinel reports them.
+fn service(sentinel: &Server) -> Vec<(String, String)> {
     let reply = sentinel.try_command(&["SENTINEL", "MASTER", "primary"]);
     reply.ok().and_then(|reply| redis::from_redis_value(reply).ok()).unwrap_or_default()
 }
 
-/// Whether a sentinel has heard from every replica that it is one. It asks them every 10 s. Until
-/// then it takes one that is promoted for a former primary that is back, and demotes it.
+/// Returns whether every replica has reported its role to a sentinel, which asks it every 10 s.
+/// Before that, a sentinel takes a promoted replica for a former primary that is back, and demotes
+/// it.
 fn knows_replicas(sentinel: &Server) -> bool {
     let reply = sentinel.try_command(&["SENTINEL", "REPLICAS", "primary"]);
     let replicas: Option<Vec<Vec<(String, String)>>> =
@@ -308,7 +309,7 @@ fn knows_replicas(sentinel: &Server) -> bool {
     replicas.is_some_and(|replicas| !replicas.is_empty() && replicas.iter().all(is_replica))
 }
 
-/// The ranges of `CLUSTER SLOTS` by their first slot, each with the port of its primary.
+/// Returns the first slot of each range of `CLUSTER SLOTS`, with the port of its primary.
 fn owners(reply: &Reply) -> BTreeSet<(i64, u16)> {
     let Reply::Array(ranges) = reply else { return BTreeSet::new() };
     let owner = |range: &Reply| {
@@ -329,7 +330,7 @@ fn knows(server: &Server, help: &[&str], word: &str) -> bool {
     reply.is_ok_and(|reply| format!("{reply:?}").contains(word))
 }
 
-/// A section of `INFO`, if the server is reachable.
+/// Returns a section of `INFO`, if the server is reachable.
 fn info(server: &Server, section: &str) -> Option<String> {
     redis::from_redis_value(server.try_command(&["INFO", section]).ok()?).ok()
 }
@@ -340,6 +341,7 @@ fn field(server: &Server, section: &str, name: &str) -> Option<String> {
     text.lines().find_map(value).map(|value| value.trim().to_owned())
 }
 
-const QUEUES_A_PRIMARY: usize = 2;
-/// A server that was replaced behind sentinels is made a replica after about ten seconds.
+const QUEUES_PER_PRIMARY: usize = 2;
+/// Sentinels make a former primary a replica after about ten seconds; the rest is for a busy
+/// machine.
 const LONGEST_SETTLING: Duration = Duration::from_secs(90);

@@ -1,4 +1,4 @@
-//! Servers that do not reach each other.
+//! Network faults between servers.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,8 @@ impl Stage {
         let begin = self.setting.elapsed();
         let minority = match &self.ground {
             Ground::Cluster(_) => vec![victim],
-            // The first one is asked who is the primary, so it stays with the majority.
+            // The test asks the first sentinel for the primary, so that one stays with the
+            // majority.
             Ground::Sentinel(sentinels) => {
                 vec![victim, self.ground.all().count() - sentinels.sentinels().len() + 2]
             }
@@ -66,8 +67,8 @@ impl Stage {
         Ok(Outcome { healed: promoted, loss })
     }
 
-    /// Drops what a primary sends to all other servers. It hears them for a while; clients reach
-    /// all.
+    /// Drops all data that a primary sends to other servers. It still receives theirs, and clients
+    /// reach all servers.
     pub(super) async fn mute(&mut self, victim: usize) -> Result<Outcome> {
         self.level().await?;
         let before = blocking(|| self.ground.primaries(None));
@@ -93,7 +94,7 @@ impl Stage {
         Ok(Outcome { healed: promoted, loss })
     }
 
-    /// Delays what a primary sends to all other servers, by less than they wait.
+    /// Delays all data that a primary sends to other servers, by less than their timeouts.
     pub(super) async fn slow_down(&mut self, victim: usize) -> Result<Outcome> {
         blocking(|| {
             let server = &self.ground.servers()[victim];
@@ -109,7 +110,7 @@ impl Stage {
     /// an answer of each queue.
     async fn heal(&self) -> Result<()> {
         blocking(|| self.network().map(Network::heal))?;
-        // What the network held reaches its servers late.
+        // The proxies of clients follow. Data that the network held back arrives late.
         self.proxies.iter().flatten().for_each(proxy::Proxy::heal);
         let (healed, start) = (self.setting.elapsed(), Instant::now());
         for queue in &self.queues {
@@ -128,7 +129,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until replicas have all writes so far, so that only the newest calls may be lost.
+    /// Waits until replicas have all writes so far, so that only later calls may be lost.
     async fn level(&mut self) -> Result<()> {
         self.level_at = self.setting.elapsed();
         self.ground.level().await
@@ -143,11 +144,13 @@ impl Stage {
     }
 }
 
-/// Servers of a cluster give up a connection after a node timeout (1 s here), and ping once more in
-/// half of one; until then a primary hears them. After another one without them it refuses.
+/// Maximum time for which a mute primary of a cluster accepts writes. The other servers close its
+/// connections after a node timeout (1 s here), and ping once more within half of one. After
+/// another node timeout without them, the primary refuses writes.
 const MUTE_WRITES: Duration = Duration::from_secs(3);
-/// The sentinel that leads asks the promoted server once per second; each process asks the
-/// sentinels once per second, and waits up to a second for one that is silent.
+/// Maximum time after a promotion until each process knows it. The leading sentinel asks the
+/// promoted server once per second. Each process asks the sentinels once per second, and waits up
+/// to a second for a silent one.
 const MUTE_LEARNED_WITHIN: Duration = Duration::from_secs(3);
-/// How late packets are at most: less than servers wait before they give each other up.
+/// Maximum delay of packets: less than the timeouts of servers.
 const LINK_DELAY: Duration = Duration::from_millis(200);

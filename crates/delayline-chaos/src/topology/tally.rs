@@ -1,4 +1,4 @@
-//! The observations of all rounds.
+//! Sums up the rounds.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::fault::{Fault, Struck};
 use super::judge::Seen;
 use crate::strikes::{ENOUGH_ROUNDS, Met, Strikes};
 
-/// All that was seen in all rounds.
+/// The observations of all rounds.
 #[derive(Debug, Default)]
 pub struct Tally {
     strikes: Strikes<Fault>,
@@ -18,7 +18,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// These faults must be felt.
+    /// Requires that each of these faults affects a call.
     pub fn expect(&mut self, faults: &[Fault]) {
         self.strikes.expect(faults);
     }
@@ -27,18 +27,18 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// A server was asked more often than it may be.
+    /// If a process has sent too many topology requests per second to one server.
     pub fn note_fault(&mut self, fault: Fault, struck: &Struck) -> Result<()> {
         self.strikes.note(fault, struck.is_felt, struck.recovery);
         self.unasked += usize::from(struck.is_unasked);
         self.most_asked = struck.asked_a_second.max(self.most_asked);
         if struck.asked_a_second > MOST_ASKED {
-            bail!("a process asks one server {:.1} times a second", struck.asked_a_second);
+            bail!("a process asks one server {:.1} times per second", struck.asked_a_second);
         }
         Ok(())
     }
 
-    /// Adds what a round was judged by.
+    /// Adds the observations of a round.
     pub fn note_seen(&mut self, seen: &Seen) {
         for (sum, more) in self.seen.fields().into_iter().zip(seen.copy().fields()) {
             *sum.0 += *more.0;
@@ -73,13 +73,17 @@ impl Seen {
             (&mut self.acknowledged, "messages acknowledged to their senders", true),
             (&mut self.lost, "of them lost, all where a primary was replaced", false),
             (&mut self.not_executed, "sends \"not executed\", and so it was", true),
-            (&mut self.unknown, "messages whose senders know nothing", true),
+            (&mut self.unknown, "messages whose senders do not know their fate", true),
             (&mut self.punctual, "deliveries, none before its instant", true),
             (&mut self.again, "deliveries after another lease had ended", true),
             (&mut self.acked, "messages acked, none delivered afterwards", true),
             (&mut self.cancelled, "messages cancelled, none delivered afterwards", true),
             (&mut self.ordered, "answers, none older than an earlier one", true),
-            (&mut self.handed_off, "messages handed off, there iff the settlement is", true),
+            (
+                &mut self.handed_off,
+                "messages handed off, each if and only if the settlement counts",
+                true,
+            ),
             (&mut self.results, "results kept, and there at the end", true),
             (&mut self.contents, "deliveries with the latest content of their id", true),
             (
@@ -113,5 +117,5 @@ impl fmt::Display for Tally {
     }
 }
 
-/// A process must not ask a server more often in a second.
+/// Maximum number of topology requests per second, from one process to one server.
 const MOST_ASKED: f64 = 20.0;

@@ -18,29 +18,29 @@ use super::{PATIENCE, QUEUE};
 use crate::Connect;
 use crate::next_layout::{NEXT, Versions, conversions};
 
-/// Messages that wait while the queue is converted: several pages.
+/// Number of messages that wait while the queue is converted: several pages.
 const WAITING: usize = 1_500;
-/// Of these many pages, the server is killed after one.
+/// Number of pages after each of which the server is killed.
 const KILLS: usize = 4;
 
 fn id(text: &str) -> MessageId {
     MessageId::try_from(text).unwrap()
 }
 
-/// Sends and works until it is stopped, or its version is refused permanently.
+/// A program that sends and works until it is stopped, or until its version is refused permanently.
 struct Program<B> {
     queue: B,
     name: &'static str,
     stopped: Arc<AtomicBool>,
-    /// How many messages all programs have acked.
+    /// Number of messages that all programs have acked.
     acked: Arc<AtomicUsize>,
-    /// Whether an older layout is one that an upgrade will change.
+    /// Whether it repeats calls that are refused because the layout is older, until the upgrade.
     waits_for_upgrade: bool,
 }
 
 impl<B: Backend> Program<B> {
-    /// The ids that were accepted, and what ended the program.
-    async fn run(self) -> (Vec<MessageId>, Option<ErrorKind>) {
+    /// Returns the accepted ids, and the error that ended the program.
+    async fn run(self) -> Ended {
         let (mut accepted, mut claims) = (Vec::new(), 0_u32);
         while !self.stopped.load(Ordering::Relaxed) {
             let new = id(&format!("{}-{}", self.name, accepted.len()));
@@ -80,7 +80,7 @@ impl<B: Backend> Program<B> {
         Ok(())
     }
 
-    /// Repeats a call until it is answered, or refused permanently.
+    /// Repeats a call until it succeeds or is refused permanently.
     async fn patiently(&self, op: &Op) -> Result<Reply, Error> {
         let begin = Instant::now();
         loop {
@@ -99,11 +99,12 @@ impl<B: Backend> Program<B> {
     }
 }
 
+/// The accepted ids of a program, and the error that ended it.
 type Ended = (Vec<MessageId>, Option<ErrorKind>);
 
 /// Old and new programs send and work on one queue, while the server is killed. Clients convert the
-/// queue, each by one page, or are dropped in the middle of it. No message is lost, none of the
-/// waiting ones is early, and the old programs end with the error that says why.
+/// queue, each by one page, or are dropped in the middle of it. No message is lost, no waiting
+/// message is early, and the old programs end with an error that names the newer version.
 pub async fn an_upgrade_under_load_with_kills_loses_nothing<C: Connect>() {
     let server = Arc::new(Server::builder().append_only("always").start());
     let url = server.url();
@@ -159,7 +160,7 @@ async fn until_acked(acked: &AtomicUsize, count: usize) {
     }
 }
 
-/// Converts the queue, a page by each client; the server is killed after the first pages.
+/// Converts the queue, one page per client, and kills the server after each of the first pages.
 async fn upgrade_with_kills<C: Connect>(server: &Arc<Server>) {
     let (begin, conversions) = (Instant::now(), conversions());
     let mut pages = 0;
@@ -173,7 +174,7 @@ async fn upgrade_with_kills<C: Connect>(server: &Arc<Server>) {
         else {
             continue;
         };
-        // One is dropped before it has an answer, in one place or another.
+        // One client is dropped before its reply, at different points of its call.
         let dropped = clients.0.this.upgrade_page(&conversions);
         let patience = Duration::from_micros(200 * (pages as u64 % 8));
         let (page, _) =
@@ -196,7 +197,7 @@ async fn upgrade_with_kills<C: Connect>(server: &Arc<Server>) {
     assert!(pages > KILLS, "only {pages} pages");
 }
 
-/// Handles due messages, and compares the ends of all messages.
+/// Handles the due messages, and checks the state of all messages.
 async fn judge(queue: impl Backend, accepted: &[MessageId], waiting: &[MessageId]) {
     let last = Program {
         queue,
@@ -218,7 +219,7 @@ async fn judge(queue: impl Backend, accepted: &[MessageId], waiting: &[MessageId
     };
     assert_eq!((stats.scheduled, stats.dead), (waiting.len() as u64, 0), "{stats:?}");
     assert_eq!(accepted.iter().collect::<BTreeSet<_>>().len(), accepted.len());
-    // A send whose answer was lost in the end may have been executed.
+    // The last send of each program may have been executed although its reply was lost.
     let unanswered = stats.totals.acked - accepted.len() as u64;
     assert!(unanswered <= 4, "{unanswered} messages more than were accepted");
     for ids in accepted.chunks(MAX_LOOK_UP) {

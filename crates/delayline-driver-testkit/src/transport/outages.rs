@@ -130,7 +130,8 @@ pub async fn transport_outlives_its_runtime<C: Connect>() {
     assert!(!transport.wait(&"bell".into(), Duration::from_millis(10)).await.unwrap());
 }
 
-/// A peer that replies to one `PING` and disconnects upon the next command.
+/// Starts a peer that replies to `PING`, and disconnects upon `EVAL`. Returns its URL and the
+/// number of its connections.
 async fn moody_peer() -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -141,7 +142,7 @@ async fn moody_peer() -> (String, Arc<AtomicU32>) {
             count.fetch_add(1, Ordering::Relaxed);
             tokio::spawn(async move {
                 let mut buffer = [0; 1024];
-                // As many answers as requests: each ends with its only or last argument.
+                // One reply per read: a driver sends its next command after the reply.
                 while let Ok(length @ 1..) = stream.read(&mut buffer).await {
                     let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
                     if text.contains("EVAL") {
@@ -161,13 +162,13 @@ pub async fn connecting_is_spaced_out<C: Connect>() {
     let transport = connected::<C>(&url).await;
     let begin = Instant::now();
     let mut calls = 0;
-    // Longer on a machine that stands still meanwhile.
+    // On a machine that is busy meanwhile, it continues until there are enough calls.
     while begin.elapsed() < Duration::from_secs(2) || calls <= 100 && begin.elapsed() < PATIENCE {
         failed(increment(&transport).await);
         calls += 1;
         tokio::task::yield_now().await;
     }
-    // 0, 0, 50, 100, 200, 400, 800 ms and so on.
+    // Attempts are spaced by 0, 0, 50, 100, 200, 400, 800 ms and so on.
     let (connections, time) = (connections.load(Ordering::Relaxed), begin.elapsed());
     assert!(calls > 100, "calls between attempts must fail at once, but only {calls} did");
     let most = 8 + u32::try_from(time.as_secs()).unwrap();
@@ -185,7 +186,7 @@ pub async fn replica_is_refused_without_a_storm<C: Connect>() {
         assert_eq!(classify(&line).kind(), &ErrorKind::ReadOnly, "{line}");
     }
     let seconds = begin.elapsed().as_secs() + 1;
-    // One a second, and one for looking.
+    // One per second, and the one that counts.
     assert!(connections() - before <= seconds + 1);
     server.command(&["REPLICAOF", "NO", "ONE"]);
     assert!(increment(&transport).await.is_ok());
@@ -193,7 +194,7 @@ pub async fn replica_is_refused_without_a_storm<C: Connect>() {
 
 pub async fn replaced_connection_serves_after_failover<C: Connect>() {
     let (old, new) = (Server::start(), Server::start());
-    // A name that leads from one server to another: a link to the socket.
+    // A link to a socket stands for a name that leads to the new primary after a failover.
     let home = old.unix_path().with_file_name("primary");
     std::os::unix::fs::symlink(old.unix_path(), &home).unwrap();
     let transport = connected::<C>(&format!("unix:{}", home.display())).await;
@@ -223,6 +224,6 @@ pub async fn concurrent_calls_share_one_attempt<C: Connect>() {
         caller.await.unwrap();
     }
     let connections: u32 = server.info("stats", "total_connections_received").parse().unwrap();
-    // The server's own start and this look need some; 64 attempts would show.
+    // The start of the server and this query need some; 64 attempts would exceed the bound.
     assert!(connections < 12, "{connections} connections");
 }

@@ -1,4 +1,4 @@
-//! Servers, networks and proxies behave as the other tests rely on.
+//! Tests the behaviour of servers, networks and proxies that other tests rely on.
 
 #![allow(
     clippy::unwrap_used,

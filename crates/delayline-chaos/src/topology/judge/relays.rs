@@ -1,4 +1,4 @@
-//! What must hold of a queue whose messages are all relayed to a stream.
+//! Judges a queue whose messages are all relayed to a stream.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -19,14 +19,14 @@ pub(in crate::topology) type Words = Vec<Vec<u8>>;
 /// An entry that a consumer has read while there were faults.
 #[derive(Clone, Debug)]
 pub(in crate::topology) struct Read {
-    /// When the consumer had it.
+    /// When the consumer received it.
     pub(in crate::topology) at: Duration,
     pub(in crate::topology) place: EntryId,
     pub(in crate::topology) words: Words,
 }
 
-/// Judges the calls to one queue by its stream. `stream` is the whole stream at the end. `reads`
-/// has the entries that a consumer has read before, and `there` the messages that the queue knows
+/// Judges the calls to one queue by its stream. `stream` is the whole stream at the end, `reads`
+/// has the entries that a consumer has read before, and `known` the messages that the queue knows
 /// at the end.
 ///
 /// # Errors
@@ -37,7 +37,7 @@ pub(in crate::topology) fn judge_relays(
     losses: &[Loss],
     stream: &[(EntryId, Words)],
     reads: &[Read],
-    there: &HashMap<MessageId, Found>,
+    known: &HashMap<MessageId, Found>,
     seen: &mut Seen,
 ) -> Result<(), String> {
     let sends = sends(entries);
@@ -67,7 +67,7 @@ pub(in crate::topology) fn judge_relays(
         if last.get(&read.place) == Some(&&read.words) {
             continue;
         }
-        // The consumer has it twice if it is relayed again.
+        // If the message is relayed again, the consumer gets it twice.
         if !relays.may_be_lost(element.id, read.at) {
             let id = element.id;
             return Err(format!(
@@ -81,8 +81,8 @@ pub(in crate::topology) fn judge_relays(
         let is_relayed = relayed.contains_key(id);
         let accused = |reason| format!("{reason}: {id}\n{}", story(entries, losses, id));
         life.check(is_relayed, seen).map_err(accused)?;
-        if is_relayed != matches!(there.get(id), Some(Found::Finished(Status::Relayed))) {
-            let found = there.get(id);
+        if is_relayed != matches!(known.get(id), Some(Found::Finished(Status::Relayed))) {
+            let found = known.get(id);
             return Err(accused(format!("G28: in the stream: {is_relayed}, the queue: {found:?}")));
         }
         match relays.moved.get(id).map_or(0, Vec::len) {
@@ -95,12 +95,12 @@ pub(in crate::topology) fn judge_relays(
     in_order(entries, losses, seen)
 }
 
-/// What producers asked for under one id.
+/// The sends under one id.
 #[derive(Debug, Default)]
 struct Sent<'a> {
     payloads: HashSet<&'a Bytes>,
     dues: HashSet<u64>,
-    /// A send whose due time no caller knows.
+    /// Whether the due time of a send is unknown, because its reply was lost.
     is_unknown: bool,
 }
 
@@ -131,7 +131,7 @@ struct Arrival<'a> {
     due: u64,
 }
 
-/// Compares an entry with the sent message.
+/// Returns the message of an entry, after comparing it with what was sent.
 fn sent_as<'a>(
     place: EntryId,
     words: &Words,
@@ -161,9 +161,9 @@ fn sent_as<'a>(
 
 /// The replies about relays.
 struct Relays<'a> {
-    /// When each message was moved by a call that may not be lost.
+    /// When each message was moved by a call that must not be lost.
     moved: HashMap<&'a MessageId, Vec<Timestamp>>,
-    /// When calls that may be lost were made, and their moved messages if they were answered.
+    /// The times of calls that may be lost, with their moved messages if they were answered.
     lossy: Vec<(Duration, Option<&'a Relayed>)>,
 }
 
@@ -180,7 +180,7 @@ fn relays<'a>(entries: &'a [Entry], losses: &[Loss]) -> Relays<'a> {
                     relays.moved.entry(id).or_default().push(*at);
                 }
             }
-            // However late its caller gave up, it was executed on a server that was lost.
+            // It may have been executed on a server that was lost, however late its caller gave up.
             Outcome::Unknown if losses.iter().any(|loss| loss.called.contains(&entry.called)) => {
                 relays.lossy.push((entry.called, None));
             }
@@ -191,7 +191,7 @@ fn relays<'a>(entries: &'a [Entry], losses: &[Loss]) -> Relays<'a> {
 }
 
 impl Relays<'_> {
-    /// Whether a relay that may be lost can have moved a message before an instant.
+    /// Returns whether a relay that may be lost can have moved a message before an instant.
     fn may_be_lost(&self, id: &MessageId, before: Duration) -> bool {
         self.lossy.iter().any(|(called, relayed)| {
             *called < before && relayed.is_none_or(|relayed| relayed.ids.contains(id))

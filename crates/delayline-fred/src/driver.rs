@@ -1,4 +1,4 @@
-//! Opens connections with fred, with everything switched off that fred would do on its own.
+//! Opens connections with fred, with all of fred's automatic behaviour switched off.
 
 use std::fmt;
 
@@ -34,17 +34,17 @@ use crate::connection::FredConnection;
 ///   [`Ambiguous`](delayline_core::ErrorClass::Ambiguous). To have few of these, a new connection
 ///   sends scripts one by one until the first reply.
 pub struct FredDriver {
-    /// What `Debug` shows.
+    /// Shown by `Debug`.
     address: String,
     config: Config,
     connection: ConnectionConfig,
     version: RespVersion,
-    /// The server was found to require a password.
+    /// Set once the server is known to require a password.
     password_is_required: OnceCell<()>,
 }
 
 impl FredDriver {
-    /// The driver of [`transport`](crate::transport).
+    /// Creates the driver of [`transport`](crate::transport).
     pub(crate) fn from_client(client: &Client) -> Result<Self, Error> {
         let config = client.client_config();
         let address = match &config.server {
@@ -93,21 +93,21 @@ impl FredDriver {
         Self { address, config, connection, version, password_is_required: OnceCell::new() }
     }
 
-    /// Whether there is a password that the server may not require.
+    /// Returns whether there is a password that the server may not require.
     fn has_password_of_default_user(&self) -> bool {
         let user = self.config.username.as_deref().unwrap_or("default");
         user == "default" && self.config.password.as_ref().is_some_and(|it| !it.is_empty())
     }
 
-    /// Refuses a password that the server does not require. It is most likely meant for another
-    /// server.
+    /// Fails if the server does not require the password, which is then most likely meant for
+    /// another server.
     async fn require_password(&self) -> Result<(), Error> {
         let connection =
             self.start(Config { username: None, password: None, ..self.config.clone() })?;
         match connection.request("PING", Vec::new()).await {
             Err(CallError::Failed(error)) if error.kind() == &ErrorKind::Authentication => Ok(()),
             Err(CallError::Failed(error)) => Err(error),
-            // The default user may lack the permission.
+            // An error reply means the same: the default user may lack the permission for `PING`.
             Ok(_) | Err(CallError::Reply(_)) => Err(Error::with_detail(
                 ErrorKind::Authentication,
                 "the default user of the server logs in without any password",
@@ -115,8 +115,8 @@ impl FredDriver {
         }
     }
 
-    /// A client ends with its connection, and fails all requests in progress, because it has no
-    /// reconnect policy. Time limits belong to the link.
+    /// Starts a connection. Its client ends with it, and fails all requests in progress, because it
+    /// has no reconnect policy. The link sets time limits.
     ///
     /// # Errors
     ///

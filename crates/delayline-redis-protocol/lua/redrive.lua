@@ -40,7 +40,7 @@ for i, id in ipairs(ids) do
     end
     local d = read_details(entry)
     d.state, d.settled, d.reason, d.failures, d.crashes = LEASE_CLOSED, 0, 0, 0, 0
-    d.due = due -- for a repair, if no more than this is written
+    d.due = due -- for a repair, if the rest of the operation is lost
     push(new_details, id, write_details(d))
     push(new_places, due_score(d.level, due), member_of(record, id))
     tally(TOTAL_REDRIVEN, 1)

@@ -1,8 +1,8 @@
--- State::repair. ARGV and results: like check.lua; what is found is mended. A position may also be
--- AT_RECORDS: records without a place, which are looked for with a cursor (in the halves of the
--- sequence) if the counts say that there are some.
+-- State::repair. ARGV and results are those of check.lua; findings are repaired. A position may
+-- also be AT_RECORDS: records without a place, which are searched with a cursor (in the halves of
+-- the sequence) if the counts say that there are some.
 --
--- It has no phases: it looks at one entry after the other, and mends what it finds at once.
+-- It has no phases: it examines one entry after the other, and repairs each at once.
 
 --@include prelude.lua
 
@@ -28,7 +28,7 @@ local new_updates, removed, replaced_contents = {}, {}, {}
 local limit, position = tonumber(ARGV[2]), position_from(3)
 local changed = false
 
--- They fail here, before any write, if a key holds something else.
+-- If a key has another type, these calls fail before any write.
 redis.call('ZCARD', key.index)
 redis.call('HLEN', key.records)
 redis.call('HLEN', key.details)
@@ -68,10 +68,9 @@ local function give_turn(lane)
   served = {}
 end
 
--- Puts a message into the place that it belongs to, if its record is whole and its details are
--- readable or not there. If an operation was torn, that is where it was or where it was going.
--- Answers false if that is not known: a due instant that is lost could only be guessed, and too
--- early.
+-- Puts a message into its place, if its record is whole and its details are readable or absent.
+-- After a torn operation, that is the place before or after the operation. Returns false if the
+-- place is not known: a lost due instant could only be guessed, and the message could be early.
 local function put_right(id, member, record, entry)
   local band, instant = place_of(member)
   local d = entry and read_details(entry)
@@ -86,12 +85,12 @@ local function put_right(id, member, record, entry)
   elseif not d then
     return false
   elseif d.state ~= LEASE_CLOSED and (band ~= AT_DEAD or d.reason == 0) then
-    -- A lease whose end is lost is over: the next claim takes it back.
+    -- A lease without a known end expires now: the next claim takes it back.
     state, score = d.state, format('%d', AT_LEASED * BAND + (band == AT_LEASED and instant or now))
   elseif d.reason ~= 0 then
     reason, score = d.reason, format('%d', AT_DEAD * BAND + (band == AT_DEAD and instant or now))
   elseif band then
-    -- It was given back or redriven, and its details know for when.
+    -- It was given back or redriven, and its details have the due instant.
     score = due_score(d.level, d.due)
   else
     return false
@@ -104,7 +103,7 @@ local function put_right(id, member, record, entry)
   return true
 end
 
--- Whether a message has finished, and all that was left to do was to remove it.
+-- Whether a message has finished, so that it only had to be removed.
 local function has_finished(id, record, entry)
   local past = finished_as(id)
   if not past or not record then
@@ -113,8 +112,8 @@ local function has_finished(id, record, entry)
   return not redis.call('ZSCORE', key.index, member_of(record, id)) and is_over(record, past, entry)
 end
 
--- Puts a follower in the place of its message: that is not leased, or cannot be read. If a
--- settlement was torn, its details know how the message has ended.
+-- Puts a follower in the place of its message, which is not leased or cannot be read. If a
+-- settlement was torn, the details have the end of the message.
 local function promote(id, member, entry, update)
   local lease, settled = NO_LEASE, 0
   if entry and readable_details(entry) then
@@ -132,8 +131,8 @@ local function promote(id, member, entry, update)
   new_details, new_places, new_records, new_updates, removed, replaced_contents = {}, {}, {}, {}, {}, {}
 end
 
--- Puts a message into the place that it belongs to, or to the dead letters if that is not known any
--- more. `stray` is the member that led to it, if one did.
+-- Puts a message into its place, or to the dead letters if the place is not known any more. `stray`
+-- is the member by which it was found, if there is one.
 local function mend(id, stray)
   touch()
   if not is_id(id) then
@@ -204,7 +203,7 @@ local function note_use(use)
   end
 end
 
--- Scripts look only where they know that something is.
+-- Notes the uses of the queue: scripts read only structures that are in use.
 local function note_uses()
   for level = 0, LAST_LEVEL do
     if count(level * BAND, level * BAND + MAX_TIMESTAMP) > 0 then
@@ -222,7 +221,7 @@ local function note_uses()
   end
 end
 
--- Mends entries with scores that cannot be.
+-- Repairs entries with impossible scores.
 local function repair_impossible()
   each_gap(function(band, from, to)
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', key.index, from, to, 'LIMIT', 0, limit)) do
@@ -254,7 +253,7 @@ local function remove_orphan(number, id, holder)
   redis.call('HDEL', key.contents, id)
 end
 
--- Looks at some records. Answers where to go on.
+-- Examines some records. Returns where to continue.
 local function repair_records(cursor)
   local page = redis.call('HSCAN', key.records, format('%.0f', cursor), 'COUNT', limit)
   for i = 1, #page[2], 2 do
@@ -279,8 +278,8 @@ local function accounted_for()
     + control.relayed + control.replaced
 end
 
--- What is remembered goes by itself. A file that was torn just before PEXPIRE keeps it for as long
--- as nothing is added.
+-- Memories expire by themselves. After a file was torn just before PEXPIRE, they would stay until
+-- an entry is added.
 local function limit_memories()
   if redis.call('PTTL', key.finished_new) == -1 then
     touch()
@@ -356,7 +355,7 @@ if not goes_on then
       if accounted > control.sequence then
         control.sequence = accounted
       else
-        -- Of these nothing is left.
+        -- No trace of these messages is left.
         control.purged = control.purged + control.sequence - accounted
       end
     end

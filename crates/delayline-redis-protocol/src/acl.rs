@@ -1,6 +1,6 @@
-//! The permissions that a user of the server needs, for access rules and for checking them.
+//! The permissions that a user of the server needs: prints them as access rules, and checks them.
 //!
-//! They are derived from the scripts, so that no list of commands can become outdated.
+//! They are derived from the scripts, so no list of commands can become outdated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ impl AclRole {
     /// All roles.
     pub const ALL: [Self; 4] = [Self::Producer, Self::Worker, Self::Relay, Self::Admin];
 
-    /// The name of the role: `producer`, `worker`, `relay`, `admin`.
+    /// Returns the name of the role: `producer`, `worker`, `relay` or `admin`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,8 +48,8 @@ impl AclRole {
         }
     }
 
-    /// The commands that the role needs, in lower case and sorted: the commands of its scripts, and
-    /// those of a driver.
+    /// Returns the commands that the role needs, in lower case and sorted: the commands of its
+    /// scripts, and those of a driver.
     #[must_use]
     pub fn commands(self) -> BTreeSet<String> {
         // Every user has `AUTH` and `HELLO`. `INFO` may be denied, but then a server that evicts
@@ -68,8 +68,8 @@ impl AclRole {
         of_drivers.into_iter().chain(called).chain(wait).chain(names).collect()
     }
 
-    /// The rules for `ACL SETUSER` that permit this role on this queue and nothing else. The user's
-    /// passwords are kept.
+    /// Returns the rules for `ACL SETUSER` that permit this role on this queue and nothing else.
+    /// The user's passwords are kept.
     #[must_use]
     pub fn rules(self, queue: &QueueName) -> String {
         // No character in a queue's name has a meaning in a pattern. Its shards have its name and
@@ -83,6 +83,7 @@ impl AclRole {
         rules
     }
 
+    /// Returns whether the role waits for hints.
     fn waits(self) -> bool {
         self != Self::Producer
     }
@@ -99,7 +100,7 @@ impl AclRole {
     }
 }
 
-/// The commands that a script calls, on keys or otherwise, in lower case.
+/// Returns the commands that a script calls, with keys or without, in lower case.
 fn calls_of(source: &str) -> impl Iterator<Item = String> {
     let calls = source.split("redis.call('").skip(1);
     calls.filter_map(|call| call.split('\'').next()).map(str::to_ascii_lowercase)
@@ -109,7 +110,7 @@ fn calls_of(source: &str) -> impl Iterator<Item = String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denial {
-    /// The role that needs it.
+    /// The role that needs the permission.
     pub role: AclRole,
     /// The command, in upper case.
     pub command: String,
@@ -117,8 +118,8 @@ pub struct Denial {
     pub key: &'static str,
 }
 
-/// The permissions that the user of this connection lacks for each role. Changes nothing. Servers
-/// before Redis 7.0 cannot be asked; for them this is empty.
+/// Returns the permissions that the user of this connection lacks for each role. Changes nothing.
+/// Servers before Redis 7.0 cannot be asked; for them, the result is empty.
 ///
 /// # Errors
 ///
@@ -132,7 +133,7 @@ async fn denials(
     let needs = |role: AclRole| -> BTreeSet<Need> {
         let scripts = role.scripts().into_iter().flat_map(|script| script.needs.clone());
         let wait = role.waits().then(|| ("BLPOP".to_owned(), BELL));
-        // Nothing is known here of destinations.
+        // The destination of a relay is not known here.
         scripts.chain(wait).filter(|(command, key)| keys.need(command, key)).collect()
     };
     let all: Vec<_> = needs(AclRole::Admin).into_iter().collect();
@@ -146,14 +147,15 @@ async fn denials(
     Ok(denials)
 }
 
-/// What a server reports about itself, and which permissions its user lacks.
+/// The facts that a server reports about itself, and the permissions that its user lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The fields of `INFO`: `redis_version`, `maxmemory_policy` and so on. Empty if the user may
     /// not call it.
     pub info: BTreeMap<String, String>,
-    /// The permissions that each role lacks on the queue.
+    /// The permissions that each role lacks on the queue. Empty for servers before Redis 7.0, which
+    /// cannot be asked.
     pub denials: Vec<Denial>,
 }
 
@@ -191,14 +193,14 @@ mod tests {
     use super::*;
     use crate::transport::{ScriptCall, Value};
 
-    /// A server that permits all scripts, and answers `INFO` with this error line.
+    /// A server that permits all scripts, and replies to `INFO` with this error line.
     #[derive(Debug)]
     struct WithoutInfo(&'static str);
 
     #[async_trait]
     impl Transport for WithoutInfo {
         async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
-            // The script takes three arguments for each question, and has one more answer.
+            // The script takes three arguments per question, and returns one more answer.
             Ok(Value::Array(vec![Value::Int(1); call.args.len() / 3 + 1]))
         }
 

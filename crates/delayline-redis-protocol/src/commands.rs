@@ -5,7 +5,7 @@
 /// Since Redis 8.6.2, `redis.acl_check_cmd` raises an error when it is asked about a command with
 /// too few or too many arguments.
 const COMMANDS: [(&str, usize); 33] = [
-    // One is enough for the server, but with two it asks whether the key may be written, too.
+    // The server accepts one, but only with two does it check whether the key may be written.
     ("BITFIELD", 2),
     ("BLPOP", 2),
     ("EXISTS", 1),
@@ -41,7 +41,7 @@ const COMMANDS: [(&str, usize); 33] = [
     ("ZSCORE", 2),
 ];
 
-/// The minimum number of arguments of `command`; `None` if no script may call it.
+/// Returns the minimum number of arguments of `command`, or `None` if no script may call it.
 ///
 /// A permission check passes the key's name for each of them: the server ignores arguments that are
 /// not keys.
@@ -62,7 +62,7 @@ mod tests {
             let info = server.command(&["COMMAND", "INFO", name]);
             let Reply::Array(commands) = &info else { panic!("{info:?}") };
             let Some(Reply::Array(fields)) = commands.first() else { panic!("{name}: {info:?}") };
-            // The name counts; a negative number means that more arguments may follow.
+            // The name counts as an argument. A negative number means that more may follow.
             let Some(Reply::Int(arity)) = fields.get(1) else { panic!("{name}: {info:?}") };
             let asked = if name == "BITFIELD" { least } else { least + 1 };
             assert_eq!(arity.unsigned_abs(), u64::try_from(asked).unwrap(), "{name}");

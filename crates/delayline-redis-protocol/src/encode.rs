@@ -1,4 +1,4 @@
-//! An operation as the arguments of its script. Each script's head names its arguments.
+//! Encodes an operation as the arguments of its script. The head of each script lists them.
 
 use bytes::{BufMut, Bytes};
 use delayline_core::{
@@ -10,12 +10,12 @@ use crate::layout::codes::{destination, part, resolution, settlement_kind as kin
 use crate::layout::{hand_off, hold, save, settlement};
 use crate::record::{encode_new_message, put_lease, put_runs, put_schedule, unsupported};
 
-/// The arguments of the script that carries out `op`.
+/// Returns the arguments of the script that applies `op`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported): `op` has something that a
-/// newer version of the core has added.
+/// [`ErrorKind::Unsupported`](delayline_core::ErrorKind::Unsupported) if `op` has a part that only
+/// a newer version of the core knows.
 pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
     let mut args = Arguments(vec![match at {
         At::Server => Bytes::new(),
@@ -137,6 +137,7 @@ impl Arguments {
         settlements: impl IntoIterator<Item = &'a Settlement>,
     ) -> Result<(), Error> {
         let mut bytes = Vec::with_capacity(24);
+        // Number 0 is no hold: it says that the caller claims next.
         if claims_next {
             put_hold(&mut bytes, 0, 0, Schedule::NOW);
         }
@@ -207,7 +208,7 @@ impl Arguments {
         if let Some(position) = position {
             self.number(u64::from(position.index));
             self.number(position.instant.as_ms());
-            // In two halves, which Lua's numbers hold exactly.
+            // In two halves, because Lua's numbers cannot hold 64 bits exactly.
             self.number(position.sequence >> 32);
             self.number(position.sequence & u64::from(u32::MAX));
         }
@@ -271,7 +272,7 @@ fn put_carried(bytes: &mut Vec<u8>, item: &HandOff) {
     hand_off::RETENTION.put(bytes, retention_ms);
 }
 
-/// A status as the scripts count them.
+/// Returns the code of a status in the scripts.
 fn status_code(status: Status) -> Result<u8, Error> {
     Ok(match status {
         Status::Scheduled => status::SCHEDULED,

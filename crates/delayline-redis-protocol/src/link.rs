@@ -1,4 +1,4 @@
-//! The connections of one driver to one server, kept in working order.
+//! Manages the connections of one driver to one server.
 
 mod backoff;
 mod bell_listeners;
@@ -32,12 +32,12 @@ use self::health::unexpected;
 use self::suspicion::Suspicion;
 use crate::{Address, CallError, ConnectOptions, Fence, ScriptCall, ScriptName, Value};
 
-/// The number of calls that may wait for a reply at once; further calls fail with
-/// [`ErrorKind::Overloaded`](delayline_core::ErrorKind::Overloaded). It limits the memory that a
-/// stalled server can take up.
+/// Maximum number of calls that wait for replies at once. Further calls fail with
+/// [`ErrorKind::Overloaded`](delayline_core::ErrorKind::Overloaded). So a stalled server takes up a
+/// limited amount of memory.
 pub const MAX_CALLS_IN_FLIGHT: usize = 10_000;
-/// The longest single wait; a longer one ends early. The command of a dropped wait stays on the
-/// server for at most this long.
+/// Maximum time of a single wait; a longer wait ends early. The command of a dropped wait stays on
+/// the server for at most this time.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The connections to one server. [`DriverTransport`](crate::DriverTransport) documents their
@@ -53,11 +53,11 @@ pub(crate) struct Link<D: Driver> {
 }
 
 impl<D: Driver> Link<D> {
-    /// A link to the server at `address`.
+    /// Creates a link to the server at `address`.
     ///
     /// # Errors
     ///
-    /// What the driver cannot do of the options.
+    /// If the driver does not support an option.
     pub(crate) fn of(
         address: &Address,
         options: &ConnectOptions,
@@ -68,10 +68,10 @@ impl<D: Driver> Link<D> {
         Ok(Self::new(driver, options.connect_timeout, options.response_timeout, name, suspicion))
     }
 
-    /// A link that connects on first use. An attempt to connect fails after `connect_timeout`, and
-    /// a call when its reply takes longer than `response_timeout`. A call that has to connect first
-    /// can take both. A server that is slow to answer raises `suspicion`. The connection of calls
-    /// has this name.
+    /// Creates a link that connects on first use. An attempt to connect fails after
+    /// `connect_timeout`, and a call if its reply takes longer than `response_timeout`. A call that
+    /// has to connect first can take both. A server that is slow to reply raises `suspicion`. The
+    /// connection of calls gets this name.
     pub(crate) fn new(
         driver: D,
         connect_timeout: Duration,
@@ -94,13 +94,13 @@ impl<D: Driver> Link<D> {
         }
     }
 
-    /// The same to a node of a cluster, where one command reaches keys of one slot only.
+    /// Adapts the link to a node of a cluster, where a command can name keys of one slot only.
     pub(crate) fn sharded(mut self) -> Self {
         self.bell_listeners = self.bell_listeners.sharded();
         self
     }
 
-    /// Whether [`connect`](Self::connect) has nothing to do.
+    /// Returns whether the connection of calls is open.
     pub(crate) fn is_connected(&self) -> bool {
         self.calls.is_connected()
     }
@@ -109,8 +109,8 @@ impl<D: Driver> Link<D> {
     ///
     /// # Errors
     ///
-    /// What the driver's [`connect`](Driver::connect) answers, or what the server answers to a
-    /// `PING`; never of [`ErrorClass::Ambiguous`](delayline_core::ErrorClass::Ambiguous).
+    /// The error of the driver's [`connect`](Driver::connect), or of the server's reply to a
+    /// `PING`. Never of [`ErrorClass::Ambiguous`](delayline_core::ErrorClass::Ambiguous).
     pub(crate) async fn connect(&self) -> Result<(), Error> {
         self.calls.get().await.map(drop)
     }
@@ -119,7 +119,7 @@ impl<D: Driver> Link<D> {
     ///
     /// # Errors
     ///
-    /// The server's refusal, or what happened to the connection.
+    /// The server's refusal, or the failure of the connection.
     pub(crate) async fn request(
         &self,
         command: &'static str,
@@ -135,10 +135,10 @@ impl<D: Driver> Link<D> {
         request.await.map_err(|error| self.named(error))
     }
 
-    /// The same, but returns once the fence's durability is confirmed.
+    /// Like [`request`](Self::request), but returns once the fence's durability is confirmed.
     ///
-    /// The connection of the fence is opened before the command is sent, so that whatever happens
-    /// to the server from then on happens to both.
+    /// The connection of the fence is opened before the command is sent, so a restart or a failover
+    /// of the server ends both connections.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl<D: Driver> Link<D> {
         Ok(reply)
     }
 
-    /// As [`Transport::call`](crate::Transport::call).
+    /// Implements [`Transport::call`](crate::Transport::call).
     pub(crate) async fn call(&self, call: ScriptCall<'_>) -> Result<Value, CallError> {
         let (command, script) = match call.script {
             ScriptName::Sha1(sha1) => ("EVALSHA", sha1),
@@ -182,12 +182,13 @@ impl<D: Driver> Link<D> {
         }
     }
 
-    /// As [`Transport::wait`](crate::Transport::wait).
+    /// Implements [`Transport::wait`](crate::Transport::wait).
     pub(crate) async fn wait(&self, bell: &Bytes, limit: Duration) -> Result<bool, CallError> {
         let wait = self.bell_listeners.wait(bell, limit.min(LONGEST_WAIT)).await;
         wait.map_err(|error| self.named(error))
     }
 
+    /// Adds the address of the server to a failure.
     fn named(&self, error: CallError) -> CallError {
         match error {
             CallError::Failed(error) => self.dial.named(error).into(),
@@ -208,12 +209,12 @@ impl<D: Driver> Link<D> {
         let _ = self.calls.request(&held, self.response_timeout, "CLIENT", name).await;
     }
 
-    /// The connections of the server: the text of `CLIENT LIST`.
+    /// Returns the connections of the server: the text of `CLIENT LIST`.
     pub(crate) async fn clients(&self) -> Result<String, CallError> {
         text_of("CLIENT LIST", self.request("CLIENT", vec![Bytes::from_static(b"LIST")]).await?)
     }
 
-    /// As [`Transport::info`](crate::Transport::info).
+    /// Implements [`Transport::info`](crate::Transport::info).
     pub(crate) async fn info(&self) -> Result<String, CallError> {
         text_of("INFO", self.request("INFO", Vec::new()).await?)
     }

@@ -5,7 +5,8 @@ use delayline_core::{HistoryPoint, Timestamp, Totals};
 
 use crate::layout::{Field, point, totals};
 
-/// Reads the value of `totals`. Missing bytes at the end are zero, as for `BITFIELD`.
+/// Reads the value of `totals` into `known`. Missing bytes at the end count as 0, as for
+/// `BITFIELD`.
 pub(crate) fn read_totals(bytes: &[u8], known: &mut Totals) {
     let mut padded = [0; totals::BYTES];
     padded.iter_mut().zip(bytes).for_each(|(byte, stored)| *byte = *stored);
@@ -26,7 +27,7 @@ pub(crate) fn read_totals(bytes: &[u8], known: &mut Totals) {
     known.died_undecodable = read(totals::DIED_UNDECODABLE);
 }
 
-/// Reads a value of `history`; `None` if it is none.
+/// Reads a value of `history`, or returns `None` if it is malformed.
 pub(crate) fn decode_point(bytes: Bytes) -> Option<HistoryPoint> {
     let mut totals = Totals::default();
     totals.enqueued = point::SEQUENCE.read(&bytes)?;
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_at_the_end_is_zero() {
+    fn missing_bytes_at_the_end_are_zero() {
         let mut known = Totals::default();
         read_totals(&[0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 3], &mut known);
         assert_eq!((known.lateness[0], known.lateness[1]), (0x102, 0x300));

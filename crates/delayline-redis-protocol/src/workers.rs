@@ -1,4 +1,4 @@
-//! Processes with workers: how they name their connections, and how servers list these names.
+//! Processes with workers: the names of their connections, and the lists of these names.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,8 +10,8 @@ use delayline_core::{Error, ErrorKind, ProcessId, QueueName, Timestamp};
 
 /// A process with workers, as it describes itself.
 ///
-/// Anyone who may connect to the server can claim to be such a process. So nothing but a display
-/// depends on it, and its texts have harmless characters only.
+/// Any client of the server can claim to be such a process. So it is only displayed, and its texts
+/// have harmless characters only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerProcess {
@@ -22,7 +22,7 @@ pub struct WorkerProcess {
     pub version: String,
     /// The name of its machine.
     pub host: String,
-    /// Its number on that machine.
+    /// Its process id on that machine.
     pub pid: u32,
     /// When the first of its workers started, by the clock of that machine.
     pub since: Timestamp,
@@ -30,15 +30,16 @@ pub struct WorkerProcess {
     pub handlers: u32,
     /// Its queues, with the maximum number of handlers of each.
     pub queues: BTreeMap<QueueName, u32>,
-    /// Number of its queues that are not in `queues`, which is bounded.
+    /// Number of its queues that do not fit into `queues`.
     pub more_queues: u32,
-    /// Where the server sees its connection from. `None` if the process is this one, or has opened
-    /// the directory of the queues.
+    /// The address of its connection, as the server sees it. `None` for this process, and for the
+    /// process that has opened the directory of the queues.
     pub address: Option<String>,
 }
 
 impl WorkerProcess {
-    /// A process without queues. Characters that no name of a host has become `_`.
+    /// Creates a process without queues. Characters that are invalid in the name of a host become
+    /// `_`.
     #[must_use]
     pub fn new(id: ProcessId, version: &str, host: &str, pid: u32, since: Timestamp) -> Self {
         Self {
@@ -54,8 +55,8 @@ impl WorkerProcess {
         }
     }
 
-    /// The name of a connection. A process can have several connections, each with other workers;
-    /// `part` distinguishes them.
+    /// Returns the name of a connection. A process can have several connections, each with other
+    /// workers, which `part` distinguishes.
     pub(crate) fn name(&self, part: u32) -> Bytes {
         let Self { id, version, host, pid, since, handlers, queues, more_queues, .. } = self;
         let since = since.as_ms();
@@ -75,7 +76,7 @@ impl WorkerProcess {
         name.into()
     }
 
-    /// Reads the name of a connection, and its part. `None` if it is another name.
+    /// Reads the name of a connection, and its part. Returns `None` for other names.
     fn named(name: &str) -> Option<(u32, Self)> {
         if name.len() > MAX_NAME_BYTES {
             return None;
@@ -110,7 +111,8 @@ impl WorkerProcess {
     }
 }
 
-/// The process as it introduces itself: one line of at most 1,024 bytes, with as many queues as fit.
+/// The process as it introduces itself: one line of at most 1,024 bytes, with as many queues as
+/// fit.
 impl fmt::Display for WorkerProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.name(0)))
@@ -149,7 +151,8 @@ pub(crate) struct Listed {
 
 impl Listed {
     /// Reads the reply to `CLIENT LIST`: a line for each connection, with `name=VALUE` among its
-    /// fields. Values have no spaces. A line that is cut off, or that is not ours, is left out.
+    /// fields. Values have no spaces. A line that is cut off, or that is not of a worker, is left
+    /// out.
     pub(crate) fn read(&mut self, text: &str) {
         for line in text.lines() {
             let field = |name: &str| line.split(' ').find_map(|field| field.strip_prefix(name));
@@ -169,7 +172,7 @@ impl Listed {
         }
     }
 
-    /// All processes. `failure` is the error of the servers that could not be asked.
+    /// Returns all processes. `failure` is the error of the servers that could not be asked.
     pub(crate) fn into_list(self, failure: Option<Error>) -> WorkerList {
         let mut processes: Vec<WorkerProcess> = Vec::new();
         for process in self.connections.into_values() {
@@ -183,7 +186,7 @@ impl Listed {
 }
 
 fn number(text: &str) -> Option<u32> {
-    // Other forms, such as `+1`, are not ours.
+    // Our names have no other forms, such as `+1`.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
@@ -195,7 +198,7 @@ fn is_harmless(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && text.bytes().all(is_harmless_byte)
 }
 
-/// The beginning of a text, with `_` in the place of other bytes; never empty.
+/// Returns the beginning of a text, with `_` in place of other bytes. Never empty.
 fn harmless(text: &str, most: usize) -> String {
     let bytes = text.bytes().take(most);
     let text: String =
@@ -203,20 +206,20 @@ fn harmless(text: &str, most: usize) -> String {
     if text.is_empty() { "_".to_owned() } else { text }
 }
 
-/// `HOST:PORT`, or the path of a socket with `:0`.
+/// Returns whether a text looks like `HOST:PORT`, or like the path of a socket with `:0`.
 fn is_address(text: &str) -> bool {
     let is_known = |byte: u8| is_harmless_byte(byte) || b":[]%/".contains(&byte);
     text.len() <= MAX_ADDRESS_BYTES && text.bytes().all(is_known)
 }
 
-/// What the names begin with. Another number is another format.
+/// The start of the names. The number is that of the format.
 const MARK: &str = "delayline-worker;1;";
 const MAX_VERSION_BYTES: usize = 32;
 const MAX_HOST_BYTES: usize = 64;
 const MAX_QUEUES_BYTES: usize = 700;
 const MAX_NAME_BYTES: usize = 1_024;
 const MAX_ADDRESS_BYTES: usize = 128;
-/// Connections of workers that are read from the lists of all servers together.
+/// Maximum number of connections of workers that are read from the lists of all servers together.
 const MAX_CONNECTIONS: usize = 1_000;
 
 #[cfg(test)]

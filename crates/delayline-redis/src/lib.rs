@@ -33,9 +33,9 @@ pub use driver::RedisDriver;
 /// The [`Transport`] over redis-rs.
 pub type RedisTransport = DriverTransport<RedisDriver>;
 
-/// Uses the address, the login, the TLS parameters and the TCP settings of a client: all that its
-/// own connections have, such as client certificates. The transport opens its own connections, with
-/// `TCP_NODELAY` and RESP3. TLS depends on the features of redis-rs.
+/// Creates a transport with the address, the login, the TLS parameters (such as client
+/// certificates) and the TCP settings of a client. It opens its own connections, with `TCP_NODELAY`
+/// and RESP3. TLS depends on the features of redis-rs.
 ///
 /// A client reaches one server. If that is a node of a cluster or a sentinel, opening a queue fails
 /// with [`ErrorKind::Unsupported`]: connect with a URL that names the cluster or the service.

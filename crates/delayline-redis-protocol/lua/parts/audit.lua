@@ -1,9 +1,8 @@
--- For the scripts that audit: what is wrong with an entry of the index, noted in `results` as a
--- kind and two values:
+-- For the scripts that audit: notes findings in `results`, each as a kind and two values:
 --   FOUND_MALFORMED_ENTRY: band, ''      FOUND_RECORD_COUNT: records, indexed
 --   FOUND_MISSING_RECORD: id, ''         FOUND_CONSERVATION: enqueued, accounted
 --   FOUND_WRONG_RECORD: id, ''           FOUND_ORPHAN: id, ''
---   FOUND_MISSING_DETAILS: id, ''      FOUND_MISSING_TURN: id, ''
+--   FOUND_MISSING_DETAILS: id, ''        FOUND_MISSING_TURN: id, ''
 
 local results = {ANSWER_RESULTS, now, control.revision, 0, 0, 0, 0, 0, 0}
 
@@ -12,7 +11,7 @@ local function find(kind, first, second)
   results[n + 1], results[n + 2], results[n + 3] = kind, first, second
 end
 
--- Whether details say what the band does.
+-- Whether the state in the details fits the band.
 local function fits(band, details)
   local state, reason = LEASE_CLOSED, 0
   if details then
@@ -28,6 +27,7 @@ local function has_its_turn(lane)
     or score == NO_TURN and redis.call('ZCOUNT', key.slots, number, number) > 0)
 end
 
+-- Notes what is wrong with an entry of the index.
 local function examine(band, member, instant)
   local id = id_of(member)
   if #id == 0 or #id > MAX_ID_BYTES then
@@ -59,7 +59,7 @@ local function examine(band, member, instant)
 end
 
 -- Examines up to `limit` entries behind the position, and notes the position of the last. Calls
--- `wrong`, if there is one, for each of which it finds something. Answers how many it examined.
+-- `wrong`, if there is one, for each entry with a finding. Returns how many it examined.
 local function examine_entries(position, limit, wrong)
   local examined = 0
   for band = 0, LAST_BAND do
@@ -78,7 +78,7 @@ local function examine_entries(position, limit, wrong)
   return examined
 end
 
--- Calls `found` for each range of scores that no place has, with the band in front of it.
+-- Calls `found` for each range of scores between the bands, with the band in front of it.
 local function each_gap(found)
   found(0, '-inf', '(0')
   for band = 0, LAST_BAND do

@@ -1,5 +1,5 @@
--- State::claimed_before: the leases of a claim that is being repeated, as far as they still hold.
--- Reads last_claim and what stands about its messages; sets results and delivered.
+-- State::claimed_before: the leases of a repeated claim that are still held.
+-- Reads last_claim and the data of its messages; sets results and delivered.
 --@inline
 local function claimed_before()
   local count = #last_claim >= JOURNAL_BYTES and struct.unpack(U16, last_claim, JOURNAL_COUNT_FROM) or 0

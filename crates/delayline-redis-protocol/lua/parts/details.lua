@@ -1,24 +1,24 @@
 -- Details: what has happened to a message, as `details` in layout.rs describes it. There are none
 -- until it is claimed or dies for the first time.
 --
--- Where a message is, only `index` says. Details are written first, so after a torn operation they
--- may be ahead of it. Then the message goes on from where it is; a lease that the details have as
--- closed is given back or buried, as they say. A settlement goes by the details alone: no other
--- lease is the same.
+-- Only `index` says where a message is. Details are written first, so after a torn operation they
+-- may be ahead of it. Then the message continues from its place in `index`; a lease that is closed
+-- in the details is given back or buried, as they say. A settlement compares its lease with the
+-- details alone, because each lease is unique.
 
--- Behind which byte the errors stand.
+-- The number of bytes in front of the errors.
 local function head_of_details(details)
   return byte(details, DETAILS_LEVEL) == AT_GROUPED and DETAILS_BYTES + LANE_BYTES or DETAILS_BYTES
 end
 
--- Whether readable details are those of the message with this record.
+-- Whether readable details belong to the message with this record.
 local function are_of(details, record, limits)
   return sub(details, DETAILS_SEQUENCE) == sub(record, RECORD_SEQUENCE)
     and sub(details, DETAILS_FIXED) == fixed_of(record, limits)
     and sub(details, DETAILS_BYTES + 1, head_of_details(details)) == lane_of(record)
 end
 
--- The member in `index` of the message that details are about.
+-- The member in `index` of the message that the details belong to.
 local function member_by(details, id)
   if byte(details, DETAILS_LEVEL) == AT_GROUPED then
     return sub(details, DETAILS_SEQUENCE) .. sub(details, DETAILS_LANE) .. id
@@ -35,10 +35,10 @@ local function readable_details(details)
     and #details >= head_of_details(details) + struct.unpack(U16, details, DETAILS_FIRST_ERROR_LENGTH_FROM)
 end
 
--- `lease` is epoch and claim id as they stand; `fixed` is digest, level and limits; `saved` is ''
--- if nothing was saved, or if its end is missing. The attempts
--- are those from `attempts_from` to `attempts_to` in `details`, then `latest`: they may be long,
--- and every copy of a long text costs a script more than all of its numbers.
+-- `lease` is epoch and claim id as they are stored; `fixed` is digest, level and limits; `saved` is
+-- '' if nothing was saved, or if its end is missing. The attempts are the bytes from
+-- `attempts_from` to `attempts_to` of `details`, then `latest`. They are not copied here: they may
+-- be long, and copies of long texts are the greatest cost of a script.
 local function read_details(details)
   local state, settled, reason, lease, sequence, fixed, due, failures, crashes, first, last, attempts,
     saved_bytes =
@@ -73,9 +73,9 @@ local function write_details(d)
     .. sub(d.details, d.attempts_from, d.attempts_to) .. d.latest
 end
 
--- Entry::note_attempt, for the outcome of this kind, or 0 if the lease has expired. The latest
--- attempt with an error has that of `last_error`, and gets its own text when another error
--- follows. All attempts behind it have none, so they are as long as their fixed part.
+-- Entry::note_attempt, for an outcome of this kind, or 0 if the lease has expired. The error of the
+-- latest attempt with an error is in `last_error`; the attempt gets its own text when another error
+-- follows. All attempts behind it have no error, so they are as long as their fixed part.
 local function note_attempt(d, kind, text)
   if d.attempts < MAX_ATTEMPTS then
     d.attempts = d.attempts + 1

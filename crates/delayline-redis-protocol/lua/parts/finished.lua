@@ -1,6 +1,7 @@
--- What is remembered of finished messages, in two generations; see Generations in delayline-core
--- for the rules of forgetting.
+-- Finished messages, remembered in two generations; see Generations in delayline-core for the rules
+-- of forgetting.
 
+-- The remembered value, or false if it is malformed.
 local function remembered(past)
   local known = (#past == FINISHED_BYTES or #past == FINISHED_BYTES + LEASE_BYTES
       or #past == FINISHED_BYTES + LEASE_BYTES + TOKENS_BYTES)
@@ -9,10 +10,10 @@ local function remembered(past)
 end
 
 -- When the younger generation began. Reads since, which the control record says; sets since, and
--- renamed if there is only an older generation, which is still to be taken for the younger one.
+-- renamed if there is only an older generation, which then counts as the younger one.
 --
--- A torn operation begins a generation of which the control record does not know. So each holds its
--- own beginning, under the empty name, which no message can be called.
+-- A torn operation begins a generation of which the control record does not know. So each
+-- generation holds its beginning under the empty name, which is no id.
 --@inline
 local function find_generations()
   if now - since >= FINISHED_RETENTION then
@@ -27,7 +28,7 @@ local function find_generations()
   end
 end
 
--- What is remembered of the ids that are the arguments `first` to `last`.
+-- The remembered values of the ids in the arguments `first` to `last`.
 local function finished_of(first, last)
   local found = {}
   if last < first then

@@ -1,10 +1,10 @@
--- For claim: what each consumer's last claim has leased, in two generations; see Generations in
--- delayline-core for the rules of forgetting.
+-- For claim: the messages of each consumer's last claim, remembered in two generations; see
+-- Generations in delayline-core for the rules of forgetting.
 
 local journal_age = now - control.journal_since
 local younger, last_claim
 
--- Generations::get. Sets last_claim, and younger, which the younger generation has.
+-- Generations::get. Sets last_claim, and younger, which is the entry of the younger generation.
 --@inline
 local function read_journal()
   younger = redis.call('HGET', key.journal_new, consumer)
@@ -15,12 +15,13 @@ local function read_journal()
 end
 
 -- How many consumers the younger generation remembers, and whether it becomes the older one now.
--- Fails if that may not be written.
 local journal_count, journal_rotates
+
+-- Sets both. Fails if the journal may not be written.
 --@inline
 local function count_journal()
   --@ask HSET journal_new
-  -- What replaces an entry needs no room.
+  -- An entry that replaces another one needs no room.
   journal_count = younger and 1 or redis.call('HLEN', key.journal_new)
   journal_rotates = journal_age >= JOURNAL_RETENTION or journal_count >= MAX_JOURNAL
   if journal_rotates or journal_count == 0 then

@@ -1,6 +1,6 @@
 -- For the scripts that audit: data of an id without a record, and slots that are held without a
--- lease. A cursor goes through one hash after the other, and a rank through the slots; contents are
--- looked through only if there are few, because no page has their names alone.
+-- lease. A cursor goes through one hash after the other, and a rank through the slots. Contents are
+-- examined only if there are few, because HSCAN would return them with their names.
 
 -- Whether a message with this member is leased, or, in a queue in order, waits.
 local function may_hold_slot(member)
@@ -9,8 +9,8 @@ local function may_hold_slot(member)
   return band == AT_LEASED or in_order and score >= 0 and band ~= AT_DEAD
 end
 
--- Calls `found` with ids of details and contents without a record, and with ids and members of
--- messages that hold a slot without a lease. Returns where to continue, or nil.
+-- Calls `found` with ids of details, updates and contents without a record, and with ids and
+-- members of messages that hold a slot without a lease. Returns where to continue, or nil.
 local function look_for_orphans(number, cursor, found)
   if cursor >= MAX_EXACT then
     cursor = 0 -- no server has given it
@@ -48,7 +48,7 @@ local function look_for_orphans(number, cursor, found)
       end
     end
     if #page == MOST_ORPHANS then
-      -- A repair removes what it finds.
+      -- A repair removes slots, which moves the ranks.
       return AT_SLOTS, rank + #page - before + redis.call('ZCARD', key.slots)
     end
   end

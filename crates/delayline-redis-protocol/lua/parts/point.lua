@@ -1,12 +1,12 @@
--- What the queue was like before this call, as `point` in layout.rs describes it. Nothing may have
--- been written yet.
+-- The state of the queue before this call, as `point` in layout.rs describes it. No write may have
+-- been made yet.
 
--- How many messages of a band have reached an instant.
+-- How many messages of a band have an instant up to this one.
 local function count_to(band, instant)
   return redis.call('ZCOUNT', key.index, format('%d', band * BAND), format('%d', band * BAND + instant))
 end
 
--- State::point: with the messages that are due at `at` as ready.
+-- State::point. Messages that are due at `at` count as ready.
 local function point(at)
   local waiting, ready = 0, 0
   for level = 0, LAST_LEVEL do

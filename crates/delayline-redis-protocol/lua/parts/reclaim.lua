@@ -1,12 +1,12 @@
--- When the first lease ends, without the `but` earliest ones; nil if there is none.
+-- When the first lease ends, not counting the `but` earliest ones; nil if there is none.
 local function first_end_of_lease(but)
   local first =
     redis.call('ZRANGEBYSCORE', key.index, FIRST_LEASED, LAST_LEASED, 'WITHSCORES', 'LIMIT', but, '1')[2]
   return first and tonumber(first) - AT_LEASED * BAND
 end
 
--- The first leases that have run out. Sets members, ids, stored, which are their details, and
--- known, which updates have left.
+-- The first leases that have expired. Sets members, ids, their details as stored, and what updates
+-- have left as known.
 --@inline
 local function read_ended_leases()
   local last = format('%d', AT_LEASED * BAND + now)
@@ -21,9 +21,8 @@ local function read_ended_leases()
 end
 
 -- What becomes of the messages that read_ended_leases has found. Sets deaths, first_back, which is
--- the first due instant of those that wait again, and what is to be written. Leaves those in
--- members that it has looked at: what stands in the place of damaged messages is read, and may be
--- large.
+-- the first due instant of messages that wait again, and what is to be written. Removes the rest
+-- from members if it has read too many bytes: damaged messages are read, and may be large.
 --@inline
 local function take_back()
   local bytes = 0
@@ -45,7 +44,7 @@ local function take_back()
       if is_stray(id, member, record) then
         removed[#removed + 1] = member
       elseif has_follower(known[i], sub(member, MEMBER_SEQUENCE)) then
-        -- A torn file has kept the half of a settlement: this is the other half.
+        -- A torn file has only the first half of a settlement: this is the other half.
         local lease, settled = NO_LEASE, 0
         if entry and readable_details(entry) then
           lease, settled = sub(entry, DETAILS_LEASE), byte(entry, DETAILS_SETTLED)
@@ -81,8 +80,8 @@ local function take_back()
         d.reason = d.crashes >= d.max_crashes and MAX_CRASHES or 0
         push(new_details, id, write_details(d))
       end
-      -- If it was closed, a torn file has kept the half of a settlement, and its counts: this is
-      -- the other half.
+      -- If it was closed, a torn file has only the first half of a settlement, with its counts:
+      -- this is the other half.
       if d.reason ~= 0 then
         push(new_places, was_open and bury(d.reason) or dead_score(), member)
         push(deaths, d.reason, id)
@@ -97,7 +96,7 @@ local function take_back()
   end
 end
 
--- Looks at what a whole claim may write, so that it fails before anything is written.
+-- Reads each key that the claim may write. If one has another type, the claim fails before a write.
 --@inline
 local function look_at_all()
   redis.call('LLEN', key.bell)
@@ -111,7 +110,7 @@ local function look_at_all()
   end
 end
 
--- State::reclaim: takes back leases that have run out.
+-- State::reclaim: takes back leases that have expired.
 -- Reads the first of them with their details; adds to deaths and writes what it decides.
 --@inline
 local function reclaim()
@@ -126,8 +125,8 @@ local function reclaim()
   local new_updates, replaced_contents = {}, {}
   take_back()
 
-  -- WRITE. The claim goes on after this, and what it does then depends on what it finds: so it asks
-  -- about everything now.
+  -- WRITE. The claim continues after this, and its further writes depend on what it finds. So it
+  -- asks about all permissions now.
   look_at_minute()
   --@ask all
   count_finished()

@@ -1,6 +1,6 @@
 -- For the scripts that give messages a due instant, or bury them.
 
--- An instant in an argument: 1 byte (1: from now on, 0: absolute), 6 bytes of milliseconds.
+-- An instant in an argument: 1 byte (1: relative to now, 0: absolute), 6 bytes of milliseconds.
 local function instant(argument, position)
   local relative, ms = struct.unpack(SCHEDULE_FORMAT, argument, position)
   if relative == 1 then
@@ -15,7 +15,7 @@ local function due_score(level, due)
   return format('%d', level * BAND + due)
 end
 
--- The next sequence number, as records and members of a message with this level begin.
+-- The next sequence number, in the form with which records and members of this level begin.
 local function next_sequence(level)
   control.sequence = control.sequence + 1
   local sequence = struct.pack(U64, control.sequence)

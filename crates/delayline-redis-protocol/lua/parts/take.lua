@@ -17,7 +17,7 @@ local function deliver()
       .. struct.pack(INSTANT, due_at) .. sub(entry, DETAILS_FAILURES_FROM)
     answer = struct.pack(INSTANT, deadline) .. its_details
   else
-    -- Shortcuts new_details and write_details.
+    -- The same as new_details and write_details, but faster.
     local rest = details_end[due_at]
     if not rest then
       rest = struct.pack(INSTANT, due_at) .. NO_HISTORY
@@ -53,7 +53,7 @@ local function take()
   local taken, lengths = {}, {}
   -- Details of a first lease, in front of the record's part and, by due instant, behind it.
   local first_lease, details_end = FIRST_LEASE .. claim_id, {}
-  local alike_due, alike = 0, 0 -- how many of the latest were due at the same instant
+  local alike_due, alike = 0, 0 -- how many of the latest messages were due at the same instant
   local has_details, looked_at, most_headers = true, 0, NEVER
   take_ready()
   if alike > 0 then

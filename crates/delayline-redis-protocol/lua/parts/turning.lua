@@ -2,7 +2,7 @@
 --   has_looked       whether this call has looked ahead
 --   due, instants    members with a group that are due and in no lane yet; and since when, while no
 --                    lane has a turn
---   taken            members that this call takes; other due ones go to their lanes
+--   taken            members that this call takes; other due members go to their lanes
 --   lanes            by name, each lane that this call met: `stored` members in `index` from `at`
 --                    on, `new` ones from `next_new` on, how many were `read` and `given`, whether
 --                    those are all, and how many slots are `free`; in order, the `holders` of slots
@@ -17,14 +17,14 @@
 --   passed           by the number of the next message: lanes in front of it that have none
 --   turns            what becomes of lanes that are passed over
 --   over             lanes whose turn has ended, with their new score, or false if they are empty
---   left             how many messages more are in lanes behind this call
---   from_normal      how many of the messages that are taken have no group
---   is_cut           whether a lane keeps its turn that was found already
+--   left             how many messages stay in lanes after this call
+--   from_normal      how many of the taken messages have no group
+--   is_cut           whether a lane that was found keeps its turn, because the call ends before it
 --   unsorted         whether more messages are due than this call moves to their lanes
 --   ended            how many holds have ended that the stored turns still have
 local has_groups, by_turns = control.uses >= USES_GROUPS, false
 local groups = has_groups and {due = {}}
--- Members with a group of messages that died, where groups are limited.
+-- Members of messages with a group that died, if groups are limited.
 local buried = {}
 
 -- The number of a message, from its member; 0 for a member that is too short.
@@ -121,7 +121,7 @@ local function lane_called(name)
   return lane
 end
 
--- A lane that has messages now.
+-- Adds a lane that has messages now to the ring.
 local function arrive(name)
   if not new_turns[name] then
     join(name)
@@ -145,8 +145,8 @@ local function sort_new(lane)
   lane.is_sorted = true
 end
 
--- The first message of a lane that was not taken, and whether it is a new one; nil if there is
--- none. `page` is how many to read at a time.
+-- The first message of a lane that was not taken yet, and whether it is new in the lane; nil if
+-- there is none. `page` is how many to read at a time.
 local function first_in_lane(name, page)
   local lane = lane_called(name)
   if lane.at > #lane.stored and not lane.is_read then
@@ -334,7 +334,7 @@ local function add_turns()
   groups.passed[count + 1] = empty
 end
 
--- All that is due fits: in the order of their due instants.
+-- All due messages fit: adds them in the order of their due instants.
 --@inline
 local function add_all()
   local normal, at = {}, 1
@@ -361,7 +361,7 @@ local function add_all()
   groups.count, groups.due = #groups.due, {}
 end
 
--- For take_ready: since when messages from lanes are due.
+-- For take_ready: sets the due instants of messages from lanes.
 --@inline
 local function look_when_due()
   for i, id in ipairs(ids) do
@@ -371,7 +371,7 @@ local function look_when_due()
   end
 end
 
--- State::end_turn, for the lanes in front of a message, or of none, that have none.
+-- State::end_turn, for lanes without a message in front of the one at this position.
 --@inline
 local function pass_over()
   for _, name in ipairs(groups.passed[position] or {}) do
@@ -379,7 +379,7 @@ local function pass_over()
   end
 end
 
--- Notes whether a group was found that keeps its turn, since the call ends before.
+-- Notes whether a group was found that keeps its turn, because the call ends before it.
 --@inline
 local function look_at_rest()
   for left = left_from or #ids + 1, #ids + 1 do
@@ -429,7 +429,7 @@ local function keep_turns()
   end
 end
 
--- Messages that died have used up slots of their groups until now.
+-- Frees the slots of messages that died in this call.
 --@inline
 local function free_buried()
   for _, member in ipairs(buried) do
@@ -445,7 +445,7 @@ local function free_buried()
   end
 end
 
--- Sets first_left if a message that stays in a lane, or that has a group, is due sooner.
+-- Lowers first_left if a message that stays in a lane, or that has a group, is due sooner.
 --@inline
 local function look_at_lanes()
   if by_turns then

@@ -1,4 +1,4 @@
-//! The answer to the removal of a queue.
+//! The reply to the removal of a queue.
 
 use delayline_core::Error;
 
@@ -12,11 +12,11 @@ use crate::transport::Value;
 pub struct Removal {
     /// Whether the queue existed.
     pub existed: bool,
-    /// The messages that it holds, in any state.
+    /// Number of messages that it holds, in any state.
     pub messages: u64,
-    /// The results of acks that it keeps.
+    /// Number of results of acks that it keeps.
     pub results: u64,
-    /// The ids that are throttled.
+    /// Number of ids that are throttled.
     pub throttled: u64,
 }
 
@@ -47,20 +47,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_answer_of_the_right_form_is_read() {
-        let answer = |numbers: &[i64]| {
+    fn only_a_reply_of_the_right_form_is_read() {
+        let removal = |numbers: &[i64]| {
             decode_removal(Value::Array(numbers.iter().copied().map(Value::Int).collect()))
         };
         let removed = Removal { existed: true, ..Removal::default() };
-        assert_eq!(answer(&[0, 5, 7, 1, 0, 0, 0]).unwrap(), removed);
+        assert_eq!(removal(&[0, 5, 7, 1, 0, 0, 0]).unwrap(), removed);
         assert!(removed.is_removed() && !Removal::default().is_removed());
-        let held = answer(&[0, 5, 7, 1, 1, 2, 3]).unwrap();
+        let held = removal(&[0, 5, 7, 1, 1, 2, 3]).unwrap();
         assert_eq!((held.messages, held.results, held.throttled), (1, 2, 3));
         assert!(!held.is_removed());
         for wrong in
             [&[0, 5, 7, 1, 0, 0][..], &[0, 5, 7, 1, 0, 0, 0, 0], &[0, 5, 7, 1, -1, 0, 0], &[]]
         {
-            assert!(answer(wrong).is_err(), "{wrong:?}");
+            assert!(removal(wrong).is_err(), "{wrong:?}");
         }
         assert!(decode_removal(Value::Nil).is_err());
     }

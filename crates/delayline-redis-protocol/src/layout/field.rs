@@ -1,8 +1,8 @@
-//! What a structure consists of.
+//! The fields of stored structures.
 
 use bytes::{Buf, BufMut, Bytes};
 
-/// How the bytes of a field are read. Integers are big-endian.
+/// The type of a field. Integers are big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -20,12 +20,12 @@ pub enum Kind {
     Bytes(usize),
     /// Reserved bytes: written as 0, never read.
     Spare(usize),
-    /// Bytes whose number is in another field, or all remaining bytes.
+    /// Bytes whose number is in another field, or all bytes that remain.
     Rest,
 }
 
 impl Kind {
-    /// How many bytes it has; 0 for [`Rest`](Self::Rest).
+    /// Returns the number of its bytes, which is 0 for [`Rest`](Self::Rest).
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -46,34 +46,34 @@ impl Kind {
 pub struct Field {
     /// Its name, in capitals.
     pub name: &'static str,
-    /// How its bytes are read.
+    /// Its type.
     pub kind: Kind,
-    /// How many bytes stand in front of it; `None` if they are not always as many.
+    /// Number of bytes in front of it, or `None` if that varies.
     pub offset: Option<usize>,
-    /// What has to be so for it to be there; empty if it always is.
+    /// The condition under which it is present. Empty if it always is.
     pub condition: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
 impl Field {
-    /// The integer in this field of `bytes`. `None` if they end before it does, or if it has no
-    /// place of its own.
+    /// Returns the integer in this field of `bytes`, or `None` if they end before it does, or if
+    /// its offset varies.
     #[must_use]
     pub fn read(&self, bytes: &[u8]) -> Option<u64> {
         self.take(&mut bytes.get(self.offset?..)?)
     }
 
-    /// The integer that `bytes` begin with, if this field comes next, and leaves what follows it.
-    /// `None` if they are too short, or if the field is no integer.
+    /// Takes this field, as an integer, from the start of `bytes`. Returns `None` if they are too
+    /// short, or if the field is not an integer.
     #[must_use]
     pub fn take(&self, bytes: &mut impl Buf) -> Option<u64> {
         let width = self.kind.bytes();
         if (1..=size_of::<u64>()).contains(&width) { bytes.try_get_uint(width).ok() } else { None }
     }
 
-    /// Adds this field to `bytes`. A number that does not fit becomes the largest that does; no
-    /// operation within its limits has one.
+    /// Appends this field to `bytes`. A number that does not fit becomes the largest that does.
+    /// Within the limits of operations, every number fits.
     pub fn put(&self, bytes: &mut Vec<u8>, number: u64) {
         let width = self.kind.bytes();
         let digits = width.min(size_of::<u64>());
@@ -85,8 +85,8 @@ impl Field {
         bytes.put_uint(number.min(most), digits);
     }
 
-    /// The bytes of this field. `None` if they end before it does, or if it has no place of its
-    /// own.
+    /// Returns the bytes of this field, or `None` if they end before it does, or if its offset
+    /// varies.
     #[must_use]
     pub fn slice(&self, bytes: &Bytes) -> Option<Bytes> {
         let offset = self.offset?;
@@ -101,18 +101,18 @@ impl Field {
 pub struct Structure {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub about: &'static str,
-    /// What stands in Redis in this form.
+    /// The values in Redis that have this form.
     pub place: &'static str,
     /// Its fields, in order.
     pub fields: &'static [Field],
-    /// Neighbouring fields that are read as one: a name, the first field and the last.
+    /// Adjacent fields that are read as one: a name, the first field and the last.
     pub groups: &'static [(&'static str, Field, Field)],
 }
 
 impl Structure {
-    /// How many bytes it has at least: those of the fields that are always there and as long.
+    /// Returns its minimum number of bytes: those of the leading fields that are always present.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         let (mut bytes, mut n) = (0, 0);
@@ -127,7 +127,7 @@ impl Structure {
         bytes
     }
 
-    /// What follows these; `None` if it is too short.
+    /// Returns the bytes behind these fields, or `None` if there are too few bytes.
     pub(crate) fn rest(&self, bytes: &Bytes) -> Option<Bytes> {
         (self.bytes() <= bytes.len()).then(|| bytes.slice(self.bytes()..))
     }
@@ -136,7 +136,7 @@ impl Structure {
 /// Fields as they are declared: name, kind, condition, meaning.
 pub(super) type Declared = (&'static str, Kind, &'static str, &'static str);
 
-/// Finds the place of each field.
+/// Computes the offset of each field.
 pub(super) const fn fields<const N: usize>(declared: [Declared; N]) -> [Field; N] {
     let none = Field { name: "", kind: Kind::Rest, offset: None, condition: "", meaning: "" };
     let (mut fields, mut next, mut n) = ([none; N], Some(0), 0);
@@ -147,7 +147,7 @@ pub(super) const fn fields<const N: usize>(declared: [Declared; N]) -> [Field; N
             (None, _) | (_, Kind::Rest) => None,
             (Some(offset), kind) => Some(offset + kind.bytes()),
         };
-        // Whatever comes after a field that may be missing moves, unless that is missing with it.
+        // The offset of a field varies if the field in front may be absent on its own.
         if n + 1 < N && !condition.is_empty() && !same(condition, declared[n + 1].2) {
             next = None;
         }
@@ -165,7 +165,7 @@ const fn same(one: &str, other: &str) -> bool {
     n == one.len() && n == other.len()
 }
 
-/// A module with a constant for each field, and with the whole as `STRUCTURE`.
+/// Declares a module with a constant for each field, and `STRUCTURE` for all of them.
 macro_rules! structure {
     (
         $(#[doc = $about:literal])+
@@ -207,7 +207,7 @@ macro_rules! structure {
                 groups: &[$((stringify!($group), $first, $last)),*],
             };
 
-            /// Its length, or the least that it can be.
+            /// Its minimum length in bytes.
             pub const BYTES: usize = STRUCTURE.bytes();
         }
     };

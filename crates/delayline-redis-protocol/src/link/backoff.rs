@@ -1,12 +1,12 @@
-//! When the next connection may be tried: soon at first, at most every two seconds in the end.
+//! Spaces attempts to connect: a short pause at first, and up to two seconds later.
 
 use std::time::Duration;
 
 use delayline_core::{Backoff, Error};
 use tokio::time::Instant;
 
-/// The pause before the third attempt in a row. The second one comes at once: most lost
-/// connections are one broken socket, not a broken server.
+/// The pause before the third attempt in a row. The second attempt follows at once, because most
+/// failures are those of one socket, not of the server.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -21,12 +21,12 @@ pub(crate) struct ReconnectBackoff {
 }
 
 impl ReconnectBackoff {
-    /// Whether a connection may be tried now.
+    /// Permits an attempt, unless it is too early.
     ///
     /// # Errors
     ///
-    /// It is too early: the error of the last failure again, so that a call fails promptly and
-    /// says why.
+    /// If it is too early: the error of the last failure, so that a call fails at once with the
+    /// reason.
     pub(crate) fn permit(&self, now: Instant) -> Result<(), Error> {
         match (self.not_before, &self.last) {
             (Some(not_before), Some(last)) if now < not_before => Err(last.clone()),
@@ -34,7 +34,7 @@ impl ReconnectBackoff {
         }
     }
 
-    /// An attempt failed, or a connection was lost before it served a call.
+    /// Notes that an attempt failed, or that a connection was lost before it served a call.
     pub(crate) fn failed(&mut self, now: Instant, error: Error) {
         let pause = match &mut self.backoff {
             Some(backoff) => backoff.next(fastrand::u32(..)),
@@ -47,7 +47,7 @@ impl ReconnectBackoff {
         self.last = Some(error);
     }
 
-    /// A connection served a call: the next loss starts counting anew.
+    /// Notes that a connection served a call, so that the next loss counts as the first one.
     pub(crate) fn served(&mut self) {
         self.backoff = None;
     }

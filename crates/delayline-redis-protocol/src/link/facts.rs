@@ -1,4 +1,4 @@
-//! Facts about the server at the other end of a connection.
+//! Known facts about a server.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ pub(crate) struct Facts {
     pub(crate) may_wait_for_disk: OnceCell<()>,
 }
 
-/// What shows that something is safe.
+/// The evidence that a write is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// This number of replicas has received it.
+    /// This number of replicas has received the write.
     Replicas(u32),
-    /// The server's append-only file has it on the disk.
+    /// The server's append-only file has the write on disk.
     File,
 }
 
 impl Proof {
-    /// The command that waits for it.
+    /// Returns the command that waits for it, with its arguments.
     pub(crate) fn wait(self, limit: Duration) -> (&'static str, Vec<Bytes>) {
         let millis = Bytes::from(limit.as_millis().max(1).to_string());
         match self {
@@ -36,6 +36,7 @@ impl Proof {
         }
     }
 
+    /// Returns whether a reply to that command gives the evidence.
     pub(crate) fn is_given_by(self, reply: &Value) -> bool {
         match (self, reply) {
             (Self::Replicas(count), Value::Int(confirmed)) => *confirmed >= i64::from(count),
@@ -46,7 +47,7 @@ impl Proof {
         }
     }
 
-    /// What a reply says that is not enough.
+    /// Describes why a reply does not give it.
     pub(crate) fn lack(self, reply: &Value) -> String {
         match (self, reply) {
             (Self::Replicas(count), Value::Int(confirmed)) => {

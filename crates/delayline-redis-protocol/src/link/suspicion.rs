@@ -1,4 +1,4 @@
-//! Whether a server that was silent for a while can still be believed.
+//! Suspects servers that were silent for a while of having been replaced.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,16 +9,17 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{error::Elapsed, timeout};
 
-/// A call that takes longer than this makes us look whether its server still serves its keys.
+/// The time after which a call without a reply raises the suspicion that its server has been
+/// replaced.
 const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 
-/// A server that is slow to answer may have been replaced. A server that was frozen answers what
-/// waited in its sockets before it hears that it was.
+/// The suspicion that a slow server has been replaced. A server that was frozen replies to the
+/// requests in its sockets before it learns that it was replaced.
 #[derive(Clone)]
 pub(crate) struct Suspicion {
     is_raised: Arc<AtomicBool>,
-    /// A confirmation took long. Replicas and disks may be slow where the server is not, so this
-    /// concerns durable calls only.
+    /// Whether a confirmation was slow. Replicas and disks may be slow although the server is not,
+    /// so this concerns durable calls only.
     is_slow_to_confirm: Arc<AtomicBool>,
     /// Wakes the task that refreshes the topology.
     sign: Arc<Notify>,
@@ -34,7 +35,7 @@ impl Suspicion {
         self.is_raised.load(Ordering::Acquire)
     }
 
-    /// Whether the reply to a call counts only after a refresh of the topology.
+    /// Returns whether the reply to a call counts only after a refresh of the topology.
     pub(crate) fn concerns(&self, is_durable: bool) -> bool {
         self.is_raised() || is_durable && self.is_slow_to_confirm.load(Ordering::Acquire)
     }
@@ -49,7 +50,8 @@ impl Suspicion {
         self.sign.notify_one();
     }
 
-    /// The topology was refreshed after the reply to such a call, and the server still serves.
+    /// Ends the suspicion: the topology was refreshed after the reply to such a call, and the
+    /// server still serves.
     pub(crate) fn settle(&self, is_durable: bool) {
         self.is_raised.store(false, Ordering::Release);
         if is_durable {
@@ -79,8 +81,8 @@ impl Suspicion {
         Self::timeout_of_wait(suspicion, Duration::ZERO, limit, reply).await
     }
 
-    /// The same for the reply of a server that was asked to wait for up to `wait` before it: until
-    /// then, slowness raises the suspicion for durable calls only.
+    /// Like [`timeout`](Self::timeout), for a server that was asked to wait for up to `wait` before
+    /// it replies. Until then, slowness raises the suspicion for durable calls only.
     pub(crate) async fn timeout_of_wait<F: Future>(
         suspicion: Option<&Self>,
         wait: Duration,

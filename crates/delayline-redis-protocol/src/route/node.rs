@@ -16,11 +16,11 @@ use super::map::Map;
 /// A server of the topology.
 pub(crate) struct Node<D: Driver> {
     pub(crate) link: Link<D>,
-    /// Raised when a call was not answered for a while.
+    /// Raised when a call has had no reply for a while.
     pub(crate) suspicion: Suspicion,
 }
 
-/// Which of them serves which slot.
+/// The servers by the slots that they serve.
 pub(crate) type Nodes<D> = Map<Arc<Node<D>>>;
 
 /// Connects to every node with the same login, and over TLS if the URL says so.
@@ -30,7 +30,7 @@ pub(crate) struct NodeConnector {
     is_sharded: bool,
     /// The name of the connections of calls.
     name: ConnectionName,
-    /// Given when a node is slow to answer.
+    /// Notified when a node is slow to reply.
     sign: Arc<Notify>,
 }
 
@@ -40,17 +40,17 @@ impl NodeConnector {
         Self { options, is_encrypted, is_sharded, name, sign }
     }
 
-    /// The same for nodes whose connections have a name.
+    /// Sets the name of the connections of calls.
     pub(crate) fn naming(self, name: &ConnectionName) -> Self {
         Self { name: name.clone(), ..self }
     }
 
-    /// Notified of every sign that the topology has changed.
+    /// Returns the notification of every sign that the topology may have changed.
     pub(crate) const fn sign(&self) -> &Arc<Notify> {
         &self.sign
     }
 
-    /// The node of the map, or a new one, which connects on first use.
+    /// Returns the known node of this name, or a new one, which connects on first use.
     ///
     /// # Errors
     ///

@@ -1,26 +1,27 @@
-//! Puts functions that are marked `--@inline` in the place of their calls.
+//! Inlines functions that are marked `--@inline`.
 //!
-//! A function that is defined costs every call of the script something, and so does a variable of
-//! the script that it uses. So the steps of an operation are functions in the sources and text in
-//! what the server gets.
+//! Each call of a script pays for every function that it defines, and for every variable that the
+//! function uses. So the steps of an operation are functions in the sources, and plain code in the
+//! script that the server gets.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::assemble::{code, is_word};
 
-/// A piece of a script: a function at its top level, or lines outside of all.
+/// A piece of a script: a function at its top level, or lines outside of functions.
 struct Piece<'a> {
-    /// The function's name; empty outside of functions.
+    /// The function's name. Empty outside of functions.
     name: &'a str,
     is_inline: bool,
     lines: Vec<&'a str>,
-    /// The other pieces that use the function, unless nothing uses them.
+    /// The other pieces that use the function, except for unused ones.
     users: Vec<usize>,
 }
 
 /// Inlines the functions of a script.
 ///
-/// A function that only inlined functions use is defined in them. Unused functions are left out.
+/// A function that is used only by inlined functions is defined in them, at `--@functions` or at
+/// their start. Unused functions are left out.
 pub(super) fn with_functions_inline(text: &str) -> String {
     let mut pieces = pieces(text);
     find_users(&mut pieces);
@@ -46,8 +47,8 @@ pub(super) fn with_functions_inline(text: &str) -> String {
             .iter()
             .map(|line| (*line).to_owned())
             .collect();
-        let door = body.iter().position(|line| line.trim() == "--@functions");
-        body.splice(door.map_or(0..0, |door| door..door + 1), guests);
+        let place = body.iter().position(|line| line.trim() == "--@functions");
+        body.splice(place.map_or(0..0, |place| place..place + 1), guests);
         let body = body.into_iter().map(|line| format!("{}{line}", " ".repeat(indent)));
         let body = body.collect::<Vec<_>>();
         let begin = format!("{}do", " ".repeat(indent));
@@ -87,7 +88,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Follows what is used, from what stands outside of all functions.
+/// Notes the users of each function, from the code outside of functions on.
 fn find_users(pieces: &mut [Piece<'_>]) {
     let names: HashMap<_, _> = pieces.iter().map(|it| it.name).zip(0..).collect();
     let mut found: BTreeSet<_> =
@@ -107,8 +108,7 @@ fn find_users(pieces: &mut [Piece<'_>]) {
     }
 }
 
-/// Where a function is defined: in which functions that are put in the place of their calls, or, as
-/// the empty name, at the top.
+/// Returns where a function is defined: the inlined functions, or the empty name for the top level.
 fn homes<'a>(pieces: &[Piece<'a>], at: usize) -> Vec<&'a str> {
     let name = pieces[at].name;
     if name.is_empty() {
@@ -128,7 +128,7 @@ fn homes<'a>(pieces: &[Piece<'a>], at: usize) -> Vec<&'a str> {
     if all.contains(&"") {
         return vec![""];
     }
-    // Inside of one that has it anyway it needs no other home.
+    // A function inside of another home sees the definition there.
     let is_inside = |inner: &str| {
         let users = pieces.iter().find(|piece| piece.name == inner).map(|piece| &piece.users);
         users
@@ -137,7 +137,7 @@ fn homes<'a>(pieces: &[Piece<'a>], at: usize) -> Vec<&'a str> {
     all.iter().copied().filter(|home| !is_inside(home)).collect()
 }
 
-/// The function that stands in the place of this line.
+/// Returns the inlined function that this line calls.
 fn called<'p, 'a>(pieces: &'p [Piece<'a>], line: &str) -> Option<&'p Piece<'a>> {
     let name = line.contains("()").then(|| code(line))?.strip_suffix("()")?;
     pieces.iter().find(|piece| piece.is_inline && piece.name == name)
@@ -147,10 +147,10 @@ fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Leaves out the blocks under `--@with NAME` where no such variable is declared.
+/// Leaves out each block under `--@with NAME` that sees no such variable.
 fn without_absent_lists(lines: &[String]) -> Vec<&str> {
     let mut kept: Vec<&str> = Vec::new();
-    // Of those that are not empty, with how far to the right they begin.
+    // The lines so far that are not empty, with their indents.
     let mut before: Vec<(usize, &str)> = Vec::new();
     let mut lines = lines.iter().map(String::as_str);
     while let Some(line) = lines.next() {
@@ -170,7 +170,7 @@ fn without_absent_lists(lines: &[String]) -> Vec<&str> {
     kept
 }
 
-/// Whether a line behind these, so far to the right, sees a variable of this name.
+/// Returns whether a line behind these, with this indent, sees a variable of this name.
 fn is_declared(name: &str, before: &[(usize, &str)], mut indent: usize) -> bool {
     for (its_indent, text) in before.iter().rev() {
         if *its_indent > indent {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_left_out() {
+    fn unused_functions_are_left_out() {
         let text = "local x\nlocal function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\n\
                     local function c()\n  return x\nend\nlocal function d()\nend\nreturn {c(), d}\n";
         let kept = "local x\nlocal function c()\n  return x\nend\nlocal function d()\nend\nreturn {c(), d}\n";

@@ -1,4 +1,4 @@
-//! A driver without servers: a function answers each command.
+//! A driver without servers: a function returns the reply to each command.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,14 +15,14 @@ use delayline_redis_protocol::{
 };
 use tokio::time::{Instant, sleep};
 
-/// What a server does with a command.
+/// The reaction of a server to a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// It answers.
+    /// It returns a value.
     Value(Value),
     /// It refuses, with this line.
     Line(String),
-    /// The delay of its answers.
+    /// It returns a value after this time.
     #[allow(dead_code, reason = "not every program with fakes needs slow ones")]
     After(Duration, Value),
     /// The connection ends instead.
@@ -36,19 +36,19 @@ pub(crate) enum Answer {
 /// A command that was sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
-    #[allow(dead_code, reason = "for those who ask how often")]
+    #[allow(dead_code, reason = "not every program with fakes looks at times")]
     pub(crate) at: Instant,
     /// `HOST:PORT`.
     #[allow(dead_code, reason = "not every program with fakes looks at all commands")]
     pub(crate) server: String,
-    /// With its arguments, as text.
+    /// The command with its arguments, as text.
     #[allow(dead_code, reason = "not every program with fakes looks at all commands")]
     pub(crate) command: String,
 }
 
 type Answers = dyn Fn(&str, &str) -> Answer + Send + Sync;
 
-/// Servers that answer by a function of `HOST:PORT` and the command with its arguments.
+/// Servers that reply by a function of `HOST:PORT` and the command with its arguments.
 pub(crate) struct World {
     answers: Box<Answers>,
     sent: Mutex<Vec<Sent>>,
@@ -56,7 +56,7 @@ pub(crate) struct World {
     pings_are_lost: AtomicBool,
 }
 
-/// Drivers are made from addresses and options alone: the user name leads to the world.
+/// The worlds by user name, because a driver is made from its address and options alone.
 static WORLDS: Mutex<Option<HashMap<String, Arc<World>>>> = Mutex::new(None);
 
 impl World {
@@ -69,7 +69,7 @@ impl World {
         })
     }
 
-    /// Connects to the world at a URL without user.
+    /// Connects to the world at a URL without a user name.
     pub(crate) async fn connect(
         self: &Arc<Self>,
         url: &str,
@@ -85,19 +85,19 @@ impl World {
         DriverTransport::connect(&options).await
     }
 
-    /// How many pings were sent so far.
+    /// Returns the number of pings so far.
     #[allow(dead_code, reason = "not every program with fakes is about pings")]
     pub(crate) fn pings(&self) -> usize {
         self.pings.load(Ordering::Relaxed)
     }
 
-    /// Whether pings are answered from now on; at first they are.
+    /// Sets whether pings are answered from now on. At first they are.
     #[allow(dead_code, reason = "not every program with fakes is about pings")]
     pub(crate) fn answer_pings(&self, answer: bool) {
         self.pings_are_lost.store(!answer, Ordering::Relaxed);
     }
 
-    /// The commands sent so far, except pings.
+    /// Returns the commands so far, except for pings.
     #[allow(dead_code, reason = "not every program with fakes looks at all commands")]
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()

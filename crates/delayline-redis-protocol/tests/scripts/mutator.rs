@@ -15,7 +15,7 @@ pub(crate) struct Mutant {
     edit: Edit,
 }
 
-/// A change: what stands from one byte to another becomes this.
+/// A change: the bytes from `from` to `to` become `text`.
 #[derive(Clone, Debug)]
 struct Edit {
     from: usize,
@@ -40,9 +40,9 @@ impl Token<'_> {
     }
 }
 
-/// Every mutant of a script; some of them are no Lua any more.
+/// Returns every mutant of a script. Some are not valid Lua.
 ///
-/// `script` is its position among all, `keys` how many it gets.
+/// `script` is the position of the script among all, and `keys` the number of its keys.
 pub(crate) fn mutants(script: usize, source: &str, keys: usize) -> Vec<Mutant> {
     let tokens = tokens(source);
     let mut edits = Vec::new();
@@ -57,23 +57,23 @@ pub(crate) fn mutants(script: usize, source: &str, keys: usize) -> Vec<Mutant> {
     edits.into_iter().map(|edit| edit.mutant(script, source)).collect()
 }
 
-/// A script without indentation, so that it reads the same wherever a part of it is included.
+/// Returns a script without indentation, so that a part is the same wherever it is included.
 pub(crate) fn unindented(source: &str) -> String {
     source.lines().flat_map(|line| [line.trim_start(), "\n"]).collect()
 }
 
 impl Mutant {
-    /// The changed code, with the lines before and after it.
+    /// Returns the changed code, with the lines before and after it.
     pub(crate) fn context<'a>(&self, sources: &'a [String]) -> &'a str {
         let source = &sources[self.script];
         &source[self.edit.context(source)]
     }
 
-    /// The scripts that this changes, by their position, and what they become: wherever they have
-    /// the same lines, with keys of any numbers.
+    /// Returns the scripts that this changes, with their positions: all that have the same lines,
+    /// with keys of any numbers.
     pub(crate) fn changed(&self, sources: &[String]) -> Vec<(usize, String)> {
         let (edit, source) = (&self.edit, &sources[self.script]);
-        // It would write to another key elsewhere.
+        // In another script, the number is that of another key.
         let names_keys = source[..edit.from].ends_with(KEY) || edit.text.contains(KEY);
         let compared = |source: &str| Compared::of(source, names_keys);
         let (here, context) = (compared(source), edit.context(source));
@@ -86,7 +86,7 @@ impl Mutant {
                 let [from, to] = [from, to].map(|it| there.places[place + it - start]);
                 edit.applied(&source, from..to)
             };
-            // From behind, so that the places before stay where they are.
+            // From the last place to the first, so that earlier places do not move.
             let changed = places.fold(source.clone(), edited);
             (changed != *source).then_some((script, changed))
         };
@@ -94,11 +94,10 @@ impl Mutant {
     }
 }
 
-/// A script as it is compared with others: without the numbers of its keys, which depend on the
-/// script.
+/// A script without the numbers of its keys, which differ between scripts.
 struct Compared {
     text: String,
-    /// Where each byte is in the script, and its end.
+    /// The place of each byte in the script, and the end of the script.
     places: Vec<usize>,
 }
 
@@ -115,7 +114,7 @@ impl Compared {
         Self { text, places }
     }
 
-    /// The place in the text of a place in the script.
+    /// Converts a place in the script to a place in the text.
     fn find(&self, place: usize) -> usize {
         self.places.partition_point(|it| *it < place)
     }
@@ -141,12 +140,12 @@ impl Edit {
         Mutant { script, line, before, after, edit: self }
     }
 
-    /// The source with this change there.
+    /// Returns the source with this change at `place`.
     fn applied(&self, source: &str, place: Range<usize>) -> String {
         format!("{}{}{}", &source[..place.start], self.text, &source[place.end..])
     }
 
-    /// The lines that it changes, and some around them.
+    /// Returns the range of the changed lines, with some lines around them.
     fn context(&self, source: &str) -> Range<usize> {
         let before = source[..self.from].rmatch_indices('\n').nth(LINES_AROUND);
         let after = source[self.to..].match_indices('\n').nth(LINES_AROUND);
@@ -157,6 +156,7 @@ impl Edit {
 /// Number of lines before and after a change that must match for another script to contain it.
 const LINES_AROUND: usize = 2;
 
+/// Replaces an operator by a similar one.
 fn of_operator(token: &Token<'_>) -> Option<Edit> {
     const SWAPS: [(&str, &str); 16] = [
         ("<", "<="),
@@ -180,7 +180,7 @@ fn of_operator(token: &Token<'_>) -> Option<Edit> {
     Some(token.replaced(*swap))
 }
 
-/// A number one higher or lower; another one of the keys.
+/// Changes a number by one, or the number of a key to that of another key.
 fn of_number(tokens: &[Token<'_>], place: usize, keys: usize) -> Vec<Edit> {
     let token = &tokens[place];
     let Ok(number) = token.text.parse::<i64>() else { return Vec::new() };
@@ -195,7 +195,8 @@ fn of_number(tokens: &[Token<'_>], place: usize, keys: usize) -> Vec<Edit> {
     if keys < 2 { Vec::new() } else { vec![token.replaced((number % keys + 1).to_string())] }
 }
 
-/// `if`, `elseif` and `while` with the opposite condition, and with a constant that ends.
+/// Replaces the condition of an `if`, `elseif` or `while` by its opposite and by constants. A
+/// `while` gets no constant that makes it endless.
 fn of_condition(tokens: &[Token<'_>], place: usize) -> Vec<Edit> {
     let (ends, constants) = match tokens[place].text {
         "if" | "elseif" => ("then", &["true", "false"][..]),
@@ -213,7 +214,7 @@ fn of_condition(tokens: &[Token<'_>], place: usize) -> Vec<Edit> {
     std::iter::once(opposite).chain(constants).map(|text| Edit { from, to, text }).collect()
 }
 
-/// `and` and `or` with one operand only.
+/// Replaces an `and` or an `or` by each of its operands.
 fn of_operands(source: &str, tokens: &[Token<'_>], place: usize) -> Vec<Edit> {
     let looser: &[&str] = match tokens[place].text {
         "and" => &["and", "or"],
@@ -228,7 +229,7 @@ fn of_operands(source: &str, tokens: &[Token<'_>], place: usize) -> Vec<Edit> {
     [left, right].map(|text| Edit { from, to, text: text.to_owned() }).to_vec()
 }
 
-/// The assigned or returned value, as a constant.
+/// Replaces an assigned or returned value by a constant.
 fn of_value(source: &str, tokens: &[Token<'_>], place: usize) -> Option<Edit> {
     let constant = match tokens[place].text {
         "=" => "0",
@@ -237,13 +238,13 @@ fn of_value(source: &str, tokens: &[Token<'_>], place: usize) -> Option<Edit> {
     };
     let first = tokens.get(place + 1)?;
     let last = last_of_operand(source, tokens, place + 1, &[]);
-    // One word is a constant already, or a name; a table and a function are no values to compare.
+    // A single word is a name or a constant. Tables and functions are not replaced.
     let is_value = last > place + 1 && !["{", "function"].contains(&first.text);
     let edit = || Edit { from: first.at, to: tokens[last].end(), text: constant.to_owned() };
     is_value.then(edit)
 }
 
-/// The first token of the operand that ends before `place`.
+/// Returns the place of the first token of the operand that ends before `place`.
 fn first_of_operand(tokens: &[Token<'_>], place: usize, looser: &[&str]) -> usize {
     const BEFORE: [&str; 7] = ["if", "elseif", "while", "until", "return", "=", ","];
     let mut depth = 0;
@@ -255,7 +256,7 @@ fn first_of_operand(tokens: &[Token<'_>], place: usize, looser: &[&str]) -> usiz
     tokens[..place].iter().rev().position(begins).map_or(0, |length| place - length)
 }
 
-/// The last token of the operand that begins at `place`.
+/// Returns the place of the last token of the operand that begins at `place`.
 fn last_of_operand(source: &str, tokens: &[Token<'_>], place: usize, looser: &[&str]) -> usize {
     const AFTER: [&str; 6] = ["then", "do", "end", "else", "elseif", ","];
     let mut depth = 0;
@@ -270,7 +271,7 @@ fn last_of_operand(source: &str, tokens: &[Token<'_>], place: usize, looser: &[&
     end.map_or(tokens.len() - 1, |end| end.max(place + 1) - 1)
 }
 
-/// Whether another statement begins with this token: on a new line, without an operator.
+/// Returns whether another statement begins with this token: on a new line, without an operator.
 fn is_other_statement(source: &str, tokens: &[Token<'_>], number: usize) -> bool {
     let (before, token) = (&tokens[number - 1], &tokens[number]);
     let joins = |text: &str| {
@@ -282,7 +283,7 @@ fn is_other_statement(source: &str, tokens: &[Token<'_>], number: usize) -> bool
     line_ends && !joins(before.text) && !joins(token.text)
 }
 
-/// 1 for a closing bracket, -1 for an opening one.
+/// Returns 1 for a closing bracket, and -1 for an opening one.
 fn closes(token: &Token<'_>) -> i32 {
     match token.text {
         ")" | "}" | "]" => 1,
@@ -291,7 +292,7 @@ fn closes(token: &Token<'_>) -> i32 {
     }
 }
 
-/// Statements that are left out: calls, assignments, and jumps.
+/// Leaves out a statement: a call, an assignment or a jump.
 fn of_statements(source: &str) -> Vec<Edit> {
     const OTHERS: [&str; 9] =
         ["local", "if", "elseif", "else", "for", "while", "function", "end", "repeat"];
@@ -346,7 +347,7 @@ fn tokens(source: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// The length of a text in quotes.
+/// Returns the length of a text in quotes.
 fn quoted(bytes: &[u8]) -> usize {
     let mut escaped = false;
     let end = bytes.iter().skip(1).position(|byte| {

@@ -16,9 +16,9 @@ pub struct GroupCount {
     pub group: Group,
     /// Number of messages that are due and wait for a worker.
     pub ready: u64,
-    /// Number of messages that workers hold.
+    /// Number of leased messages.
     pub leased: u64,
-    /// The earliest due time of the waiting ones. `None` if none waits.
+    /// The earliest due time of the ready messages, or `None` if there are none.
     pub oldest_due: Option<Timestamp>,
 }
 
@@ -29,6 +29,10 @@ impl GroupCount {
     ///
     /// Messages that change their state meanwhile may be counted twice or not at all.
     ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
     /// # Errors
     ///
     /// Those of [`Queue::list`].
@@ -36,8 +40,12 @@ impl GroupCount {
         Ok(Self::within(queue, usize::MAX).await?.0)
     }
 
-    /// Like [`all`](Self::all), of the first `most` leased and the first `most` ready messages, to
-    /// the end of a page. Returns whether these were all.
+    /// Like [`all`](Self::all), but reads only the first `most` leased and the first `most` ready
+    /// messages, rounded up to whole pages. Returns also whether these were all.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
     ///
     /// # Errors
     ///
@@ -74,7 +82,7 @@ impl GroupCount {
         Ok((counts.into_values().collect(), are_all))
     }
 
-    /// The count as JSON: `group`, `ready`, `leased` and `oldest_due`.
+    /// Returns the counts as JSON: `group`, `ready`, `leased` and `oldest_due`.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({

@@ -1,4 +1,4 @@
-//! Messages that are searched by group, kind, header and content.
+//! Searches for messages by group, kind, header and content.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -9,9 +9,9 @@ use delayline::codec::Raw;
 use delayline::message::{Group, Message, MessageInfo};
 use delayline::{Bytes, Error, Found, Queue};
 
-/// What messages must have to be found: all that is given.
+/// Conditions, all of which a message must meet to be found.
 ///
-/// `Debug` does not show it: it may be a part of a payload.
+/// `Debug` does not show them, because they may be a part of a payload.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     group: Option<Group>,
@@ -21,13 +21,14 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Messages of this group and kind, with this header (`NAME`, or `NAME=TEXT` for a value that
-    /// contains the text), whose payload contains this text. An empty text is as if it was not
-    /// given.
+    /// Selects messages of this group and kind, with this header (`NAME`, or `NAME=TEXT` for a
+    /// value that contains the text), whose payload contains `content`. An empty text counts as
+    /// `None`.
     ///
     /// # Errors
     ///
-    /// Nothing is given, a text is too long, it is no group, or the header has no name; in words.
+    /// A sentence, if all are `None`, a text has more than 1,024 bytes, the group is invalid, or
+    /// the header has no name.
     pub fn new(
         group: Option<&str>,
         kind: Option<&str>,
@@ -53,7 +54,7 @@ impl Wanted {
         Ok(Self { group, kind, header, content })
     }
 
-    /// Returns `true` if the message has all of it. Bytes that are not UTF-8 match no text.
+    /// Returns `true` if the message meets all conditions. Bytes that are not UTF-8 match no text.
     #[must_use]
     pub fn matches(&self, message: &Message<Bytes>) -> bool {
         let is_kind = |kind: &String| message.headers.kind() == Some(kind);
@@ -67,16 +68,16 @@ impl Wanted {
             && self.content.as_ref().is_none_or(|text| contains(&message.payload, text))
     }
 
-    /// Whether its group is wanted, which is known before its content is read.
+    /// Returns whether the group of a message is wanted, which is known before its content is read.
     fn is_of_group(&self, info: &MessageInfo) -> bool {
         self.group.as_ref().is_none_or(|group| info.group.as_ref() == Some(group))
     }
 }
 
-/// Changes a message before it is examined.
+/// Changes a message before it is examined, so that hidden parts are not found.
 type See = dyn Fn(&mut Message<Bytes>) + Send + Sync;
 
-/// Takes a time that grows with the sum of both lengths only, as payloads may be hostile.
+/// Takes a time that is linear in the sum of both lengths, because payloads may be hostile.
 fn contains(bytes: &[u8], text: &str) -> bool {
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(whole) => whole.contains(text),
@@ -98,7 +99,7 @@ pub struct MessageSearch {
     wanted: Wanted,
     states: VecDeque<Listed>,
     listing: Option<Listing>,
-    /// Messages that were listed and not examined yet.
+    /// Messages that were listed and have not been examined yet.
     listed: VecDeque<MessageInfo>,
     see: Box<See>,
     examined: u64,
@@ -125,7 +126,7 @@ impl MessageSearch {
         }
     }
 
-    /// Changes each message before it is examined, where it is not to be seen as it is.
+    /// Changes each message before it is examined. Use it to remove parts that must not be found.
     #[must_use]
     pub fn seeing(self, see: impl Fn(&mut Message<Bytes>) + Send + Sync + 'static) -> Self {
         Self { see: Box::new(see), ..self }
@@ -137,7 +138,7 @@ impl MessageSearch {
         self.examined
     }
 
-    /// Bytes of their payloads.
+    /// Number of bytes of their payloads.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -153,7 +154,7 @@ impl MessageSearch {
     ///
     /// # Errors
     ///
-    /// Those of [`Queue::list`] and [`Queue::get_many`].
+    /// Those of [`Queue::list`] and [`Queue::get_many`]. The messages of this step may be skipped.
     pub async fn step(&mut self) -> Result<Option<Vec<Message<Bytes>>>, Error> {
         while self.listed.is_empty() {
             let Some(listing) = &mut self.listing else {
@@ -205,10 +206,10 @@ impl fmt::Debug for MessageSearch {
     }
 }
 
-/// Bytes of each text of a search.
+/// Maximum number of bytes of each text of a search.
 const MOST_BYTES: usize = 1_024;
 
-/// Payload bytes that one step reads, unless one message has more.
+/// Maximum number of payload bytes that one step reads, unless one message has more.
 const STEP_BYTES: usize = 4 << 20;
 
 #[cfg(test)]
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_to_be_seen_is_not_found() {
+    async fn hidden_contents_are_not_found() {
         let queue = queue().await;
         let draft = queue.message(&Bytes::from_static(b"secret")).id("a");
         assert!(draft.send().await.unwrap().is_accepted());

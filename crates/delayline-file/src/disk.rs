@@ -1,4 +1,4 @@
-//! The few calls that this crate makes to a disk.
+//! The interface to a disk.
 
 mod real;
 #[cfg(test)]
@@ -24,13 +24,13 @@ pub(crate) trait Readable: Send + Sync + 'static {
 /// One directory. Nothing in it is durable before it is synced: the bytes of a file by
 /// [`DiskFile::sync`], its name by [`Volume::sync_directory`].
 pub(crate) trait Disk: Readable {
-    /// Creates a file, or empties the one of that name.
+    /// Creates a file, or empties the existing file of that name.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
     /// Opens an existing file to change it.
     fn edit(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Renames a file. It replaces one of the new name.
+    /// Renames a file. It replaces an existing file of the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
@@ -46,7 +46,7 @@ pub(crate) trait Disk: Readable {
     fn unlock(&self) {}
 }
 
-/// A directory as one opening uses it.
+/// An open directory.
 pub(crate) struct Volume {
     disk: Box<dyn Disk>,
     /// Whether a sync of the names has failed.
@@ -58,8 +58,8 @@ impl Volume {
         Self { disk: Box::new(disk), failed: Mutex::new(false) }
     }
 
-    /// Makes the names of files durable. If this fails, each later call fails too: the system takes
-    /// the names before it for synced, which may be those of another thread.
+    /// Makes the names of files durable. After a failure, all later calls fail, too. The system
+    /// then takes the earlier names for synced, and these may be the names of another thread.
     pub(crate) fn sync_directory(&self) -> io::Result<()> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         if *failed {
@@ -82,7 +82,7 @@ impl Deref for Volume {
 /// The room on a disk, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Space {
-    /// What files can still take.
+    /// The space that files can still take.
     pub(crate) free: u64,
     /// The size of the disk.
     pub(crate) total: u64,
@@ -97,8 +97,8 @@ pub(crate) trait DiskFile: Send {
     /// them.
     fn reserve(&mut self, len: u64) -> io::Result<()>;
 
-    /// Gives the room behind `offset` back to the disk, where zeros are then read. The length
-    /// stays. Does nothing if the file system cannot do so.
+    /// Gives the space from `offset` on back to the disk. It then reads as zeros, and the length
+    /// stays. Does nothing if the file system does not support it.
     fn release(&mut self, offset: u64) -> io::Result<()>;
 
     /// Cuts the file off after `len` bytes.
@@ -108,13 +108,13 @@ pub(crate) trait DiskFile: Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// Whether an error says that the disk, or the user's share of it, is full.
+/// Returns whether an error says that the disk, or the user's share of it, is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether an error says that the process or the system lacks something that is no fault of the
-/// disk, such as file descriptors.
+/// Returns whether an error is not the fault of the disk: the process or the system lacks memory or
+/// file descriptors.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! The messages between a process that has opened a directory and other processes.
+//! The protocol between a process that has opened a directory and other processes.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::DirectoryStatus;
 
-/// The version of this protocol. Both sides must have the same.
+/// The version of the protocol, which must be the same on both sides.
 pub(crate) const VERSION: u32 = 2;
 
 /// The first message of the process that has opened the directory.
@@ -22,15 +22,15 @@ pub(crate) struct Hello {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ask {
-    /// The names of all queues.
+    /// Asks for the names of all queues.
     Queues,
-    /// The state of the directory.
+    /// Asks for the state of the directory.
     Status,
-    /// The process's description of itself.
+    /// Asks for the process's description of itself.
     About,
-    /// The removal of a queue that holds nothing.
+    /// Removes a queue if it holds nothing.
     Delete(String),
-    /// An operation on a queue, at the instant that the clock of the directory shows.
+    /// Applies an operation to a queue, at the instant of the directory's clock.
     Apply { queue: String, op: Op },
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Answer {
     Queues(Vec<String>),
     Status(Box<DirectoryStatus>),
     About(String),
-    /// Whether the queue was stored, and its contents. If it was empty, it was removed.
+    /// Whether the queue existed, and its contents. If it was empty, it was removed.
     Deleted {
         existed: bool,
         held: Held,
@@ -50,7 +50,7 @@ pub(crate) enum Answer {
     Failed(Failure),
 }
 
-/// An error. Its class is what matters; kinds that have borrowed parts become others of that class.
+/// An error. Its class is kept; kinds with borrowed parts become other kinds of that class.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Failure {
@@ -92,7 +92,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// Writes a message: its length, and MessagePack.
+/// Writes a message: its length, then MessagePack.
 pub(crate) async fn write<T: Serialize>(
     to: &mut (impl AsyncWrite + Unpin),
     message: &T,
@@ -107,7 +107,7 @@ pub(crate) async fn write<T: Serialize>(
     to.flush().await
 }
 
-/// Reads a message; `None` if the other side has closed the connection before one.
+/// Reads a message, or returns `None` if the other side has closed the connection before it.
 pub(crate) async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<T>> {
@@ -120,22 +120,23 @@ pub(crate) async fn read<T: DeserializeOwned>(
     if len > MAX_BYTES {
         return Err(io::Error::other("a message on the socket is too large"));
     }
-    // Grows with the data that arrives, so that a length alone takes no memory.
+    // It grows with the data that arrives, so a large length alone takes no memory.
     let mut bytes = Vec::new();
     from.take(u64::from(len)).read_to_end(&mut bytes).await?;
     rmp_serde::from_slice(&bytes).map(Some).map_err(io::Error::other)
 }
 
+/// Bytes of the length in front of each message.
 const HEAD: usize = 4;
 
-/// The most bytes of a message: more than the largest operation and the largest reply have.
+/// Maximum number of bytes of a message: more than the largest operation or reply has.
 const MAX_BYTES: u32 = 256 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A command repeats a call, or does not, by the class of its error.
+    /// A command decides by the class of an error whether it repeats the call.
     #[test]
     fn an_error_keeps_its_class_and_its_text() {
         for (kind, is_kept) in [

@@ -13,32 +13,35 @@ use crate::text::{quoted, short};
 ///
 /// # Errors
 ///
-/// What is wrong, in words, with the beginning of the text.
+/// A sentence with the reason and the beginning of the text.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let said = |why: &str| format!("{} is not a duration: {why}", quoted(text));
-    // The parser's own words name units that are refused below.
+    let invalid = |why: &str| format!("{} is not a duration: {why}", quoted(text));
+    // The parser's own message names units that are refused below.
     let span: Span =
-        text.parse().map_err(|_| said("write a number and a unit: 90s, 30m, 1h30m, 2 days"))?;
+        text.parse().map_err(|_| invalid("write a number and a unit: 90s, 30m, 1h30m, 2 days"))?;
     if span.get_years() != 0 || span.get_months() != 0 {
-        return Err(said("months and years have no fixed length; write days"));
+        return Err(invalid("months and years have no fixed length; write days"));
     }
     let duration: SignedDuration = span
         .to_duration(SpanRelativeTo::days_are_24_hours())
-        .map_err(|error| said(&short(&error.to_string(), MOST_WHY)))?;
-    duration.try_into().map_err(|_| said("it is negative"))
+        .map_err(|error| invalid(&short(&error.to_string(), MOST_WHY)))?;
+    duration.try_into().map_err(|_| invalid("it is negative"))
 }
 
-/// Reads `2026-12-01T09:00:00Z`, also with an offset, or with offset and time zone, which then must
-/// agree; and unix time: ten digits are seconds, thirteen are milliseconds (both from 2001 to
-/// 2286). A time without any of them is refused, since it could mean several instants. So is a time
-/// with a zone alone that the clocks of this zone skip or show twice.
+/// Reads an instant:
+///
+/// - `2026-12-01T09:00:00Z`, also with an offset, a time zone, or both, which then must agree;
+/// - unix time, from 2001 to 2286: ten digits are seconds, thirteen are milliseconds.
+///
+/// A time without an offset and a zone is refused, because it could mean several instants. A time
+/// with a zone alone is refused if the clocks of this zone skip it or show it twice.
 ///
 /// # Errors
 ///
-/// What is wrong, in words, with the beginning of the text.
+/// A sentence with the reason and the beginning of the text.
 pub fn instant(text: &str) -> Result<SystemTime, String> {
     const ZONED: DateTimeParser = DateTimeParser::new().disambiguation(Disambiguation::Reject);
-    let said = |why: &str| format!("{} is not an instant: {why}", quoted(text));
+    let invalid = |why: &str| format!("{} is not an instant: {why}", quoted(text));
     if is_number(text) {
         let since_1970 = text.parse().ok().and_then(|number| match text.len() {
             10 => Some(Duration::from_secs(number)),
@@ -48,12 +51,12 @@ pub fn instant(text: &str) -> Result<SystemTime, String> {
         let instant = since_1970.filter(|_| !text.starts_with('0'));
         return instant
             .and_then(|since_1970| SystemTime::UNIX_EPOCH.checked_add(since_1970))
-            .ok_or_else(|| said("unix time has 10 digits in seconds, or 13 in milliseconds"));
+            .ok_or_else(|| invalid("unix time has 10 digits in seconds, or 13 in milliseconds"));
     }
     let timestamp = if text.contains('[') {
         let zoned = ZONED.parse_zoned(text);
         if zoned.is_err() && text.parse::<Zoned>().is_ok() {
-            return Err(said(
+            return Err(invalid(
                 "its zone skips this time or has it twice on that day; write it with an offset, \
                  such as 2026-10-25T02:30+01:00",
             ));
@@ -62,19 +65,19 @@ pub fn instant(text: &str) -> Result<SystemTime, String> {
     } else {
         text.parse::<Timestamp>()
     };
-    let timestamp = timestamp.map_err(|error| said(&short(&error.to_string(), MOST_WHY)))?;
+    let timestamp = timestamp.map_err(|error| invalid(&short(&error.to_string(), MOST_WHY)))?;
     if timestamp < Timestamp::UNIX_EPOCH {
-        return Err(said("it is before 1970"));
+        return Err(invalid("it is before 1970"));
     }
     Ok(timestamp.into())
 }
 
-/// Whether the text can only be meant as unix time.
+/// Returns whether the text can only be meant as unix time.
 pub(crate) fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The parser's words may repeat the text.
+/// Maximum length of the parser's message, which may repeat the text.
 const MOST_WHY: usize = 200;
 
 #[cfg(test)]

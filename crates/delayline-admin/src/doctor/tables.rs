@@ -1,4 +1,4 @@
-//! The servers and the sentinels, one a line.
+//! Tables of the servers and the sentinels, one per line.
 
 use delayline::admin::{SentinelReport, ServerReport, Survey, TopologyKind};
 use delayline_json::harmless_line;
@@ -7,17 +7,17 @@ use serde_json::{Map, Value, json};
 use super::servers::{field, is_primary, number, persistence, version_of};
 use super::topology::{bytes_behind, primary_named, primary_of};
 
-/// Servers or sentinels, one a row. No cell has a character that could steer a terminal.
+/// Servers or sentinels, one per row. No cell has a character that could steer a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Table {
     /// The names of the columns, in capitals.
     pub heads: &'static [&'static str],
-    /// As many cells as there are columns.
+    /// The rows, with one cell per column.
     pub rows: Vec<Vec<String>>,
 }
 
-/// The servers, and the sentinels if there are any.
+/// Returns the table of the servers, and that of the sentinels if there are any.
 pub(super) fn tables(survey: &Survey) -> Vec<Table> {
     let mut tables = vec![servers(survey)];
     if survey.kind == TopologyKind::Sentinel {
@@ -86,7 +86,7 @@ fn sentinels(survey: &Survey) -> Table {
     Table { heads, rows: survey.sentinels.iter().map(row).collect() }
 }
 
-/// The servers, then the sentinels, as JSON objects.
+/// Returns the servers, then the sentinels, as JSON objects.
 pub(super) fn json(survey: &Survey) -> Vec<Value> {
     let servers = survey.servers.iter().map(|server| Value::Object(fields(survey, server)));
     let sentinels = survey.sentinels.iter().map(|sentinel| match &sentinel.view {
@@ -104,7 +104,7 @@ pub(super) fn json(survey: &Survey) -> Vec<Value> {
     servers.chain(sentinels).collect()
 }
 
-/// One server. Unknown values have no field.
+/// Returns the fields of a server. Unknown values have no field.
 fn fields(survey: &Survey, server: &ServerReport) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));

@@ -1,4 +1,4 @@
-//! Which dead letters are meant.
+//! Conditions for dead letters, with ages or instants.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use delayline::admin::DeadLetterFilter;
 use delayline::message::{DeathReason, Group};
 use delayline_json::{duration, instant};
 
-/// Conditions that the dead letters must all meet.
+/// Conditions, all of which a dead letter must meet.
 #[derive(Clone, Debug, Default)]
 pub struct LetterFilter {
     reasons: Vec<DeathReason>,
@@ -26,12 +26,13 @@ enum When {
 }
 
 impl LetterFilter {
-    /// Letters that died for one of these reasons, or for any if there is none; whose last error
-    /// contains a text; and that died before, and at or after, an instant or an age such as `2h`.
+    /// Selects letters that died for one of `reasons`, or for any reason if there are none; whose
+    /// last error contains `error`; and that died before `before`, and at `after` or later. Both
+    /// times are an instant or an age, such as `2h`.
     ///
     /// # Errors
     ///
-    /// Why a time is invalid, in words, behind `died_before` or `died_after`.
+    /// If a time is invalid: the reason, after `died_before: ` or `died_after: `.
     pub fn new(
         reasons: Vec<DeathReason>,
         error: Option<String>,
@@ -45,20 +46,20 @@ impl LetterFilter {
         Ok(Self { reasons, error, like: None, group: None, before, after })
     }
 
-    /// Only letters whose last error is like this one, apart from ids and numbers; the empty text
-    /// means letters without an error. `None` changes nothing.
+    /// Selects letters whose last error is like this one, apart from ids and numbers. The empty
+    /// text selects letters without an error, and `None` changes nothing.
     #[must_use]
     pub fn error_like(self, error: Option<String>) -> Self {
         Self { like: error.or(self.like), ..self }
     }
 
-    /// Only letters of this group. `None` changes nothing.
+    /// Selects letters of this group. `None` changes nothing.
     #[must_use]
     pub fn group(self, group: Option<Group>) -> Self {
         Self { group: group.or(self.group), ..self }
     }
 
-    /// Turns ages into instants.
+    /// Converts ages to instants.
     #[must_use]
     pub fn at(self, now: Timestamp) -> DeadLetterFilter {
         let now = SystemTime::from(now);

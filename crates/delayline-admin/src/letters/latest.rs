@@ -11,8 +11,8 @@ use delayline::{Bytes, Error, Queue, Timestamp};
 /// Reads the dead letters of a queue page by page, the latest death first.
 ///
 /// Queues list the earliest death first, so each page searches for the instant at which it begins:
-/// usually with two or three reads, and always with fewer than 150. If more than 50 pages of letters
-/// died within one millisecond, some of them may be left out.
+/// usually with two or three reads, and always with fewer than 150. If more than 50 pages of
+/// letters died within one millisecond, some of them may be left out.
 pub struct LatestLetters {
     queue: Queue<Bytes, Raw>,
     /// Where the last page began, or the end of the list.
@@ -30,8 +30,7 @@ struct Part {
 }
 
 impl LatestLetters {
-    /// Starts at the end of the list. `now` is the time of the server, near which the search
-    /// begins.
+    /// Starts at the end of the list. `now` is the server's time, near which the search begins.
     #[must_use]
     pub const fn new(queue: Queue<Bytes, Raw>, now: Timestamp) -> Self {
         let end = Position { index: Position::DEAD, instant: Timestamp::MAX, sequence: u64::MAX };
@@ -83,7 +82,8 @@ impl LatestLetters {
         Ok(Some(letters).filter(|letters| !letters.is_empty()))
     }
 
-    /// Returns an instant since which about a page of letters died before the end, and these letters.
+    /// Returns an instant since which about a page of letters died before the end, and these
+    /// letters.
     async fn search(&self) -> Result<(Timestamp, Vec<MessageInfo>), Error> {
         let all = self.since(Timestamp::MIN).await?;
         if !all.is_full {

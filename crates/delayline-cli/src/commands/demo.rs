@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::failure::Failure;
 use crate::print::write;
 
-/// The orders of the demonstration: what becomes of each, and when it is due.
+/// The orders of the demonstration: id, fate, and delay in milliseconds.
 const ORDERS: [(&str, Kind, u64); 6] = [
     ("order-1001", Kind::Unpaid, 1_000),
     ("order-1002", Kind::Unpaid, 1_500),
@@ -26,7 +26,7 @@ const ORDERS: [(&str, Kind, u64); 6] = [
     ("order-1006", Kind::Unpaid, 5_000),
 ];
 
-/// What the demonstration does with an order.
+/// The fate of an order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Closed when it is due.
@@ -60,7 +60,8 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     ended
 }
 
-/// Runs another process until it is killed. Returns how many deliveries were early.
+/// Runs another process, and kills it after the first failed attempt. Returns the number of early
+/// deliveries.
 async fn killed(url: &str) -> Result<u64, Failure> {
     let cannot = |error: std::io::Error| Failure::other("the demonstration cannot begin", &error);
     let program = std::env::current_exe().map_err(cannot)?;
@@ -94,7 +95,7 @@ async fn next(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<String> {
     lines.next_line().await.ok().flatten()
 }
 
-/// What the process does that is killed.
+/// The work of the process that is killed.
 async fn begin(url: &str) -> Result<ExitCode, Failure> {
     let queue = open(url).await?;
     send(&queue, "A queue in a directory, without a server.").await?;
@@ -157,7 +158,7 @@ async fn finish(
     conclude(&queue.stats().await?.totals, early_before + early.load(Ordering::Relaxed))
 }
 
-/// One of the orders is paid while it waits.
+/// Cancels the message of an order that is paid while it waits.
 async fn pay(queue: &Queue<String>, after: Duration) -> Result<(), Failure> {
     tokio::time::sleep(after).await;
     for (id, kind, _) in ORDERS {
@@ -237,14 +238,14 @@ impl Drop for Temporary {
     }
 }
 
-/// Has the URL for the process that is killed.
+/// The variable with the URL, in the environment of the process that is killed.
 const BEGIN: &str = "DELAYLINE_DEMO_BEGIN";
 
-/// Before the order is due that is paid.
+/// The time of the payment, before the order is due.
 const PAID_AFTER: Duration = Duration::from_millis(2_500);
 
-/// Short, should a process be killed while it handles an order.
+/// Short, in case the process is killed while it handles an order.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Marks a delivery that should not have happened.
+/// Marks a delivery before its due time, which is a defect.
 const EARLY: &str = " (EARLY)";

@@ -10,7 +10,7 @@ use crate::support::{
 };
 use delayline_test_server::{Cluster, Server};
 
-/// Starts it on a free port, and waits until it listens. Answers where.
+/// Starts `serve` on a free port, waits until it listens, and returns its address.
 fn serving(server: &Server, args: &[&str]) -> (Running, String) {
     serving_at(server, "127.0.0.1:0", args)
 }
@@ -19,7 +19,7 @@ fn serving_at(server: &Server, address: &str, args: &[&str]) -> (Running, String
     listening(start(&mut on(server, &[&["serve", "--listen", address], args].concat())))
 }
 
-/// Where it listens.
+/// Waits until the command listens, and returns its address.
 fn listening(mut child: Running) -> (Running, String) {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -28,7 +28,7 @@ fn listening(mut child: Running) -> (Running, String) {
     (child, address)
 }
 
-/// Sends a request with these lines; answers its status and all of the answer.
+/// Sends a request with these lines, and returns the status and the whole response.
 pub fn ask(address: &str, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -183,14 +183,14 @@ fn users_of_a_file_come_in_and_others_do_not() {
         assert_eq!(ask(&address, head.trim_end(), "").0, status, "{authorization}");
     }
     send_signal(&child, "-INT");
-    let mut told = String::new();
-    child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+    let mut log = String::new();
+    child.stderr.as_mut().unwrap().read_to_string(&mut log).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(told.contains("visitor=anna action=\"pause\""), "{told}");
-    assert!(told.contains("visitor=robot action=\"refused\" request=\"POST /pause"), "{told}");
+    assert!(log.contains("visitor=anna action=\"pause\""), "{log}");
+    assert!(log.contains("visitor=robot action=\"refused\" request=\"POST /pause"), "{log}");
     let failed = "visitor=unknown action=\"login\" address=\"127.0.0.1\"";
-    assert!(told.contains(failed), "{told}");
-    assert!(!told.contains("secret") && !told.contains("t0ken"), "{told}");
+    assert!(log.contains(failed), "{log}");
+    assert!(!log.contains("secret") && !log.contains("t0ken"), "{log}");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn other_machines_need_a_login() {
 }
 
 #[test]
-fn what_is_wrong_is_told_before_anything_is_served() {
+fn errors_are_reported_before_the_first_request_is_served() {
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "u", "on", ">pw", "+@all", "-scan", "~*"]);
     let mut nameless = bare(&["serve", "--listen", "127.0.0.1:0"]);
@@ -233,7 +233,7 @@ fn what_is_wrong_is_told_before_anything_is_served() {
     run(on(&server, &absent)).code(3);
 }
 
-/// Sends a claim that waits; returns its connection.
+/// Sends a claim that waits, and returns its connection.
 fn poll(address: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -1,20 +1,20 @@
-//! What keeps a queue from being removed.
+//! The contents that keep a queue from being removed.
 
 use super::State;
 use crate::Timestamp;
 
-/// What a queue holds that its removal would lose.
+/// The contents of a queue that its removal would lose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Held {
-    /// Messages in any state.
+    /// Number of messages, in any state.
     pub messages: u64,
-    /// Results of acks that are kept.
+    /// Number of results of acks that are kept.
     pub results: u64,
-    /// Ids that are throttled.
+    /// Number of ids that are throttled.
     pub throttled: u64,
-    /// Elements that relays have moved, until a program takes them.
+    /// Number of elements that relays have moved and no program has taken yet.
     pub relayed: u64,
 }
 
@@ -27,8 +27,8 @@ impl Held {
 }
 
 impl State {
-    /// Returns what the queue holds at the instant `now`. Ids of finished messages do not count:
-    /// they keep repeated sends away for an hour only.
+    /// Returns the contents at the instant `now`. Ids of finished messages do not count, because
+    /// they are remembered for a short time only.
     #[must_use]
     pub fn held(&self, now: Timestamp) -> Held {
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);

@@ -5,18 +5,19 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::Timestamp;
 
-/// The ring of lanes that wait for their turn. A lane that is served goes to its end while it has
-/// more messages. Every lane with messages is in it once, unless it waits for a slot or is held;
-/// empty lanes leave it when a claim meets them.
+/// The ring of lanes that wait for their turn. A lane that was served goes to the end of the ring
+/// if it has more messages. Every lane with messages is in the ring once, unless it waits for a
+/// slot or is held. Empty lanes leave the ring when a claim meets them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
     ring: VecDeque<u64>,
+    /// The lanes of the ring.
     members: HashSet<u64>,
     /// Lanes that wait for a slot of their group.
     blocked: BTreeSet<u64>,
     /// Lanes that are held, and until when.
     held: HashMap<u64, Timestamp>,
-    /// The same, by the ends of their holds.
+    /// The held lanes by the ends of their holds.
     holds: BTreeSet<(Timestamp, Reverse<u64>)>,
 }
 
@@ -39,18 +40,18 @@ impl Turns {
         self.ring.is_empty()
     }
 
-    /// How many lanes of groups there are: in the ring, waiting for a slot, or held.
+    /// Returns the number of lanes of groups: in the ring, waiting for a slot, or held.
     pub(super) fn groups(&self) -> usize {
         let in_ring = self.ring.len() - usize::from(self.members.contains(&Self::NO_GROUP));
         in_ring + self.blocked.len() + self.held.len()
     }
 
-    /// Whether a lane of a group is in the ring.
+    /// Returns whether a lane of a group is in the ring.
     pub(super) fn has_group(&self) -> bool {
         self.ring.len() > usize::from(self.members.contains(&Self::NO_GROUP))
     }
 
-    /// Whether a lane is in the ring, waits for a slot, or is held.
+    /// Returns whether a lane is in the ring, waits for a slot, or is held.
     pub(super) fn contains(&self, lane: u64) -> bool {
         self.members.contains(&lane)
             || self.blocked.contains(&lane)
@@ -72,17 +73,18 @@ impl Turns {
         self.holds.iter().rev().map(|&(until, Reverse(lane))| (lane, until))
     }
 
-    /// When the hold of a lane ends; `None` if it is not held then.
+    /// Returns the end of the hold of a lane, or `None` if it is not held at `now`.
     pub(super) fn held_until(&self, lane: u64, now: Timestamp) -> Option<Timestamp> {
         self.held.get(&lane).copied().filter(|until| *until > now)
     }
 
-    /// When the first hold ends.
+    /// Returns the end of the first hold.
     pub(super) fn first_hold(&self) -> Option<Timestamp> {
         self.holds.first().map(|(until, _)| *until)
     }
 
-    /// Takes a lane out of the ring until then, or until its present hold ends, if that is later.
+    /// Takes a lane out of the ring until `until`, or until its present hold ends, if that is
+    /// later.
     pub(super) fn hold(&mut self, lane: u64, until: Timestamp) {
         let before = self.held.get(&lane).copied();
         if before.is_some_and(|before| before >= until) {
@@ -99,8 +101,8 @@ impl Turns {
         }
     }
 
-    /// Adds lanes whose holds have ended to the end of the ring, up to `most`. Returns whether
-    /// there were any.
+    /// Adds up to `most` lanes whose holds have ended to the end of the ring. Returns whether there
+    /// were any.
     pub(super) fn end_holds(&mut self, now: Timestamp, most: usize) -> bool {
         let ended = self.holds.iter().take_while(|(until, _)| *until <= now).take(most);
         let ended: Vec<_> = ended.copied().collect();
@@ -113,7 +115,7 @@ impl Turns {
         !ended.is_empty()
     }
 
-    /// Adds a lane to the end, unless it is in the ring, waits for a slot, or is held.
+    /// Adds a lane to the end of the ring, unless it is in it, waits for a slot, or is held.
     pub(super) fn join(&mut self, lane: u64) {
         let is_out = self.blocked.contains(&lane) || self.held.contains_key(&lane);
         if !is_out && self.members.insert(lane) {
@@ -121,12 +123,12 @@ impl Turns {
         }
     }
 
-    /// Lets a lane that is not in the ring wait for a slot.
+    /// Marks a lane that is not in the ring as waiting for a slot.
     pub(super) fn block(&mut self, lane: u64) {
         self.blocked.insert(lane);
     }
 
-    /// Lets those of these lanes that are in the ring wait for a slot.
+    /// Moves those of `lanes` that are in the ring to the lanes that wait for a slot.
     pub(super) fn block_all(&mut self, lanes: &HashSet<u64>) {
         let is_one = |lane: &u64| *lane != Self::NO_GROUP && lanes.contains(lane);
         self.blocked.extend(self.ring.iter().copied().filter(is_one));
@@ -141,13 +143,14 @@ impl Turns {
         }
     }
 
+    /// Adds all lanes that wait for a slot to the end of the ring.
     pub(super) fn unblock_all(&mut self) {
         for lane in std::mem::take(&mut self.blocked) {
             self.join(lane);
         }
     }
 
-    /// Removes the next lane.
+    /// Removes and returns the next lane.
     pub(super) fn leave(&mut self) -> Option<u64> {
         let lane = self.ring.pop_front()?;
         self.members.remove(&lane);

@@ -1,4 +1,4 @@
-//! The power fails at every call, and the disk keeps any part of the unsynced data.
+//! Power failures at every call, after which the disk has any part of the unsynced data.
 
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -25,7 +25,8 @@ fn run_until(story: &Story, disk: SimulatedDisk, call: usize) -> (SimulatedDisk,
     (disk, acknowledged)
 }
 
-/// About how many calls the story makes. Those of checkpoints have any order.
+/// Returns the approximate number of calls of the story. Checkpoints run concurrently, so it
+/// varies.
 fn calls(story: &Story) -> usize {
     let disk = SimulatedDisk::default();
     let directory = open(&disk, SMALL()).unwrap();
@@ -47,7 +48,7 @@ fn a_power_failure_at_every_call_loses_nothing_acknowledged() {
                 });
             };
             check(&disk, "after");
-            // Recoveries fail as well.
+            // The power fails during recoveries as well.
             for again in [2, 5, 7] {
                 disk = disk.with_fault(again, Fault::PowerAfter);
                 drop(open(&disk, SMALL()));
@@ -100,7 +101,7 @@ fn a_process_killed_and_then_a_power_failure_lose_nothing() {
                 break;
             }
         }
-        // What the recovery has acknowledged must be there, too.
+        // The data that the recovery has shown must survive, too.
         let Some(step) = story.position(&killed()) else { continue };
         let killed = killed();
         let directory = open(&killed, SMALL()).unwrap();
@@ -147,8 +148,8 @@ fn a_call_that_fails_is_final_and_loses_nothing() {
     }
 }
 
-/// The system shows what a failed sync has not written, also to later processes, and takes it for
-/// synced. So each process must write the data again that it reads and builds on.
+/// The system shows data that a failed sync has not written, also to later processes, and takes it
+/// for synced. So each process must write the data again that it reads.
 #[test]
 fn what_a_failed_sync_has_left_in_the_cache_is_written_again() {
     let story = Story::new(12);
@@ -302,7 +303,7 @@ fn a_close_without_changes_reports_a_call_that_fails() {
     }
 }
 
-/// Whether the checks above find out that the disk ignores some calls.
+/// Returns whether the checks above detect a disk that ignores some calls.
 fn finds(ignores: Ignored) -> bool {
     let story = Story::new(STEPS);
     (1..=calls(&story)).any(|call| {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::delivery::Delivery;
 
-/// A delivery.
+/// The members of the JSON object.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
@@ -25,7 +25,7 @@ struct Line<'a> {
     members: Option<Value>,
 }
 
-/// The line, with its line break.
+/// Returns the line, with its line break.
 pub(super) fn json(job: &Delivery) -> Result<String, serde_json::Error> {
     let line = Line {
         content: json::Content::new(job.id(), job.payload()),

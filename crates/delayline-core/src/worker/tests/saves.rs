@@ -1,4 +1,4 @@
-//! What handlers save with their messages.
+//! Checkpoints and progress that handlers save.
 
 use bytes::Bytes;
 
@@ -11,11 +11,12 @@ fn save(sim: &mut Sim, slot: Slot, text: &'static str) {
     sim.machine.handle_saved(slot, None, Some(Bytes::from_static(text.as_bytes())));
 }
 
+/// Returns the slot of the only running handler.
 fn only(sim: &Sim) -> Slot {
     *sim.running.keys().next().unwrap()
 }
 
-/// The saves of all extensions, and when each was sent.
+/// Returns the saves of all extensions, and when each was sent.
 fn saves(sim: &Sim) -> Vec<(Moment, Save)> {
     let extends = sim.sent("extend").into_iter();
     let saves = extends.filter_map(|(at, op)| match op {
@@ -25,6 +26,7 @@ fn saves(sim: &Sim) -> Vec<(Moment, Save)> {
     saves.flatten().collect()
 }
 
+/// Returns the stored checkpoint of the first message.
 fn stored(sim: &mut Sim) -> Option<Bytes> {
     let op = Op::Get(vec![MessageId::try_from("0-0").unwrap()]);
     let Reply::Get(mut found) = sim.apply(0, &op) else { unreachable!() };
@@ -46,14 +48,14 @@ fn saves_are_merged_to_one_a_second() {
         sim.run_to(at(101 + n));
     }
     let all = saves(&sim);
-    // The first at once, then one a second, each of both handlers.
+    // Of each handler: the first save at once, then one per second.
     assert!((10..=12).contains(&all.len()), "{all:?}");
     assert_eq!(all[0].0, at(100));
     assert!(all.windows(3).all(|it| it[2].0 >= it[0].0.after(ms(1_000))), "{all:?}");
     sim.run_to(at(7_000));
     assert_eq!(stored(&mut sim).unwrap(), "odd");
     let extensions = sim.sent("extend").len();
-    // They are the heartbeats, too.
+    // Saves are sent with the heartbeats.
     assert!(extensions <= 8, "{extensions}");
 }
 

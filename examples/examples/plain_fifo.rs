@@ -42,8 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Where a step of the work may fail for a moment, it tries again in here: a message that fails is
-/// overtaken by the next.
+/// A step that may fail for a moment should be retried in here, because the next message overtakes
+/// one that fails.
 async fn note(job: Job<u32>, seen: Arc<Mutex<Vec<u32>>>) -> Result<(), &'static str> {
     seen.lock().unwrap_or_else(PoisonError::into_inner).push(*job.payload());
     Ok(())

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_json_error_tells_the_place_and_not_the_payload() {
+    fn a_json_error_has_the_place_and_not_the_payload() {
         let payload = Bytes::from_static(br#"{"secret": "hunter2"}"#);
         let error = Decode::<u64>::decode(&Json, &payload).unwrap_err();
         assert_eq!(

@@ -18,7 +18,7 @@ pub(crate) struct Local<B> {
 }
 
 impl Local<MemoryBackend> {
-    /// The queues of a `memory:` URL.
+    /// Creates the queues of a `memory:` URL.
     pub(crate) fn memory() -> Self {
         Self::new(|name| MemoryBackend::new().named(name))
     }
@@ -29,7 +29,7 @@ impl<B> Local<B> {
         Self { create: Box::new(create), queues: Mutex::default() }
     }
 
-    /// Returns the queue of this name, always the same.
+    /// Returns the queue of this name, and creates it at its first use.
     pub(crate) fn queue(&self, name: QueueName) -> Arc<B> {
         let create = |name: &QueueName| Arc::new((self.create)(name.clone()));
         Arc::clone(self.lock().entry(name).or_insert_with_key(create))

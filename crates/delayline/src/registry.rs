@@ -10,7 +10,7 @@ use delayline_redis_protocol::{Transport, WorkerProcess};
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-/// The id of this process, with which all claim ids of its workers begin.
+/// Returns the id of this process, with which all claim ids of its workers begin.
 pub(crate) fn process_id() -> ProcessId {
     static ID: LazyLock<ProcessId> = LazyLock::new(|| {
         let [a, b, c, d, e, f, g, h, ..] = Uuid::new_v4().into_bytes();
@@ -53,7 +53,7 @@ pub(crate) struct Registration {
 }
 
 impl WorkerRegistry {
-    /// Workers that are introduced to the servers of a transport.
+    /// Creates a registry whose workers are introduced to the servers of a transport.
     pub(crate) fn on(transport: Option<Arc<dyn Transport>>) -> Self {
         Self(Arc::new(Inner { transport, ..Inner::default() }))
     }
@@ -74,7 +74,7 @@ impl WorkerRegistry {
         Registration { registry: self.clone(), number }
     }
 
-    /// This process, if it has workers on these queues.
+    /// Returns this process, if it has workers on these queues.
     pub(crate) fn process(&self) -> Option<WorkerProcess> {
         let registrations = self.registrations();
         let since = registrations.values().map(|running| running.since).min()?;
@@ -124,8 +124,8 @@ impl Drop for Registration {
     }
 }
 
-/// A task that is about to introduce the workers. A runtime that ends drops it unperformed, so that a
-/// later change plans another one.
+/// A task that is about to introduce the workers. A runtime that ends drops it unperformed, so that
+/// a later change plans another one.
 struct Plan(WorkerRegistry);
 
 impl Drop for Plan {
@@ -134,7 +134,7 @@ impl Drop for Plan {
     }
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 fn host() -> String {
     hostname::get().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -81,8 +81,8 @@ pub struct TestQueue<T: ?Sized, C = Json> {
 
 impl<T: ?Sized> TestQueue<T> {
     /// Creates an empty queue of JSON payloads. Its clock starts at the machine's current time and
-    /// stands still. So if a message is sent later with the machine's time then as its due time, it
-    /// is not due yet.
+    /// stands still. So a message that is sent later with the machine's time as its due time is not
+    /// due yet.
     #[must_use]
     pub fn new() -> Self {
         Self::starting_at(SystemTime::now())
@@ -159,21 +159,21 @@ impl<T: ?Sized, C> TestQueue<T, C> {
         self
     }
 
-    /// Sets the number of deliveries after which a drain panics: 10,000 by default. This stops
-    /// handlers that snooze their message forever.
+    /// Sets the number of deliveries after which a drain panics: 10,000 by default. So a handler
+    /// that snoozes its message forever does not block the test.
     #[must_use]
     pub const fn max_deliveries(mut self, deliveries: usize) -> Self {
         self.max_deliveries = deliveries;
         self
     }
 
-    /// The queue, for the code under test.
+    /// Returns the queue, for the code under test.
     #[must_use]
     pub const fn queue(&self) -> &Queue<T, C> {
         &self.queue
     }
 
-    /// The current time of the clock.
+    /// Returns the current time of the clock.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         self.connection.now()

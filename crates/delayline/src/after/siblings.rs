@@ -34,7 +34,7 @@ impl Siblings {
         self.0.store.is_some()
     }
 
-    /// Opens a queue, or returns it as it was opened earlier.
+    /// Returns a queue, and opens it at its first use.
     pub(crate) async fn open(&self, name: &QueueName) -> Result<Arc<dyn QueueBackend>, Error> {
         if let Some(known) = self.lock().get(name) {
             return Ok(Arc::clone(known));
@@ -69,7 +69,7 @@ impl Reach {
         &self.own
     }
 
-    /// Opens the queue of this name; `None` is the queue itself.
+    /// Returns the queue of this name, or the queue itself for `None`.
     pub(crate) async fn queue(
         &self,
         name: Option<&QueueName>,

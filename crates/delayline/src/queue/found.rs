@@ -8,7 +8,7 @@ use delayline_core::{Attempt, Follower, Headers, MessageId, MessageInfo, Status,
 use crate::after::Waiting;
 use crate::codec::{CodecError, Decode};
 
-/// The message with an id, or how it ended: returned by [`Queue::get`](crate::Queue::get).
+/// The message with an id, or its end: returned by [`Queue::get`](crate::Queue::get).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Found<T> {
@@ -21,8 +21,8 @@ pub enum Found<T> {
         /// Why the codec failed.
         error: CodecError,
     },
-    /// A message that finished recently. (A replaced message does not count: another one has its
-    /// id.)
+    /// A message that finished recently. Never [`Status::Replaced`], because another message then
+    /// has the id.
     Finished(Status),
     /// A message whose record is damaged. The next claim that encounters it makes it a dead letter.
     Unreadable,
@@ -56,7 +56,7 @@ pub struct Message<T> {
     pub group_held_until: Option<Timestamp>,
     /// The checkpoint that its handlers have saved: see [`Job::save`](crate::Job::save).
     pub checkpoint: Option<Bytes>,
-    /// The messages that it waits for, if the sender has named any: see
+    /// The messages that it waits for, if it waits: see
     /// [`Draft::after`](crate::Draft::after).
     pub waiting: Option<Waiting>,
 }
@@ -106,7 +106,7 @@ impl<T> Found<T> {
 }
 
 impl<T> Message<T> {
-    /// A message without headers, follower, attempts and checkpoint.
+    /// Creates a message that has only metadata and a payload.
     #[must_use]
     pub fn new(info: MessageInfo, payload: T) -> Self {
         let headers = Headers::default();

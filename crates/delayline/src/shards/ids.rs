@@ -1,4 +1,4 @@
-//! Generated ids: messages that are created together are in one shard.
+//! Generates ids, so that messages that are created together are in one shard.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::shard_of;
 
 /// Generates the ids of a queue: UUIDs of version 7, so that ids sort by creation.
 ///
-/// A message without a group is in the shard of its id, and each part of a batch is a call of its
-/// own. So ids that are generated in quick succession, as for a batch, are all of one shard. The
-/// next ones are of the next shard.
+/// A message without a group is in the shard of its id, and a batch is a call for each shard. So
+/// ids that are generated in quick succession, as for a batch, are of one shard: a *run*. The next
+/// run is of the next shard.
 #[derive(Debug)]
 pub(crate) struct Ids {
     /// 1 for a queue without shards.
@@ -21,10 +21,13 @@ pub(crate) struct Ids {
     run: Mutex<Run>,
 }
 
+/// Ids of one shard that were generated in quick succession.
 #[derive(Debug)]
 struct Run {
     shard: usize,
+    /// Number of ids so far.
     length: usize,
+    /// When the latest id was generated.
     latest: Instant,
 }
 
@@ -62,7 +65,7 @@ impl Ids {
         run.shard
     }
 
-    /// Changes the last 32 bits, which are random, until the id is of the shard.
+    /// Increments the last 32 bits, which are random, until the id is of the shard.
     fn placed(&self, id: Uuid, shard: usize) -> Uuid {
         let bits = id.as_u128();
         let mut tried = (0..=RANDOM)
@@ -75,9 +78,10 @@ impl Ids {
     }
 }
 
-/// The last bits of an id, which tell nothing about its creation.
+/// The last 32 bits of an id, which are random.
 const RANDOM: u128 = 0xffff_ffff;
-/// A batch of fewer ids is one call or two. Larger batches are shared among the shards.
+/// Maximum length of a run. A batch of up to as many ids is one call or two. The shards share
+/// larger batches.
 const LONGEST_RUN: usize = 128;
-/// Shorter than a call, and longer than the making of a message.
+/// The pause that ends a run: shorter than a call, and longer than the creation of a message.
 const PAUSE: Duration = Duration::from_micros(250);

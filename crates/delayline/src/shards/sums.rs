@@ -1,4 +1,4 @@
-//! Counters of all shards together.
+//! Sums of the counters of all shards.
 
 use delayline_core::{
     Applied, Error, Forecast, History, HistoryPoint, Limits, Millis, Op, Rate, Reply, Stats,
@@ -14,7 +14,7 @@ impl Shards {
         let (mut least_ms, mut most_ms) = (u64::MAX, 0);
         for applied in replies {
             let Reply::Stats(one) = applied.reply else { return Err(unexpected()) };
-            // By the clock of this shard.
+            // Both instants are of the clock of this shard.
             let due = one.earliest_due.unwrap_or(applied.at);
             let age_ms = applied.at.as_ms().saturating_sub(due.as_ms());
             (least_ms, most_ms) = (least_ms.min(age_ms), most_ms.max(age_ms));
@@ -43,7 +43,8 @@ impl Shards {
         Ok(Applied::new(at, revision, Reply::Forecast(sum)))
     }
 
-    /// A shard without a point at an instant has not changed from then to its next point.
+    /// Sums the points of all shards at each instant. A shard without a point at an instant has not
+    /// changed from then to its next point.
     pub(super) async fn history(&self, how: How, op: &Op) -> Result<Applied, Error> {
         let Parts { replies, at, revision } = self.everywhere(how, op).await?;
         let mut all = Vec::new();
@@ -76,6 +77,7 @@ impl Shards {
     }
 }
 
+/// Adds the counters of one shard.
 pub(super) fn add(sum: &mut Stats, one: &Stats) {
     sum.scheduled = sum.scheduled.saturating_add(one.scheduled);
     sum.ready = sum.ready.saturating_add(one.ready);
@@ -95,7 +97,7 @@ pub(super) fn add(sum: &mut Stats, one: &Stats) {
             (sum.count.saturating_add(one.count), sum.burst.saturating_add(one.burst));
         Rate::new(count, one.per(), burst)
     });
-    // Open as soon as one of them is.
+    // The queue delivers as soon as one shard does.
     limits.rate_open_at = limits.rate_open_at.zip(one.limits.rate_open_at).map(|(a, b)| a.min(b));
     limits.held_until = limits.held_until.max(one.limits.held_until);
 }

@@ -1,4 +1,5 @@
-//! Shards in memory: one shard is the plain queue, and several are several states and the map.
+//! Shards in memory: one shard behaves like a plain queue, and several like several states and the
+//! map.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code")]
 
@@ -57,7 +58,8 @@ fn shards(number: u32) -> (Shards, Vec<Arc<Recorded>>) {
     (Shards::new(queue, shards), all.into_iter().map(|(_, backend)| backend).collect())
 }
 
-/// One shard, whose relays go past it, and of whose skew nothing is said.
+/// A queue of one shard that behaves like a plain queue: relays go to the shard, and stats have no
+/// skew.
 #[derive(Debug)]
 struct One(Shards);
 
@@ -130,7 +132,8 @@ impl Several {
         self.shards.apply(At::Fixed(self.now), op).await.unwrap().reply
     }
 
-    /// The reply of the states to one item: of its home, or else of the first that knows it.
+    /// Returns the reply of the states to one item: that of its home, or else of the first state
+    /// that knows it.
     fn expect(&mut self, home: usize, op: &Op, is_unknown: impl Fn(&Reply) -> bool) -> Reply {
         let now = self.now;
         let own = self.states[home].apply(now, op).reply;
@@ -162,9 +165,10 @@ impl Several {
         let next = self.states.iter().filter_map(State::next_claimable).min();
         let is_left = next.is_some_and(|next| next <= self.now);
         assert!(!ids.is_empty() || !is_left || claimed.more, "a shard starves");
-        // A shard with messages in lanes says the beginning of time, which is now.
-        let [told, next] = [claimed.next, next].map(|it| it.map(|it| it.max(self.now)));
-        assert!(next.is_none() || told.is_some_and(|told| Some(told) <= next), "it comes too late");
+        // A shard with messages in lanes replies with the beginning of time, which means now.
+        let [replied, next] = [claimed.next, next].map(|it| it.map(|it| it.max(self.now)));
+        let is_in_time = replied.is_some_and(|replied| Some(replied) <= next);
+        assert!(next.is_none() || is_in_time, "the next claim would be too late");
         self.leased.extend(claimed.deliveries);
     }
 
@@ -223,10 +227,9 @@ impl Several {
             let mut expected: Vec<_> = expected.cloned().collect();
             assert_eq!(listed.len(), expected.len(), "{status:?}");
             let key = |info: &delayline_core::MessageInfo| {
-                let group = info.group.is_some();
                 let shard = place_of(info.group.as_ref(), &info.id, 3);
                 let position = pages::position_of(status, info);
-                (position.is_none(), position, group.then(|| info.id.clone()).is_some(), shard)
+                (position.is_none(), position, info.group.is_some(), shard)
             };
             expected.sort_by_key(key);
             let keyed = |infos: &[delayline_core::MessageInfo]| {
@@ -338,8 +341,8 @@ async fn random_step(all: &mut Several) {
     }
 }
 
-/// A shard with an endless backlog does not keep claims of one message from the others, of which
-/// this process does not know.
+/// A shard with an endless backlog does not keep claims of one message from another shard, of whose
+/// message this process does not know.
 #[tokio::test(start_paused = true)]
 async fn no_shard_starves() {
     let (shards, recorded) = shards(4);
@@ -347,7 +350,7 @@ async fn no_shard_starves() {
     let mut in_first = ids.filter(|id| place_of(None, id, 4) == 0);
     let lost = MessageId::try_from("of another process").unwrap();
     for n in 0_u16..300 {
-        // The shards' clock and the process's go together.
+        // The clock of the shards advances like that of the process.
         let now = Timestamp::from_ms(1_800_000_000_000 + u64::from(n) * 10).unwrap();
         let message = NewMessage::new(in_first.next().unwrap(), "");
         shards.apply(At::Fixed(now), &Op::Enqueue(vec![message])).await.unwrap();
@@ -373,7 +376,7 @@ async fn no_shard_starves() {
     panic!("the message was not delivered");
 }
 
-/// Clocks of nodes differ: each shard says how long its messages have been due.
+/// Clocks of nodes may differ, because the age of a message is by the clock of its shard.
 #[tokio::test]
 async fn clocks_that_differ_are_no_skew() {
     let (queue, now) =
@@ -647,7 +650,7 @@ async fn a_message_that_is_sent_while_its_queue_is_removed_stays_visible() {
     }
 }
 
-/// A batch is not spread over all shards, and all shards get the same.
+/// A small batch is in one shard or two, and all shards get about as many messages.
 #[tokio::test(start_paused = true)]
 async fn ids_that_are_generated_together_are_of_one_shard() {
     let generator = Ids::of(6);
@@ -656,7 +659,7 @@ async fn ids_that_are_generated_together_are_of_one_shard() {
     let mut known = BTreeSet::new();
     let mut counts = [0; 6];
     for size in [100_usize, 100, 1, 1, 1, 1, 1_000, 100] {
-        // All clocks of a test stand still while it runs.
+        // The pause ends the run of ids.
         tokio::time::advance(Duration::from_millis(1)).await;
         let ids = batch(size);
         assert!(ids.is_sorted(), "they sort by creation");

@@ -1,4 +1,5 @@
-//! A handler that blocks the runtime's thread, in real time: nothing else can block one.
+//! A handler that blocks a thread of the runtime. The tests run in real time, because simulated
+//! time cannot block a thread.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -35,6 +36,7 @@ impl Gate {
     }
 }
 
+/// Sends messages with these ids as payloads, and returns their queue.
 async fn sent(backend: &Arc<Faulty>, ids: &[&str]) -> Queue<String> {
     let queue: Queue<String> = Queue::new(backend.clone());
     for id in ids {
@@ -44,7 +46,7 @@ async fn sent(backend: &Arc<Faulty>, ids: &[&str]) -> Queue<String> {
     queue
 }
 
-/// With a report of what runs for longer than this.
+/// Returns a worker, and the reports of handlers that run for longer than `stuck_after`.
 fn worker(
     queue: &Queue<String>,
     stuck_after: Duration,
@@ -58,7 +60,7 @@ fn worker(
     (worker, reports)
 }
 
-/// How often the lease of this message was prolonged.
+/// Returns how often the lease of this message was extended.
 fn beats(backend: &Faulty, id: &str) -> usize {
     let extends = backend.sent("extend");
     let of = |op: &Op| match op {
@@ -114,7 +116,7 @@ async fn the_other_messages_go_on_and_its_own_is_settled_when_it_ends() {
     ids.sort();
     assert_eq!(ids, ["blocks", "waits"]);
 
-    // New ones are claimed and handled, and all leases are kept, for longer than one lasts.
+    // New messages are handled, and both leases are extended for longer than one lasts.
     sent(&backend, &["new"]).await;
     let first = timeout(PATIENCE, seen.recv()).await.unwrap();
     assert_eq!(first.as_deref(), Some("new"));
@@ -158,7 +160,7 @@ async fn a_limit_on_the_age_of_its_lease_gives_its_message_to_another() {
     assert_eq!((report.epoch, report.cancel_reason), (1, Some(CancelReason::LeaseTooOld)));
     let second = timeout(PATIENCE, seen.recv()).await.unwrap();
     assert_eq!(second, Some((2, 1, None)));
-    // Its answer is too late, and changes nothing.
+    // Its outcome is too late, and changes nothing.
     opener.send(()).unwrap();
     let first = timeout(PATIENCE, seen.recv()).await.unwrap().unwrap();
     assert_eq!((first.0, first.1), (1, 0));
@@ -194,7 +196,7 @@ async fn the_worker_stops_in_time_and_its_message_comes_back() {
     let stop = Instant::now();
     handle.stop(ms(0));
     let summary = timeout(PATIENCE, running).await.expect("it stops").unwrap();
-    // Promised are 10 s; the rest is for a machine with much to do.
+    // The promise is 10 s; the rest is for a busy machine.
     assert!(stop.elapsed() <= ms(30_000), "{:?}", stop.elapsed());
     assert_eq!((summary.acked, summary.failed, summary.unsettled), (1, 0, 1));
 
@@ -209,6 +211,6 @@ async fn the_worker_stops_in_time_and_its_message_comes_back() {
     });
     let summary = timeout(PATIENCE, summary).await.expect("it comes back");
     assert_eq!((summary.acked, summary.failed), (1, 0));
-    // Whatever the first one answers at last, it has no worker that could settle it.
+    // No worker is left that could settle the outcome of the first handler.
     opener.send(()).unwrap();
 }

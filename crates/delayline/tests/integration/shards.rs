@@ -50,7 +50,7 @@ async fn a_queue_with_messages_gets_no_shards() {
     connection.queue::<u64>("orders").shards(4).await.unwrap();
 }
 
-/// The number is a message of the plain queue, which this opens past the shards.
+/// The number of shards is in a message of the plain queue, which this test opens past the shards.
 #[tokio::test]
 async fn a_lost_or_strange_record_is_noticed() {
     let connection = memory().await;

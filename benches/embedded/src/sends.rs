@@ -48,7 +48,7 @@ pub(crate) fn measure(parent: &Path, seconds: u64) -> Result<()> {
             let directory = Directory::open(path.join("queues"), Options::default())?;
             let file = Store::File(directory.queue("orders".parse()?)?);
             let sqlite = Store::Sqlite(Sqlite::open(&path.join("messages.db"))?);
-            // They take turns, so that neither always comes first.
+            // They take turns, so that neither is always the first.
             let (file, sqlite) = if round % 2 == 0 {
                 let file = rate(file, tasks, seconds)?;
                 (file, rate(sqlite, tasks, seconds)?)

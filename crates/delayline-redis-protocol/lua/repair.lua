@@ -278,7 +278,7 @@ local function accounted_for()
     + control.relayed + control.replaced
 end
 
--- Memories expire by themselves. After a file was torn just before PEXPIRE, they would stay until
+-- Memories expire. After a file was torn just before PEXPIRE, they would stay until
 -- an entry is added.
 local function limit_memories()
   if redis.call('PTTL', key.finished_new) == -1 then

@@ -266,7 +266,7 @@ fn wild() -> impl Strategy<Value = Story> {
     })
 }
 
-/// Removes so many faults that the story is peaceful.
+/// Removes faults until the story is peaceful.
 fn pacified(mut story: Story) -> Story {
     story.outages.clear();
     story.clock_steps.clear();

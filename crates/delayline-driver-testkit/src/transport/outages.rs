@@ -186,7 +186,7 @@ pub async fn replica_is_refused_without_a_storm<C: Connect>() {
         assert_eq!(classify(&line).kind(), &ErrorKind::ReadOnly, "{line}");
     }
     let seconds = begin.elapsed().as_secs() + 1;
-    // One per second, and the one that counts.
+    // One per second, and the connection of the query.
     assert!(connections() - before <= seconds + 1);
     server.command(&["REPLICAOF", "NO", "ONE"]);
     assert!(increment(&transport).await.is_ok());

@@ -110,7 +110,7 @@ local function look_at_all()
   end
 end
 
--- State::reclaim: takes back leases that have expired.
+-- State::reclaim: reclaims expired leases.
 -- Reads the first of them with their details; adds to deaths and writes what it decides.
 --@inline
 local function reclaim()

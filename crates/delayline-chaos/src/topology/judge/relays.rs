@@ -131,7 +131,7 @@ struct Arrival<'a> {
     due: u64,
 }
 
-/// Returns the message of an entry, after comparing it with what was sent.
+/// Returns the message of an entry, after comparing it with the sent message.
 fn sent_as<'a>(
     place: EntryId,
     words: &Words,

@@ -146,7 +146,8 @@ pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Err
 }
 
 /// Extends or shortens a lease; releases the message if the timeout is 0. As in SQS, an older
-/// receipt changes the latest lease of a message of a standard queue, if this server has granted it.
+/// receipt changes the latest lease of a message of a standard queue, if this server has granted
+/// it.
 async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Value, Error> {
     let result = change_lease(open, &receipt, visibility_s).await;
     let is_stale = result.as_ref().is_err_and(|it| it.code() == Code::MessageNotInflight);

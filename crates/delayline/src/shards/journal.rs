@@ -22,8 +22,8 @@ struct Latest {
     answered: Vec<(usize, usize)>,
     /// Parts of the claim that were sent, and whose replies may still come.
     sent: Vec<(usize, usize)>,
-    /// Parts whose replies are lost, with which shards may have leased messages. The next claim that
-    /// asks the shard repeats them, whatever its own id.
+    /// Parts whose replies are lost, with which shards may have leased messages. The next claim
+    /// that asks the shard repeats them, whatever its own id.
     open: Vec<(usize, Claim, Instant)>,
 }
 

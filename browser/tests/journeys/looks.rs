@@ -53,7 +53,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 32] = [
+const PAGES: [&str; 31] = [
     "queues",
     "queues?name=or",
     "queue?queue=orders",

@@ -1,5 +1,6 @@
 //! The latest readings of a queue, shared by all visitors who see it at the same time.
 
+use std::fmt;
 use std::sync::{Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use delayline::Timestamp;
 use delayline::admin::Stats;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A value that is read again when it is too old; without one if it could not be read.
 #[derive(Debug)]
@@ -63,6 +65,11 @@ impl<T: Clone> Latest<T> {
         let mut latest = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         *latest = Some((Instant::now(), value));
     }
+}
+
+/// Differs when the counts of queues do; a queue without counts cannot be reached.
+pub(crate) fn stamp(counts: &[impl fmt::Debug]) -> String {
+    format!("{:016x}", xxh3_64(format!("{counts:?}").as_bytes()))
 }
 
 /// The last counts of a queue, which stay while it cannot be counted.

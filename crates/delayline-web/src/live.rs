@@ -1,6 +1,5 @@
 //! Notifies open pages when a queue has changed.
 
-use std::fmt;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -8,10 +7,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::latest::stamp;
 use crate::served::ROW_AGE;
 use crate::survey::Survey;
 
@@ -76,11 +75,6 @@ impl Context {
         let counts = served.map(|(_, served)| async { served.counts().await.map(|it| it.0) });
         stamp(&futures_util::future::join_all(counts).await)
     }
-}
-
-/// Differs when the counts of queues do; a queue without counts cannot be reached.
-pub(crate) fn stamp(counts: &[impl fmt::Debug]) -> String {
-    format!("{:016x}", xxh3_64(format!("{counts:?}").as_bytes()))
 }
 
 /// Pausing shows in another browser within two seconds.

@@ -13,6 +13,7 @@ mod find;
 mod findings;
 mod groups;
 mod layout;
+mod letters;
 mod limits;
 mod line;
 mod message;

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::live::stamp;
+use crate::latest::stamp;
 use crate::served::{ROW_AGE, Recent, Served};
 
 /// What a queue needs, the worst first.

@@ -1,24 +1,24 @@
 //! Dead letters, the oldest death or the newest first.
 
 use axum::response::Response;
-use delayline::admin::{DeadLetterFilter, Listed, Listing, Position};
-use delayline::codec::Raw;
-use delayline::message::{MessageInfo, MessageState};
-use delayline::{Bytes, Error, Queue, Timestamp};
-use delayline_admin::{GroupOrder, LatestLetters};
+use delayline::Timestamp;
+use delayline::admin::{DeadLetterFilter, Listed, Position};
+use delayline::message::MessageInfo;
+use delayline_admin::GroupOrder;
 use delayline_json::Cursor;
 use maud::{Markup, html};
 
 use super::bulk::tools;
 use super::dead_views::{newest_first, order_query, views};
 use super::layout::Frame;
+use super::letters::{Source, source};
 use super::parts::{COLUMNS, PAGE, row};
 use crate::Role;
 use crate::asked::Asked;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
-use crate::live::stamp;
+use crate::latest::stamp;
 
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
@@ -69,60 +69,6 @@ struct Found {
     letters: Vec<MessageInfo>,
     examined: usize,
     next: Option<Position>,
-}
-
-/// Where the letters come from.
-pub(super) enum Source {
-    Oldest(Listing),
-    Newest(LatestLetters),
-}
-
-pub(super) fn source(
-    queue: &Queue<Bytes, Raw>,
-    now: Timestamp,
-    page: usize,
-    wanted: &DeadLetterFilter,
-    newest: bool,
-    position: Option<Position>,
-) -> Source {
-    if newest {
-        let latest = LatestLetters::new(queue.clone(), now).page_size(page);
-        let end = position.into_iter().chain(wanted.end()).min();
-        return Source::Newest(match end {
-            Some(end) => latest.before(end),
-            None => latest,
-        });
-    }
-    let listing = queue.list(Listed::Dead).page_size(page);
-    Source::Oldest(match wanted.start().max(position) {
-        Some(position) => listing.after(position),
-        None => listing,
-    })
-}
-
-impl Source {
-    pub(super) async fn next_page(&mut self) -> Result<Option<Vec<MessageInfo>>, Error> {
-        match self {
-            Self::Oldest(listing) => listing.next_page().await,
-            Self::Newest(letters) => letters.next_page().await,
-        }
-    }
-
-    fn position(&self) -> Option<Position> {
-        match self {
-            Self::Oldest(listing) => listing.position(),
-            Self::Newest(letters) => letters.position(),
-        }
-    }
-
-    /// Whether no letter from this one on can match.
-    fn is_over(&self, wanted: &DeadLetterFilter, letter: &MessageInfo) -> bool {
-        let MessageState::Dead { since, .. } = letter.state else { return false };
-        match self {
-            Self::Oldest(_) => wanted.excludes_from(since),
-            Self::Newest(_) => wanted.start().is_some_and(|start| since < start.instant),
-        }
-    }
 }
 
 /// A page of matching dead letters, from a bounded number of letters that were examined.

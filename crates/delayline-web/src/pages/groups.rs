@@ -7,16 +7,16 @@ use delayline::limits::MAX_PAGE;
 use delayline_admin::{Group, GroupOrder, Groups};
 use maud::{Markup, html};
 
-use super::dead::source;
 use super::dead_views::views;
 use super::layout::Frame;
+use super::letters::source;
 use super::parts::number;
 use crate::asked::Asked;
 use crate::content::short;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
-use crate::live::stamp;
+use crate::latest::stamp;
 use crate::when::time;
 use crate::{Rights, Role};
 

@@ -18,7 +18,7 @@ use crate::content::short;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
-use crate::live::stamp;
+use crate::latest::stamp;
 use crate::served::{FORECAST_AGE, Served, timeline};
 use crate::when::{span as duration, time};
 

@@ -14,7 +14,7 @@ use crate::Role;
 use crate::context::Context;
 use crate::failure::told;
 use crate::ids::encoded;
-use crate::live::stamp;
+use crate::latest::stamp;
 use crate::served::MOST_LEASES;
 use crate::when::{relative, time};
 use crate::worker_report::WorkerReport;

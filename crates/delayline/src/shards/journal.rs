@@ -53,14 +53,12 @@ impl Journal {
         Arc::clone(&latest.turn)
     }
 
-    /// The parts to repeat, if the claim may have leased messages before.
-    pub(super) fn again(&mut self, claim: &Claim) -> Vec<(usize, Claim)> {
-        let latest = self.0.get_mut(&claim.consumer).filter(|it| it.claim_id == claim.claim_id);
+    /// The parts to repeat, if the claim has leased messages before, or its future was dropped. Not
+    /// those whose replies are lost: a silent shard must not hold up the messages of the others.
+    pub(super) fn again(&self, claim: &Claim) -> Vec<(usize, Claim)> {
+        let latest = self.0.get(&claim.consumer).filter(|it| it.claim_id == claim.claim_id);
         let Some(latest) = latest else { return Vec::new() };
-        // No other claim may repeat them meanwhile.
-        let open = latest.open.extract_if(.., |(_, part, _)| part.claim_id == claim.claim_id);
-        let mut shares: BTreeMap<_, _> = open.map(|(shard, part, _)| (shard, part.max)).collect();
-        shares.extend(latest.sent.drain(..).chain(latest.answered.iter().copied()));
+        let shares: BTreeMap<_, _> = latest.sent.iter().chain(&latest.answered).copied().collect();
         let is_alone = shares.len() == 1;
         let part = |(shard, share): (usize, usize)| {
             let mut part = claim.clone();
@@ -96,6 +94,7 @@ impl Journal {
         for (shard, part) in parts {
             let latest = self.0.get_mut(&part.consumer);
             if let Some(latest) = latest.filter(|it| it.claim_id == part.claim_id) {
+                latest.sent.retain(|(sent, _)| sent != shard);
                 latest.sent.push((*shard, part.max));
             }
         }

@@ -51,8 +51,10 @@ async fn finish(queues: &Queues, moves: &Moves, job: &Job<Settings>) -> Result<O
         // messages are those of programs with the library, and stay.
         let is_removed = queues.remove(&name, deleted_ms.saturating_add(LATE_MS)).await?;
         let deleted_at = UNIX_EPOCH + Duration::from_millis(deleted_ms);
+        // By the clock that makes the settings due.
+        let now = SystemTime::from(queues.settings().server_time().await?);
         let again = AGAIN.map(|after| deleted_at + after);
-        Ok(match (again.into_iter().find(|at| *at > SystemTime::now()), is_removed) {
+        Ok(match (again.into_iter().find(|at| *at > now), is_removed) {
             (Some(again), _) => Outcome::SnoozeUntil(again),
             (None, true) => Outcome::Ack,
             // Leased messages are removed at the end of their leases; a storage without this call

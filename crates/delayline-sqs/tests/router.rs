@@ -145,6 +145,25 @@ async fn a_deleted_queue_is_created_again_after_a_minute_if_that_is_strict() {
     assert_eq!(action(&router, "CreateQueue", create).await.0, StatusCode::OK);
 }
 
+/// The settings of a deleted queue are due by the clock of the Redis server, which may be ahead.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_removal_is_due_by_the_clock_of_the_server() {
+    let server = Server::builder().own_clock().start();
+    let connect = async || delayline::connect(&server.url()).await.unwrap();
+    let connection = connect().await;
+    let router = served_too(&connection).await;
+    let create = json!({"QueueName": "orders"});
+    let (_, queue) = action(&router, "CreateQueue", create.clone()).await;
+    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
+    server.set_clock_step(20_000);
+    // Its worker claims at once.
+    let router = served_too(&connect().await).await;
+    let settings: Queue<Bytes> = connection.queue(delayline_sqs::SETTINGS_QUEUE).await.unwrap();
+    until(async || settings.stats().await.unwrap().totals.snoozed >= 2).await;
+    let (status, answer) = action(&router, "CreateQueue", create).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+}
+
 #[tokio::test]
 async fn a_send_at_another_server_does_not_bring_a_deleted_queue_back() {
     let (connection, router) = served().await;

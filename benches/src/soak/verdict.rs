@@ -391,8 +391,8 @@ mod tests {
         evidence(Shape::ALL.map(sound).into())
     }
 
-    /// Asserts that after this change of sound evidence, checks fail, and only those that contain
-    /// `part`.
+    /// Asserts that after this change of sound evidence, checks fail, and only checks with
+    /// `part` in their text.
     #[track_caller]
     fn fails(part: &str, change: impl Fn(&mut Evidence)) {
         let mut evidence = all_sound();

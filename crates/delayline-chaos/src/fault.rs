@@ -94,7 +94,7 @@ impl Fault {
     ];
 
     /// Returns the faults that are not a kill, a freeze or a step of the clock. Two rounds in a row
-    /// share them: one fault is there twice, so that their number is even.
+    /// share them: one fault is in the list twice, so that their number is even.
     pub(crate) fn others() -> Vec<Self> {
         let is_other = |fault: &Self| {
             !matches!(fault, Self::Kill | Self::KillAndLoseTail | Self::Freeze | Self::StepClock)

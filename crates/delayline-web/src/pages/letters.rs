@@ -12,7 +12,7 @@ pub(super) enum Source {
     Newest(LatestLetters),
 }
 
-/// Letters from a position on in the order of the page, without those that died outside of the
+/// Letters from a position on in the order of the page. Leaves out letters that died outside of the
 /// wanted times.
 pub(super) fn source(
     queue: &Queue<Bytes, Raw>,

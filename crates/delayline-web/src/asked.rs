@@ -178,9 +178,11 @@ fn died(now: Timestamp, text: &str) -> Result<String, Failure> {
     if duration(text).is_ok() && !text.contains(':') {
         return Ok(text.to_owned());
     }
-    if let Some(time) = text.strip_prefix("yesterday") {
-        let day_ago = Timestamp::from_ms(now.as_ms().saturating_sub(DAY_MS))?;
-        return Ok(moment(day_ago, &format!("today{time}"))?.to_string());
+    if let Some(time) = text.to_ascii_lowercase().strip_prefix("yesterday") {
+        // Days have 23 to 25 hours. So 24 hours ago may not be yesterday, but before noon it is.
+        let noon = moment(now, "today noon")?.as_ms();
+        let yesterday = Timestamp::from_ms(noon.saturating_sub(DAY_MS))?;
+        return Ok(moment(yesterday, &format!("today{time}"))?.to_string());
     }
     let today = moment(now, &format!("today {text}"));
     Ok(today.or_else(|_| moment(now, text))?.to_string())
@@ -194,5 +196,32 @@ impl fmt::Display for Asked {
         let fields = self.fields();
         let fields: Vec<_> = fields.iter().map(|(name, text)| format!("{name}={text}")).collect();
         f.write_str(&delayline_json::harmless_line(&fields.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use axum::http::header::{COOKIE, HeaderMap};
+
+    use super::*;
+    use crate::when::in_zone_of;
+
+    #[tokio::test]
+    async fn yesterday_is_the_day_before_when_clocks_change_too() {
+        let cookie = "delayline_zone=Europe%2FBerlin".parse().unwrap();
+        let headers = HeaderMap::from_iter([(COOKIE, cookie)]);
+        let at = |text: &str| Timestamp::try_from(delayline_json::instant(text).unwrap()).unwrap();
+        for (now, time, expected) in [
+            // Half past midnight, after a day of 23 hours.
+            ("2026-03-29T22:30:00Z", "yesterday 09:00", "2026-03-29T07:00:00Z"),
+            // Half an hour before midnight, on a day of 25 hours.
+            ("2026-10-25T22:30:00Z", "Yesterday", "2026-10-23T22:00:00Z"),
+            ("2026-03-29T22:30:00Z", "14:00", "2026-03-30T12:00:00Z"),
+        ] {
+            let died = in_zone_of(&headers, async { died(at(now), time).ok() }).await;
+            assert_eq!(died, Some(at(expected).to_string()), "{time} at {now}");
+        }
     }
 }

@@ -179,7 +179,7 @@ fn died(now: Timestamp, text: &str) -> Result<String, Failure> {
         return Ok(text.to_owned());
     }
     if let Some(time) = text.to_ascii_lowercase().strip_prefix("yesterday") {
-        // Days have 23 to 25 hours. So 24 hours ago may not be yesterday, but before noon it is.
+        // Days have 23 to 25 hours. 24 hours before noon, it was yesterday in any case.
         let noon = moment(now, "today noon")?.as_ms();
         let yesterday = Timestamp::from_ms(noon.saturating_sub(DAY_MS))?;
         return Ok(moment(yesterday, &format!("today{time}"))?.to_string());

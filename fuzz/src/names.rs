@@ -16,7 +16,7 @@ pub fn names(data: &[u8]) {
     let consumer = ConsumerName::new(data.to_vec());
     assert_eq!(consumer.is_ok(), (1..=MAX_CONSUMER_BYTES).contains(&data.len()));
     if let (Ok(id), Ok(consumer)) = (&id, &consumer) {
-        assert_eq!(&id.as_bytes()[..], data);
+        assert_eq!(id.as_bytes(), data);
         assert_eq!(&consumer.as_bytes()[..], data);
     }
     if let Ok(id) = id {

@@ -40,8 +40,7 @@ impl Put {
         let mut words = vec![element.payload.to_vec()];
         if is_entry {
             let due = element.due.as_ms().to_string();
-            let fields =
-                [(Element::ID, &element.id.as_bytes()[..]), (Element::DUE, due.as_bytes())];
+            let fields = [(Element::ID, element.id.as_bytes()), (Element::DUE, due.as_bytes())];
             let fields = fields.map(|(name, value)| [name.as_bytes().to_vec(), value.to_vec()]);
             let payload = [Element::PAYLOAD.as_bytes().to_vec(), element.payload.to_vec()];
             words = fields.into_iter().chain([payload]).flatten().collect();

@@ -77,7 +77,7 @@ fn entries<'a>(
             (Op::Enqueue(messages), Reply::Enqueue(answers)) => {
                 for (message, answer) in messages.iter().zip(answers) {
                     if let Enqueued::Created { due } = answer {
-                        dues.insert(&message.id.as_bytes()[..], due.as_ms());
+                        dues.insert(message.id.as_bytes(), due.as_ms());
                     }
                 }
             }

@@ -33,7 +33,7 @@ macro_rules! checked {
 checked! {
     Timestamp as u64: |it| it.as_ms(), Self::from_ms;
     Millis as u64: |it| it.as_ms(), Self::new;
-    MessageId as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
+    MessageId as Text: |it| Text(Bytes::copy_from_slice(it.as_bytes())), |text: Text| Self::new(text.0);
     ConsumerName as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
     DestinationKey as Text: |it| Text(it.as_bytes().clone()), |text: Text| Self::new(text.0);
     Group as String: |it| it.as_str().to_owned(), Self::new;

@@ -135,6 +135,8 @@ pub(crate) struct Tokens(Option<Box<Latest>>);
 type Latest = [[u8; UpdateToken::BYTES]; MAX_UPDATE_TOKENS];
 
 impl Tokens {
+    pub(crate) const NONE: Self = Self(None);
+
     pub(crate) fn contain(&self, token: UpdateToken) -> bool {
         self.0.as_ref().is_some_and(|latest| latest.contains(&token.0))
     }

@@ -1,6 +1,7 @@
 //! Names of queues, messages and consumers, and the tokens that fence leases.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -141,7 +142,7 @@ impl AsRef<str> for QueueName {
 /// With an id such as `order-1234`, any process can cancel or reschedule the message, and repeating
 /// an enqueue is harmless (G15).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MessageId(Bytes);
+pub struct MessageId(Arc<[u8]>);
 
 impl MessageId {
     /// Creates an id after checking it.
@@ -152,12 +153,12 @@ impl MessageId {
     pub fn new(id: impl Into<Bytes>) -> Result<Self, Violation> {
         let id = id.into();
         bounded("the message id", id.len(), MAX_ID_BYTES)?;
-        Ok(Self(id))
+        Ok(Self(Arc::from(&*id)))
     }
 
     /// Returns the bytes of the id.
     #[must_use]
-    pub fn as_bytes(&self) -> &Bytes {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
@@ -458,7 +459,7 @@ mod tests {
     fn names_are_told_as_they_are() {
         assert_eq!(QueueName::new("orders").unwrap().to_string(), "orders");
         let id = MessageId::new("order-1").unwrap();
-        assert_eq!((&id.as_bytes()[..], id.as_str()), (&b"order-1"[..], Some("order-1")));
+        assert_eq!((id.as_bytes(), id.as_str()), (&b"order-1"[..], Some("order-1")));
         assert_eq!(format!("{id:?}"), "MessageId(order-1)");
         assert_eq!(MessageId::new(&b"\xff"[..]).unwrap().as_str(), None);
         let consumer = ConsumerName::new(&b"w\n"[..]).unwrap();

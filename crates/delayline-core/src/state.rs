@@ -4,6 +4,7 @@
 //! script per operation, with the same function names. Its `tests/port.rs` compares the two.
 
 mod changes;
+mod entries;
 mod entry;
 mod hand_off;
 mod held;
@@ -25,9 +26,10 @@ mod turns;
 mod updates;
 mod windows;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use self::changes::{Changes, Finished};
+use self::entries::Entries;
 use self::entry::{Entry, OutcomeKind, Place};
 pub use self::held::Held;
 use self::index::{Index, up_to};
@@ -73,9 +75,7 @@ pub struct State {
     /// Snapshots of the past.
     minutes: Ring,
     hours: Ring,
-    /// Every live message. Boxed, because messages are taken out and put back with each change.
-    #[cfg_attr(feature = "serde", serde(with = "stored::entries"))]
-    entries: HashMap<MessageId, Box<Entry>>,
+    entries: Entries,
     /// Scheduled and ready messages without a group by due time, one index per priority.
     #[cfg_attr(feature = "serde", serde(skip))]
     due: [Index; Priority::ALL.len()],
@@ -125,7 +125,7 @@ impl State {
             minute: Timestamp::MIN,
             minutes: Ring::new(Resolution::Minutes),
             hours: Ring::new(Resolution::Hours),
-            entries: HashMap::new(),
+            entries: Entries::default(),
             due: Default::default(),
             grouped: Index::new(),
             lanes: Index::new(),
@@ -283,7 +283,7 @@ impl State {
         ids: &[MessageId],
     ) -> Vec<Delivery> {
         let held = |entry: &Entry| {
-            entry.claim_id == Some(claim_id)
+            entry.life.claim_id == Some(claim_id)
                 && matches!(entry.place, Place::Leased { deadline, .. } if deadline > now)
         };
         let entries = ids.iter().filter_map(|id| self.entries.get(id));
@@ -298,7 +298,7 @@ impl State {
                 continue;
             };
             changes.any = true;
-            if entry.cancel_requested() || entry.follower.is_some() {
+            if entry.cancel_requested() || entry.life.follower.is_some() {
                 let cancelled = entry.cancel_requested();
                 let status = if cancelled { Status::Cancelled } else { Status::Replaced };
                 self.totals.crashed += u64::from(!cancelled);
@@ -308,7 +308,7 @@ impl State {
             entry.crashes += 1;
             self.totals.crashed += 1;
             entry.note_attempt(now, AttemptOutcome::Crashed, "");
-            entry.settled = None;
+            entry.life.settled = None;
             entry.place = Place::Waiting;
             if entry.crashes >= entry.max_crashes {
                 entry.place = self.bury(now, DeathReason::MaxCrashes);
@@ -333,8 +333,8 @@ impl State {
         let (max, share) = (claim.max.min(admitted), self.share(claim.several_in_order));
         for mut entry in self.take_ready(now, max, share, deaths, changes) {
             entry.epoch += 1;
-            entry.claim_id = Some(claim.claim_id);
-            entry.settled = None;
+            entry.life.claim_id = Some(claim.claim_id);
+            entry.life.settled = None;
             let deadline = now.after(claim.lease);
             entry.place = Place::Leased { deadline, cancel_requested: false };
             let delivery = entry.delivery(now);
@@ -359,7 +359,7 @@ impl State {
             return Settled::Stale;
         }
         let Place::Leased { cancel_requested, .. } = entry.place else {
-            return match entry.settled {
+            return match entry.life.settled {
                 Some((kind, ended)) if kind == item.outcome.kind() => {
                     let died = entry.died_of_settlement().then_some(Status::Dead);
                     Settled::AlreadyDone { ended: ended.or(died) }
@@ -414,9 +414,9 @@ impl State {
             };
         };
         if let Place::Leased { deadline, cancel_requested } = entry.place {
-            changes.any |= !cancel_requested || entry.follower.is_some();
+            changes.any |= !cancel_requested || entry.life.follower.is_some();
             entry.place = Place::Leased { deadline, cancel_requested: true };
-            entry.follower = None;
+            entry.life.follower = None;
             self.insert(entry);
             return Cancelled::InFlight;
         }
@@ -470,7 +470,7 @@ impl State {
         entry.failures = 0;
         entry.crashes = 0;
         entry.expires_at = None;
-        entry.settled = None;
+        entry.life.settled = None;
         entry.place = Place::Waiting;
         self.insert(entry);
         Redriven::Done { due }
@@ -526,11 +526,11 @@ impl State {
             Status::Replaced => self.totals.replaced += 1,
             _ => self.totals.cancelled += 1,
         }
-        if let Some(follower) = entry.follower.take() {
-            entry.settled = settled.map(|(_, kind)| (kind, Some(status)));
-            return self.take_over(now, entry, *follower);
+        if let Some(follower) = entry.life.follower.take() {
+            entry.life.settled = settled.map(|(_, kind)| (kind, Some(status)));
+            return self.take_over(now, *entry, *follower);
         }
-        let (digest, tokens) = (entry.digest, entry.tokens);
+        let (digest, tokens) = (entry.digest, entry.life.take().tokens);
         let lease = settled.map(|(lease, _)| lease);
         changes.finished.push((entry.id, Finished { status, digest, lease, tokens }));
     }
@@ -555,8 +555,8 @@ impl State {
     /// Puts a message into the index of its place.
     fn insert(&mut self, entry: Box<Entry>) {
         let (key, id) = (entry.key(), entry.id.clone());
-        self.index_mut(&entry).insert(key, id.clone());
-        self.entries.insert(id, entry);
+        self.index_mut(&entry).insert(key, id);
+        self.entries.insert(entry);
     }
 
     /// Removes a message from the entries and from its index.

@@ -19,8 +19,9 @@ use crate::OpenError;
 /// The version of the format of segments and snapshots.
 pub(crate) const FORMAT: u32 = 1;
 
-/// The version of the model: raise it when the same operations lead to other states.
-pub(crate) const MODEL: u32 = 1;
+/// The version of the model: raise it when the same operations lead to other states, or states are
+/// stored in another form.
+pub(crate) const MODEL: u32 = 2;
 
 /// The length of a segment's header, in bytes.
 pub(crate) const HEADER: u64 = 56;

@@ -24,7 +24,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
     match op {
         Op::Enqueue(messages) => {
             args.packed(|bytes| put_runs(bytes, messages));
-            messages.iter().for_each(|message| args.bytes(message.id.as_bytes()));
+            messages.iter().for_each(|message| args.copied(message.id.as_bytes()));
             args.each(messages, encode_new_message)?;
         }
         Op::Claim(claim) => args.claim(claim),
@@ -43,7 +43,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             args.0.push(group);
         }
         Op::Settle(settlements) => {
-            settlements.iter().for_each(|item| args.bytes(item.id.as_bytes()));
+            settlements.iter().for_each(|item| args.copied(item.id.as_bytes()));
             args.each(settlements, encode_settlement)?;
             if op.claims_next() || settlements.iter().any(|item| item.hold.is_some()) {
                 args.holds(op.claims_next(), settlements)?;
@@ -53,9 +53,9 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
             let settlements = || items.iter().map(|item| &item.settlement);
             let messages = || items.iter().flat_map(|item| &item.messages);
             let results = || items.iter().filter_map(|item| item.result.as_ref());
-            settlements().for_each(|item| args.bytes(item.id.as_bytes()));
+            settlements().for_each(|item| args.copied(item.id.as_bytes()));
             args.each(settlements(), encode_settlement)?;
-            messages().for_each(|message| args.bytes(message.id.as_bytes()));
+            messages().for_each(|message| args.copied(message.id.as_bytes()));
             args.each(messages(), encode_new_message)?;
             results().for_each(|result| args.bytes(&result.bytes));
             args.holds(op.claims_next(), settlements())?;
@@ -66,7 +66,7 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
         Op::Extend(extend) => {
             args.number(extend.lease.as_ms());
             for ((id, lease), save) in extend.leases.iter().zip(extend.saves_in_order()) {
-                args.bytes(id.as_bytes());
+                args.copied(id.as_bytes());
                 args.packed(|bytes| {
                     put_lease(bytes, *lease);
                     save.into_iter().for_each(|save| put_save(bytes, save));
@@ -75,16 +75,16 @@ pub(crate) fn encode(at: At, op: &Op) -> Result<Vec<Bytes>, Error> {
         }
         Op::Reschedule(items) => {
             for item in items {
-                args.bytes(item.id.as_bytes());
+                args.copied(item.id.as_bytes());
                 args.packed(|bytes| put_schedule(bytes, item.schedule));
             }
         }
         Op::Redrive(redrive) => {
             args.packed(|bytes| put_schedule(bytes, redrive.schedule));
-            redrive.ids.iter().for_each(|id| args.bytes(id.as_bytes()));
+            redrive.ids.iter().for_each(|id| args.copied(id.as_bytes()));
         }
         Op::Cancel(ids) | Op::Purge(ids) | Op::Get(ids) | Op::Progress(ids) => {
-            ids.iter().for_each(|id| args.bytes(id.as_bytes()));
+            ids.iter().for_each(|id| args.copied(id.as_bytes()));
         }
         Op::Pause => args.number(1),
         Op::Resume => args.number(0),
@@ -115,6 +115,10 @@ struct Arguments(Vec<Bytes>);
 impl Arguments {
     fn bytes(&mut self, bytes: &Bytes) {
         self.0.push(bytes.clone());
+    }
+
+    fn copied(&mut self, bytes: &[u8]) {
+        self.0.push(Bytes::copy_from_slice(bytes));
     }
 
     fn number(&mut self, value: u64) {
@@ -155,7 +159,7 @@ impl Arguments {
 
     fn claim(&mut self, claim: &Claim) {
         self.bytes(claim.consumer.as_bytes());
-        self.0.push(Bytes::copy_from_slice(claim.claim_id.as_bytes()));
+        self.copied(claim.claim_id.as_bytes());
         self.count(claim.max);
         self.number(claim.lease.as_ms());
         if claim.several_in_order {

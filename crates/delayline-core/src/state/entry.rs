@@ -1,5 +1,7 @@
 //! A live message, as the state machine stores it.
 
+use std::ops::{Deref, DerefMut};
+
 use bytes::Bytes;
 
 use super::turns::Turns;
@@ -46,8 +48,9 @@ pub(super) struct Entry {
         )
     )]
     pub(super) max_crashes: u32,
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
-    headers: Headers,
+    /// Boxed, because most messages have none.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    headers: Option<Box<Headers>>,
     #[cfg_attr(feature = "serde", serde(with = "crate::form::bytes"))]
     payload: Bytes,
 
@@ -59,6 +62,22 @@ pub(super) struct Entry {
     pub(super) failures: u32,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
     pub(super) crashes: u32,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Sparse::is_none"))]
+    pub(super) life: Sparse,
+    /// Whether it holds a slot of its group.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
+    pub(super) has_slot: bool,
+    pub(super) place: Place,
+}
+
+/// What leases and updates leave with a message.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
+pub(super) struct Life {
     /// The latest claim; together with the epoch, it is the lease.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) claim_id: Option<ClaimId>,
@@ -82,10 +101,55 @@ pub(super) struct Entry {
     /// What takes the message's place when its lease ends. Only leased messages have one.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub(super) follower: Option<Box<Next>>,
-    /// Whether it holds a slot of its group.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::form::is_default"))]
-    pub(super) has_slot: bool,
-    pub(super) place: Place,
+}
+
+/// The [`Life`] of a message, which takes room from its first change on: most messages that wait
+/// have none, and there may be millions.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+pub(super) struct Sparse(Option<Box<Life>>);
+
+impl Sparse {
+    #[cfg(feature = "serde")]
+    const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// What remains if another message takes the place of this one.
+    fn of_successor(self) -> Self {
+        let Self(Some(life)) = self else { return self };
+        let Life { claim_id, settled, tokens, .. } = *life;
+        Self(Some(Box::new(Life { claim_id, settled, tokens, ..Life::default() })))
+    }
+
+    pub(super) fn take(self) -> Life {
+        self.0.map(|life| *life).unwrap_or_default()
+    }
+}
+
+impl Deref for Sparse {
+    type Target = Life;
+
+    fn deref(&self) -> &Life {
+        static NONE: Life = Life {
+            claim_id: None,
+            settled: None,
+            first_error: None,
+            last_error: None,
+            attempts: None,
+            saved: None,
+            tokens: Tokens::NONE,
+            follower: None,
+        };
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+/// Takes room, even if nothing is written to it.
+impl DerefMut for Sparse {
+    fn deref_mut(&mut self) -> &mut Life {
+        self.0.get_or_insert_default()
+    }
 }
 
 /// What takes the place of a message.
@@ -198,21 +262,14 @@ impl Entry {
             priority: message.priority,
             max_failures: message.max_failures,
             max_crashes: message.max_crashes,
-            headers: message.headers.clone(),
+            headers: (!message.headers.is_empty()).then(|| Box::new(message.headers.clone())),
             // A copy is smaller than a share of the request's buffer.
             payload: Bytes::copy_from_slice(&message.payload),
             due: message.schedule.instant(now),
             epoch: 0,
             failures: 0,
             crashes: 0,
-            claim_id: None,
-            settled: None,
-            first_error: None,
-            last_error: None,
-            attempts: None,
-            saved: None,
-            tokens: Tokens::default(),
-            follower: None,
+            life: Sparse::default(),
             has_slot: false,
             place: Place::Waiting,
         }
@@ -225,9 +282,7 @@ impl Entry {
             expires_at: next.expires_at,
             due: next.due,
             epoch: self.epoch,
-            claim_id: self.claim_id,
-            settled: self.settled,
-            tokens: self.tokens,
+            life: self.life.of_successor(),
             ..Self::new(next.enqueued_at, sequence, next.digest, &next.message)
         }
     }
@@ -271,12 +326,16 @@ impl Entry {
         }
     }
 
+    fn headers(&self) -> Headers {
+        self.headers.as_deref().cloned().unwrap_or_default()
+    }
+
     /// Returns what a relay hands over.
     pub(super) fn element(&self) -> Element {
         Element {
             id: self.id.clone(),
             due: self.due,
-            headers: self.headers.clone(),
+            headers: self.headers(),
             payload: self.payload.clone(),
         }
     }
@@ -287,7 +346,7 @@ impl Entry {
 
     /// Whether `lease` is the latest lease, whether current or ended.
     pub(super) fn was_leased_as(&self, lease: Lease) -> bool {
-        self.claim_id == Some(lease.claim_id) && self.epoch == lease.epoch
+        self.life.claim_id == Some(lease.claim_id) && self.epoch == lease.epoch
     }
 
     /// Whether the settlement of its latest lease made it a dead letter.
@@ -298,47 +357,47 @@ impl Entry {
 
     /// Notes an attempt, and keeps the first and the latest error. An empty text is no error.
     pub(super) fn note_attempt(&mut self, at: Timestamp, outcome: AttemptOutcome, error: &str) {
-        self.attempts.get_or_insert_default().note(Attempt::new(at, outcome, error));
+        self.life.attempts.get_or_insert_default().note(Attempt::new(at, outcome, error));
         if error.is_empty() {
             return;
         }
-        self.first_error.get_or_insert_with(|| error.into());
-        self.last_error = Some(error.into());
+        self.life.first_error.get_or_insert_with(|| error.into());
+        self.life.last_error = Some(error.into());
     }
 
     /// Keeps what the holder of its latest lease saves, unless a newer save of that lease is kept.
     pub(super) fn save(&mut self, save: &Save) {
         let mut save = save.clone();
-        if let Some(kept) = self.saved.take() {
+        if let Some(kept) = self.life.saved.take() {
             if kept.epoch == self.epoch && kept.save.number >= save.number {
-                self.saved = Some(kept);
+                self.life.saved = Some(kept);
                 return;
             }
             save.progress = save.progress.or(kept.save.progress);
             save.checkpoint = save.checkpoint.or(kept.save.checkpoint);
         }
-        self.saved = Some(Box::new(Saved { epoch: self.epoch, save }));
+        self.life.saved = Some(Box::new(Saved { epoch: self.epoch, save }));
     }
 
     /// The bytes of a delivery that count towards a batch: payload, headers and saves.
     pub(super) fn delivered_bytes(&self) -> usize {
-        let saved = self.saved.as_ref().map_or(0, |saved| saved.save.bytes());
-        self.payload.len() + self.headers.encoded_len() + saved
+        let saved = self.life.saved.as_ref().map_or(0, |saved| saved.save.bytes());
+        self.payload.len() + self.headers.as_deref().map_or(0, Headers::encoded_len) + saved
     }
 
     pub(super) fn delivery(&self, now: Timestamp) -> Delivery {
-        let claim_id = self.claim_id.unwrap_or(ClaimId::from_bytes([0; ClaimId::BYTES]));
+        let claim_id = self.life.claim_id.unwrap_or(ClaimId::from_bytes([0; ClaimId::BYTES]));
         Delivery { message: self.message(now), lease: Lease { claim_id, epoch: self.epoch } }
     }
 
     pub(super) fn message(&self, now: Timestamp) -> Message {
         Message {
             info: self.info(now),
-            headers: self.headers.clone(),
+            headers: self.headers(),
             payload: self.payload.clone(),
             follower: None,
             attempts: Vec::new(),
-            checkpoint: self.saved.as_ref().and_then(|saved| saved.save.checkpoint.clone()),
+            checkpoint: self.life.saved.as_ref().and_then(|saved| saved.save.checkpoint.clone()),
             behind: None,
             group_held_until: None,
         }
@@ -347,8 +406,8 @@ impl Entry {
     /// Returns the message with its follower and its attempts, as look-ups show it.
     pub(super) fn looked_up(&self, now: Timestamp) -> Message {
         Message {
-            follower: self.follower.as_deref().map(Next::shown),
-            attempts: self.attempts.iter().flat_map(|it| it.as_slice()).cloned().collect(),
+            follower: self.life.follower.as_deref().map(Next::shown),
+            attempts: self.life.attempts.iter().flat_map(|it| it.as_slice()).cloned().collect(),
             ..self.message(now)
         }
     }
@@ -369,17 +428,17 @@ impl Entry {
             max_failures: self.max_failures,
             max_crashes: self.max_crashes,
             payload_bytes: self.payload.len(),
-            first_error: self.first_error.as_deref().map(str::to_owned),
-            last_error: self.last_error.as_deref().map(str::to_owned),
+            first_error: self.life.first_error.as_deref().map(str::to_owned),
+            last_error: self.life.last_error.as_deref().map(str::to_owned),
             holder: self.holder(),
-            progress: self.saved.as_ref().and_then(|saved| saved.save.progress.clone()),
+            progress: self.life.saved.as_ref().and_then(|saved| saved.save.progress.clone()),
         }
     }
 
     /// The process that holds the message.
     fn holder(&self) -> Option<ProcessId> {
         let is_leased = matches!(self.place, Place::Leased { .. });
-        self.claim_id.filter(|_| is_leased).map(|claim_id| claim_id.process())
+        self.life.claim_id.filter(|_| is_leased).map(|claim_id| claim_id.process())
     }
 }
 
@@ -404,5 +463,22 @@ impl Next {
             priority: self.message.priority,
             payload_bytes: self.message.payload.len(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+    use crate::Op;
+
+    #[test]
+    fn a_message_that_waits_takes_little_memory() {
+        let mut state = State::new();
+        let id = MessageId::try_from("a").unwrap();
+        let message = NewMessage::new(id.clone(), "payload");
+        state.apply(Timestamp::MIN, &Op::Enqueue(vec![message]));
+        assert!(state.entries.get(&id).unwrap().life.0.is_none());
+        assert!(size_of::<Entry>() <= 176, "{}", size_of::<Entry>());
     }
 }

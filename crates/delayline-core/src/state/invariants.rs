@@ -18,7 +18,8 @@ impl State {
         if indexed != self.entries.len() {
             return Err(format!("{} entries, but {indexed} in indexes", self.entries.len()));
         }
-        for (id, entry) in &self.entries {
+        for entry in self.entries.values() {
+            let id = &entry.id;
             let index = match entry.place {
                 Place::Waiting if entry.group.is_some() => &self.grouped,
                 Place::Waiting => &self.due[usize::from(entry.priority.level())],
@@ -26,10 +27,10 @@ impl State {
                 Place::Leased { .. } => &self.leased,
                 Place::Dead { .. } => &self.dead,
             };
-            if index.get(&entry.key()) != Some(id) || entry.id != *id {
+            if index.get(&entry.key()) != Some(id) {
                 return Err(format!("{id} is not in the index that its place belongs to"));
             }
-            if entry.follower.is_some() && !matches!(entry.place, Place::Leased { .. }) {
+            if entry.life.follower.is_some() && !matches!(entry.place, Place::Leased { .. }) {
                 return Err(format!("{id} has a follower, but no worker holds it"));
             }
             if entry.place == Place::Lane && !self.turns.contains(entry.lane()) {
@@ -43,8 +44,11 @@ impl State {
             {
                 return Err(format!("{id} is alive beyond its limits"));
             }
-            if (entry.epoch == 0) != entry.claim_id.is_none() {
-                return Err(format!("{id} has epoch {} and {:?}", entry.epoch, entry.claim_id));
+            if (entry.epoch == 0) != entry.life.claim_id.is_none() {
+                return Err(format!(
+                    "{id} has epoch {} and {:?}",
+                    entry.epoch, entry.life.claim_id
+                ));
             }
             if u64::from(entry.failures) + u64::from(entry.crashes) > entry.epoch {
                 return Err(format!("{id} has failed or crashed more often than it was claimed"));
@@ -96,9 +100,7 @@ impl State {
         may_be_cancelled("leases", totals.delivered(), count(self.leased.len()) + over)?;
         let left = totals.redriven + totals.purged;
         may_be_cancelled("deaths", totals.died(), count(self.dead.len()) + left)?;
-        let of_entries = |number: fn(&Entry) -> u64| {
-            self.entries.values().map(|entry| number(entry)).sum::<u64>()
-        };
+        let of_entries = |number: fn(&Entry) -> u64| self.entries.values().map(number).sum::<u64>();
         for (what, counted, known) in [
             ("leases", totals.delivered() + self.skipped_epochs, of_entries(|entry| entry.epoch)),
             ("failures", totals.failed, of_entries(|entry| entry.failures.into())),
@@ -110,7 +112,7 @@ impl State {
         }
         for &reason in DeathReason::ALL {
             let is_such = |entry: &Entry| matches!(entry.place, Place::Dead { reason: why, .. } if why == reason);
-            let dead = count(self.entries.values().filter(|entry| is_such(entry)).count());
+            let dead = count(self.entries.values().filter(|&entry| is_such(entry)).count());
             if totals.died_of(reason) < dead {
                 let name = reason.name();
                 return Err(format!("{dead} died of {name}, {} counted", totals.died_of(reason)));
@@ -182,7 +184,9 @@ mod tests {
         let entry = |harm: fn(&mut Entry)| {
             let id = id.clone();
             broken(&move |state| {
-                state.entries.get_mut(&id).into_iter().for_each(|entry| harm(entry));
+                let mut harmed = state.entries.remove(&id).unwrap();
+                harm(&mut harmed);
+                state.entries.insert(harmed);
             })
         };
         assert!(broken(&|state| state.leased.clear()).contains("in indexes"));
@@ -195,7 +199,7 @@ mod tests {
         );
         assert!(entry(|entry| entry.failures = entry.max_failures).contains("beyond its limits"));
         assert!(entry(|entry| entry.crashes = entry.max_crashes).contains("beyond its limits"));
-        assert!(entry(|entry| entry.claim_id = None).contains("has epoch 1"));
+        assert!(entry(|entry| entry.life.claim_id = None).contains("has epoch 1"));
         assert!(entry(|entry| (entry.failures, entry.crashes) = (1, 1)).contains("more often"));
         assert!(
             broken(&|state| state.totals.lateness[3] += 1).contains("2 leases, 1 of them ended")
@@ -217,10 +221,9 @@ mod tests {
         let numbered = |sequence| {
             broken(&|state| {
                 state.leased.clear();
-                let Some(entry) = state.entries.get_mut(&id) else { return };
+                let Some(mut entry) = state.entries.remove(&id) else { return };
                 entry.sequence = sequence;
-                let key = entry.key();
-                state.leased.insert(key, id.clone());
+                state.insert(entry);
             })
         };
         for sequence in [0, 2] {

@@ -24,16 +24,16 @@ impl State {
     /// that wait, and were due by then. Settlements under earlier leases are stale from then on.
     pub fn skip_epochs(&mut self, until: Timestamp) {
         let mut skipped = 0;
-        for entry in self.entries.values_mut() {
+        self.entries.change_all(|entry| {
             if matches!(entry.place, Place::Waiting) && entry.due <= until
                 || matches!(entry.place, Place::Lane)
             {
                 entry.epoch += 1;
-                entry.claim_id = Some(ClaimId::from_bytes([0; ClaimId::BYTES]));
-                entry.settled = None;
+                entry.life.claim_id = Some(ClaimId::from_bytes([0; ClaimId::BYTES]));
+                entry.life.settled = None;
                 skipped += 1;
             }
-        }
+        });
         self.skipped_epochs += skipped;
     }
 }

@@ -42,7 +42,7 @@ impl State {
         }
         let mut holders = self.slots.range(keys_of(entry.lane())).map(|(_, id)| id);
         let is_leased = |id: &&MessageId| {
-            let entry = self.entries.get(*id);
+            let entry = self.entries.get(id);
             entry.is_some_and(|entry| matches!(entry.place, Place::Leased { .. }))
         };
         match holders.next() {

@@ -22,7 +22,7 @@ impl State {
     fn give_back(&mut self, now: Timestamp, mut entry: Box<Entry>, item: &Settlement) -> Status {
         let outcome = &item.outcome;
         item.save.iter().for_each(|save| entry.save(save));
-        entry.settled = Some((outcome.kind(), None));
+        entry.life.settled = Some((outcome.kind(), None));
         entry.place = Place::Waiting;
         match outcome {
             // An ack ends its message: see `end_lease`.
@@ -66,7 +66,7 @@ impl State {
         let status = match kind {
             OutcomeKind::Ack => Some(Status::Acked),
             _ if cancel_requested => Some(Status::Cancelled),
-            _ => entry.follower.is_some().then_some(Status::Replaced),
+            _ => entry.life.follower.is_some().then_some(Status::Replaced),
         };
         if let Some(status) = status {
             match (status, kind) {

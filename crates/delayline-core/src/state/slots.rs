@@ -117,7 +117,9 @@ impl State {
         }
         if self.limiter.slots_of_group().is_none() || in_order != self.limiter.is_in_order() {
             for id in std::mem::take(&mut self.slots).into_values() {
-                self.entries.get_mut(&id).into_iter().for_each(|entry| entry.has_slot = false);
+                let Some(mut entry) = self.entries.remove(&id) else { continue };
+                entry.has_slot = false;
+                self.entries.insert(entry);
             }
         }
         changes.any

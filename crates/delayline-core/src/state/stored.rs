@@ -2,12 +2,13 @@
 //!
 //! Indexes are built anew, and the limits are those of the version that reads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::entry::Place;
+use super::entries::Entries;
+use super::entry::{Entry, Place};
 use super::results::{Kept, Results};
 use super::turns::Turns;
 use super::windows::Windows;
@@ -65,28 +66,21 @@ impl State {
 }
 
 /// The messages, in the order of their sequence numbers.
-pub(super) mod entries {
-    use super::{Deserialize, Deserializer, Error, HashMap, MessageId, Serializer};
-    use crate::state::entry::Entry;
-
-    pub(in crate::state) fn serialize<S: Serializer>(
-        entries: &HashMap<MessageId, Box<Entry>>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let mut all: Vec<_> = entries.values().collect();
+impl Serialize for Entries {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut all: Vec<_> = self.values().collect();
         all.sort_unstable_by_key(|entry| entry.sequence);
         serializer.collect_seq(all)
     }
+}
 
-    pub(in crate::state) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<HashMap<MessageId, Box<Entry>>, D::Error> {
-        let all = Vec::<Box<Entry>>::deserialize(deserializer)?;
-        let number = all.len();
-        let entries: HashMap<_, _> =
-            all.into_iter().map(|entry| (entry.id.clone(), entry)).collect();
-        if entries.len() != number {
-            return Err(D::Error::custom("two messages have the same id"));
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut entries = Self::default();
+        for entry in Vec::<Box<Entry>>::deserialize(deserializer)? {
+            if !entries.insert(entry) {
+                return Err(D::Error::custom("two messages have the same id"));
+            }
         }
         Ok(entries)
     }

@@ -31,18 +31,18 @@ impl State {
             return self.create(now, message, digest, tokens, changes);
         };
         let status = entry.state(now).status();
-        if entry.tokens.contain(update.token) {
+        if entry.life.tokens.contain(update.token) {
             self.insert(entry);
             return Enqueued::Duplicate { status };
         }
         changes.any = true;
-        entry.tokens.note(update.token);
+        entry.life.tokens.note(update.token);
         let next = Next::new(now, digest, message);
         match entry.place {
             Place::Waiting | Place::Lane => self.change(now, entry, next, update),
             Place::Leased { .. } => {
-                let replaced = entry.follower.is_some();
-                let follower = match entry.follower.take() {
+                let replaced = entry.life.follower.is_some();
+                let follower = match entry.life.follower.take() {
                     None => next,
                     Some(earlier) => {
                         let schedule = message.schedule;
@@ -55,13 +55,14 @@ impl State {
                         Next { due, enqueued_at: since, ..chosen }
                     }
                 };
-                entry.follower = Some(Box::new(follower));
+                entry.life.follower = Some(Box::new(follower));
                 self.insert(entry);
                 Enqueued::Following { replaced }
             }
             Place::Dead { .. } => {
                 if entry.died_of_settlement() {
-                    entry.settled = entry.settled.map(|(kind, _)| (kind, Some(Status::Dead)));
+                    entry.life.settled =
+                        entry.life.settled.map(|(kind, _)| (kind, Some(Status::Dead)));
                 }
                 self.replace(entry, &next)
             }
@@ -88,7 +89,9 @@ impl State {
         self.forget(now, &message.id, changes);
         self.totals.enqueued += 1;
         let mut entry = Box::new(Entry::new(now, self.totals.enqueued, digest, message));
-        entry.tokens = tokens;
+        if tokens != Tokens::NONE {
+            entry.life.tokens = tokens;
+        }
         let due = entry.due;
         // In a queue in order, earlier messages of the group may not be in the lane yet.
         let is_free = !self.limiter.is_in_order() && !self.turns.is_empty();
@@ -148,7 +151,7 @@ impl State {
     }
 
     /// Puts a follower in the place of a removed message, whose lease has ended.
-    pub(super) fn take_over(&mut self, now: Timestamp, entry: Box<Entry>, follower: Next) {
+    pub(super) fn take_over(&mut self, now: Timestamp, entry: Entry, follower: Next) {
         self.totals.enqueued += 1;
         let due = follower.due.max(now);
         self.insert(Box::new(entry.succeeded_by(self.totals.enqueued, &Next { due, ..follower })));

@@ -153,7 +153,7 @@ async fn send_each(messages: Vec<(Client, NewMessage)>) -> Vec<Result<Sent, Erro
 
 /// The id of a member that the caller has not named.
 fn derived(waiting: &MessageId, place: usize) -> Result<MessageId, Violation> {
-    let id = [&waiting.as_bytes()[..], b".", place.to_string().as_bytes()].concat();
+    let id = [waiting.as_bytes(), b".", place.to_string().as_bytes()].concat();
     MessageId::new(id.clone())
         .or_else(|_| MessageId::try_from(Uuid::new_v5(&MEMBERS, &id).to_string()))
 }

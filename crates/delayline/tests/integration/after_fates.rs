@@ -32,6 +32,8 @@ struct Play {
     finished: Arc<Mutex<Vec<bool>>>,
     /// For each delivery of the waiting message, whether it was right, and why.
     deliveries: Arc<Mutex<Vec<(bool, Why, Truth)>>>,
+    /// The operations that failovers have lost.
+    lost: Arc<Mutex<usize>>,
 }
 
 /// What the queue itself says about the members.
@@ -55,7 +57,8 @@ impl Play {
         let count = random.usize(1..=30);
         let on_failure = OnFailure::ALL[random.usize(..OnFailure::ALL.len())];
         let finished = Arc::new(Mutex::new(vec![false; count]));
-        (Self { backend, count, on_failure, finished, deliveries: Arc::default() }, random)
+        let (deliveries, lost) = (Arc::default(), Arc::default());
+        (Self { backend, count, on_failure, finished, deliveries, lost }, random)
     }
 
     /// A queue of another process: it remembers nothing.
@@ -81,6 +84,17 @@ impl Play {
             );
         }
         truth
+    }
+
+    /// A server that fails over now and then, and loses what workers have done, such as acks.
+    async fn fail_over(self, mut random: fastrand::Rng) {
+        loop {
+            sleep(ms(random.u64(5_000..30_000))).await;
+            // What has ended until now has ended, even if the queue forgets that.
+            self.truth().await;
+            let lost = self.backend.fail_over(random.usize(1..=10)).await;
+            *self.lost.lock().unwrap() += lost;
+        }
     }
 
     /// A process with a worker, until it is killed.
@@ -172,7 +186,7 @@ impl Play {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_happens_a_waiting_message_ends_when_it_must() {
-    let mut statuses = std::collections::BTreeMap::new();
+    let (mut statuses, mut lost) = (std::collections::BTreeMap::new(), 0);
     for seed in 0..SEEDS {
         let (play, mut random) = Play::new(seed);
         let ids = (0..play.count).map(|n| n.to_string());
@@ -181,7 +195,8 @@ async fn whatever_happens_a_waiting_message_ends_when_it_must() {
         let sent = waiting.max_crashes(1_000).send().await.unwrap();
         assert!(sent.is_accepted());
         let members = (0..play.count).map(|n| tokio::spawn(play.clone().member(n, random.fork())));
-        let members: Vec<_> = members.collect();
+        let mut members: Vec<_> = members.collect();
+        members.push(tokio::spawn(play.clone().fail_over(random.fork())));
         let watching = play.clone();
         let mut watched = tokio::spawn(async move { watching.watch().await });
         let completion = loop {
@@ -209,9 +224,10 @@ async fn whatever_happens_a_waiting_message_ends_when_it_must() {
             }
             status => panic!("seed {seed}: {status:?}"),
         }
+        lost += *play.lost.lock().unwrap();
         *statuses.entry((play.on_failure.name(), status.name())).or_insert(0) += 1;
     }
-    assert!(statuses.len() >= 3, "{statuses:?}");
+    assert!(statuses.len() >= 3 && lost > 0, "{statuses:?}, {lost} lost operations");
 }
 
 #[tokio::test(start_paused = true)]

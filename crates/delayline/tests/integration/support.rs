@@ -40,7 +40,10 @@ pub enum Fault {
 type Plan = Box<dyn FnMut(&Op) -> Fault + Send>;
 
 pub struct Faulty {
-    inner: MemoryBackend,
+    name: QueueName,
+    inner: Mutex<Arc<MemoryBackend>>,
+    /// Every operation that was executed and changes something, with its instant.
+    executed: Mutex<Vec<(Timestamp, Op)>>,
     start: Instant,
     plan: Mutex<Plan>,
     /// Every operation sent, with the time since the start.
@@ -63,7 +66,9 @@ impl Faulty {
 
     pub fn with_plan(plan: impl FnMut(&Op) -> Fault + Send + 'static) -> Arc<Self> {
         Arc::new(Self {
-            inner: MemoryBackend::new().named("numbers".parse().unwrap()),
+            name: "numbers".parse().unwrap(),
+            inner: Mutex::default(),
+            executed: Mutex::default(),
             start: Instant::now(),
             plan: Mutex::new(Box::new(plan)),
             log: Mutex::default(),
@@ -113,7 +118,39 @@ impl Faulty {
 
     /// Executes an operation past all faults.
     pub async fn direct(&self, op: Op) -> Reply {
-        self.inner.apply(At::Fixed(self.now()), &op).await.unwrap().reply
+        self.execute(&op).await.unwrap().reply
+    }
+
+    async fn execute(&self, op: &Op) -> Result<Applied, Error> {
+        let (inner, now) = (self.inner(), self.now());
+        if !op.is_read_only() {
+            self.executed.lock().unwrap().push((now, op.clone()));
+        }
+        inner.apply(At::Fixed(now), op).await
+    }
+
+    /// Loses what workers have done since the latest call of another client, at most so many
+    /// operations, as a failover may. Returns how many were lost.
+    pub async fn fail_over(&self, at_most: usize) -> usize {
+        let by_worker = |op: &Op| matches!(op, Op::Claim(_) | Op::Settle(_) | Op::Extend(_));
+        let (kept, lost) = {
+            let mut executed = self.executed.lock().unwrap();
+            let tail = executed.iter().rev().take(at_most);
+            let lost = tail.take_while(|(_, op)| by_worker(op)).count();
+            let kept = executed.len() - lost;
+            executed.truncate(kept);
+            (executed.clone(), lost)
+        };
+        let inner = MemoryBackend::new();
+        for (at, op) in &kept {
+            inner.apply(At::Fixed(*at), op).await.unwrap();
+        }
+        *self.inner.lock().unwrap() = Arc::new(inner);
+        lost
+    }
+
+    fn inner(&self) -> Arc<MemoryBackend> {
+        self.inner.lock().unwrap().clone()
     }
 
     pub async fn stats(&self) -> Stats {
@@ -134,7 +171,7 @@ impl Faulty {
 #[async_trait]
 impl Backend for Faulty {
     fn queue_name(&self) -> Option<&QueueName> {
-        self.inner.queue_name()
+        Some(&self.name)
     }
 
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
@@ -151,7 +188,7 @@ impl Backend for Faulty {
         self.log.lock().unwrap().push((self.start.elapsed(), op.clone()));
         self.durabilities.lock().unwrap().push((op.name(), durability));
         let fault = (self.plan.lock().unwrap())(op);
-        let execute = || self.inner.apply(At::Fixed(self.now()), op);
+        let execute = || self.execute(op);
         match fault {
             Fault::None => execute().await,
             Fault::LostReply => {
@@ -179,11 +216,11 @@ impl Backend for Faulty {
 impl Wakeup for Faulty {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         *self.waits.lock().unwrap() += 1;
-        self.inner.wait(timeout).await
+        self.inner().wait(timeout).await
     }
 
     async fn ring(&self) -> Result<(), Error> {
-        self.inner.ring().await
+        self.inner().ring().await
     }
 }
 

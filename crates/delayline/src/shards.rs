@@ -33,6 +33,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::heads::Heads;
 pub(crate) use self::ids::Ids;
 use self::journal::Journal;
+pub(crate) use self::lease::epoch_of;
 pub(crate) use self::open::{Opened, RECORD, delete_if_empty, names, number, open, strays};
 pub(crate) use self::pages::cursor_of;
 

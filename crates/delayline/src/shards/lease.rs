@@ -17,8 +17,12 @@ pub(super) fn home_of(lease: Lease, shards: usize) -> Option<usize> {
 
 /// The lease as its shard has granted it.
 pub(super) fn plain(lease: Lease, shards: usize) -> Lease {
-    let epoch = lease.epoch & ((1 << EPOCH_BITS) - 1);
-    if home_of(lease, shards).is_some() { Lease { epoch, ..lease } } else { lease }
+    if home_of(lease, shards).is_some() { Lease { epoch: epoch_of(lease), ..lease } } else { lease }
+}
+
+/// The number of claims of the message, without a mark.
+pub(crate) fn epoch_of(lease: Lease) -> u64 {
+    lease.epoch & ((1 << EPOCH_BITS) - 1)
 }
 
 /// The bits of an epoch that count the claims of a message. The mark is above them, and both are

@@ -16,6 +16,7 @@ use super::call_span;
 use super::meters::{self, Label};
 use crate::cancels::Cancels;
 use crate::events::{EventKind, EventSink};
+use crate::shards::epoch_of;
 
 /// Records each operation's time and results, and changes nothing.
 #[derive(Debug)]
@@ -118,7 +119,7 @@ impl Observed {
                         Extended::Done { .. } => {}
                         Extended::Stale | Extended::Missing => {
                             meters::lease_lost(&self.queue);
-                            tell(id, EventKind::LeaseLost { epoch: lease.epoch });
+                            tell(id, EventKind::LeaseLost { epoch: epoch_of(*lease) });
                         }
                         _ => {}
                     }
@@ -194,7 +195,7 @@ impl Observed {
             let info = &delivery.message.info;
             let lateness = delivery.lateness(at);
             meters::claimed(&self.queue, lateness);
-            let kind = EventKind::Delivered { epoch: delivery.lease.epoch, lateness };
+            let kind = EventKind::Delivered { epoch: delivery.message.info.epoch, lateness };
             self.events.tell_with(&info.id, Some(&delivery.message.headers), at, kind);
         }
         for Death { id, reason, .. } in &claimed.deaths {
@@ -212,7 +213,7 @@ impl Observed {
             // A result of a later version does not end the lease either.
             _ => {
                 meters::lease_lost(&self.queue);
-                return EventKind::LeaseLost { epoch: item.lease.epoch };
+                return EventKind::LeaseLost { epoch: epoch_of(item.lease) };
             }
         };
         meters::settled(&self.queue, &item.outcome);
@@ -253,7 +254,7 @@ impl Observed {
         tracing::warn!(
             queue = self.queue.as_str(),
             id = %item.id,
-            epoch = item.lease.epoch,
+            epoch = epoch_of(item.lease),
             reason = reason.name(),
             error,
             "the message is now a dead letter"

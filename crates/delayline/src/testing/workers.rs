@@ -345,7 +345,7 @@ impl Lane {
         save: Option<Save>,
     ) -> Handled {
         let info = &delivery.message.info;
-        let (id, due, epoch) = (info.id.clone(), info.due, delivery.lease.epoch);
+        let (id, due, epoch) = (info.id.clone(), info.due, info.epoch);
         let failures = info.failures.saturating_add(1);
         let wanted = delivery.message.headers.result_retention();
         let (end, messages, result) = outcome.clone().of(&id, Some(&self.name), wanted);

@@ -98,7 +98,7 @@ impl<T> Job<T> {
     /// id starts at 1.
     #[doc(alias = "fencing token")]
     pub const fn epoch(&self) -> u64 {
-        self.lease.epoch
+        self.info.epoch
     }
 
     /// The number of failures of handlers of this message.

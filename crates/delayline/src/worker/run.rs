@@ -31,6 +31,7 @@ use super::{CancelReason, Outcome, Summary};
 use crate::client::Client;
 use crate::events::EventKind;
 use crate::registry::{Registration, process_id};
+use crate::shards::epoch_of;
 use crate::telemetry;
 use crate::timer::sleep_until;
 
@@ -209,11 +210,11 @@ impl Run {
                     self.late_claim(queue, at, &ids, lease, round_trip);
                 }
                 Action::SettledLate { id, lease, perhaps_done: false, .. } => {
-                    tracing::warn!(%id, epoch = lease.epoch, "settled too late");
+                    tracing::warn!(%id, epoch = epoch_of(lease), "settled too late");
                 }
                 Action::SettledLate { id, lease, perhaps_done: true, .. } => tracing::info!(
                     %id,
-                    epoch = lease.epoch,
+                    epoch = epoch_of(lease),
                     "settled too late, or by an attempt whose reply was lost"
                 ),
                 Action::Cancel { slot, reason } => {
@@ -272,7 +273,7 @@ impl Run {
     fn begin(&mut self, slot: Slot, delivery: Delivery, lateness: Duration) {
         let Some(lane) = self.lanes.get(slot.queue()) else { return };
         let info = &delivery.message.info;
-        let (id, epoch) = (info.id.clone(), delivery.lease.epoch);
+        let (id, epoch) = (info.id.clone(), info.epoch);
         let (failures, max_failures) = (info.failures, info.max_failures);
         let control = Arc::new(Control::saving(Saves::of(slot, self.saver.clone())));
         let span = telemetry::process_span(lane.client.label().as_str(), &id, epoch);
@@ -477,7 +478,7 @@ fn log_late(op: &Op, reply: &Reply) {
     if let (Op::Extend(extend), Reply::Extend(extended)) = (op, reply) {
         for ((id, lease), extended) in extend.leases.iter().zip(extended) {
             if matches!(extended, Extended::Stale | Extended::Missing) {
-                tracing::debug!(%id, epoch = lease.epoch, "extended too late");
+                tracing::debug!(%id, epoch = epoch_of(*lease), "extended too late");
             }
         }
     }

@@ -140,6 +140,26 @@ async fn a_worker_hears_the_bells_of_all_shards() {
     assert_eq!(connect().await.queues().await.unwrap(), []);
 }
 
+/// A lease tells the shard of a message whose id alone belongs to another one. Programs see none
+/// of it.
+#[tokio::test]
+async fn an_epoch_counts_the_claims_of_a_message_with_a_group_too() {
+    let orders: Queue<u64> = memory().await.queue("orders").shards(8).await.unwrap();
+    for n in 0..20 {
+        assert!(orders.message(&n).group("tenant").send().await.unwrap().is_accepted());
+    }
+    let worker = Worker::builder(orders).until_empty(true).build().unwrap();
+    let (sender, mut epochs) = tokio::sync::mpsc::unbounded_channel();
+    let handler = move |job: Job<u64>| {
+        let told = sender.send(job.epoch());
+        async move { told.map_err(|error| error.to_string()) }
+    };
+    assert_eq!(worker.run(handler).await.acked, 20);
+    while let Ok(epoch) = epochs.try_recv() {
+        assert_eq!(epoch, 1);
+    }
+}
+
 #[cfg(feature = "file")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_remembers_its_shards() {

@@ -62,9 +62,7 @@ impl Schedules {
         let (spec, due) = (job.payload(), job.due().as_ms());
         let late = u64::try_from(job.lateness().as_millis()).unwrap_or(u64::MAX);
         let mut now = Some(due.saturating_add(late));
-        // The due time of a schedule is always one lead before its next tick. So all earlier ticks
-        // have been created, and no later ones.
-        let next = Some(due.saturating_add(spec.lead_ms()));
+        let next = Some(first_tick(&job, due));
         let mut progress = Progress { next, ..Progress::default() };
         let mut backoff = RETRY;
         loop {
@@ -185,6 +183,19 @@ impl Schedules {
     }
 }
 
+/// The first tick that may need a message. The due time of a schedule is one lead before it, and
+/// all earlier ones have been created. A failed attempt, by a scheduler that cannot read the
+/// schedule or was stopped, has moved the due time to its retry. Then recent ticks are created
+/// again, and the queue remembers those that it has.
+fn first_tick(job: &Job<Spec>, due: u64) -> u64 {
+    let (spec, first) = (job.payload(), due.saturating_add(job.payload().lead_ms()));
+    if job.failures() == 0 || spec.next(first.saturating_sub(1)) == Some(first) {
+        return first;
+    }
+    let longest_delay = (LATE_MS << job.failures().min(12)).min(LONGEST_RETRY_MS);
+    first.saturating_sub(longest_delay).max(job.info().enqueued_at.as_ms() + 1)
+}
+
 /// Sends a message at most once in a window. A scheduler that was suspended for a long time must
 /// not send an old tick again, but ids of finished messages are only remembered for hours.
 async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
@@ -199,6 +210,9 @@ async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
 const MOST_COUNTED: u64 = 10_000;
 /// A tick is late if it is sent this long after its instant.
 const LATE_MS: u64 = 1_000;
+/// By how much retries move the due time at most. Ids of finished messages are remembered for
+/// longer.
+const LONGEST_RETRY_MS: u64 = 3_600_000;
 /// Pauses while sends to a target queue fail.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 /// The number of intervals during which a tick cannot be created a second time.

@@ -155,6 +155,22 @@ async fn a_schedule_in_an_unknown_zone_stays_for_a_scheduler_that_knows_it() {
     assert_eq!((stats.dead, stats.scheduled + stats.ready), (0, 2));
 }
 
+/// Such as one with older zone data.
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_that_fails_a_schedule_leaves_its_ticks_to_others() {
+    for lead in [Duration::ZERO, SECOND * 10] {
+        let world = World::new().await;
+        world.schedules.put("a", &minutely().lead(lead).unwrap()).await.unwrap();
+        world.run_for(MINUTE * 2).await;
+        world.test.advance(MINUTE - lead);
+        let fails = |_: Job<Spec>| ready(Err::<(), _>("an unknown zone"));
+        let drained = world.test.workers().add(&world.own, fails).drain_due().await;
+        assert_eq!(drained.count(Status::Scheduled), 1);
+        world.run_for(MINUTE * 2).await;
+        assert_eq!(minutes(&world), [1, 2, 3, 4, 5]);
+    }
+}
+
 #[cfg(any(feature = "redis", feature = "fred"))]
 mod on_servers {
     use std::collections::BTreeSet;

@@ -45,8 +45,8 @@ struct State {
     checks: u64,
     /// Leased messages that wake another one when they end.
     wakes: HashMap<MessageId, (Lease, Member)>,
-    /// Leased messages that were delivered before all of their members had ended.
-    early: HashMap<MessageId, Lease>,
+    /// Leased messages that have waited, and were delivered.
+    delivered: HashMap<MessageId, Lease>,
 }
 
 /// The ends of the members of a message at its latest check.
@@ -162,14 +162,10 @@ impl Gate {
                 let (id, lease) = (info.id.clone(), delivery.lease);
                 self.remember(key, check.ends);
                 let mut state = self.lock();
-                if state.early.len() >= MOST_REMEMBERED {
-                    state.early.clear();
+                if state.delivered.len() >= MOST_REMEMBERED {
+                    state.delivered.clear();
                 }
-                if why == Why::AllEnded {
-                    state.early.remove(&id);
-                } else {
-                    state.early.insert(id, lease);
-                }
+                state.delivered.insert(id, lease);
                 return Ok(delivery);
             }
             Verdict::Cancel => {
@@ -253,11 +249,11 @@ impl Gate {
             _ => None,
         };
         let mut state = self.lock();
-        if state.wakes.is_empty() && state.early.is_empty() {
+        if state.wakes.is_empty() && state.delivered.is_empty() {
             return;
         }
-        if state.early.get(&item.id) == Some(&item.lease) {
-            state.early.remove(&item.id);
+        if state.delivered.get(&item.id) == Some(&item.lease) {
+            state.delivered.remove(&item.id);
         }
         if state.wakes.get(&item.id).is_none_or(|(lease, _)| *lease != item.lease) {
             return;
@@ -271,11 +267,11 @@ impl Gate {
         }
     }
 
-    /// A message that was delivered early is retried when its handler says, although ends of the
-    /// remaining members wake it: its own group is held until then.
+    /// A message that has waited is retried when its handler says, although a late wake-up makes it
+    /// due, or the end of a remaining member: its own group is held until then.
     fn held<'a>(&self, op: &'a Op) -> Cow<'a, Op> {
         let (Op::Settle(_) | Op::HandOff(_)) = op else { return Cow::Borrowed(op) };
-        if self.lock().early.is_empty() {
+        if self.lock().delivered.is_empty() {
             return Cow::Borrowed(op);
         }
         let mut op = op.clone();
@@ -294,7 +290,7 @@ impl Gate {
         else {
             return;
         };
-        if item.hold.is_none() && self.lock().early.get(&item.id) == Some(&item.lease) {
+        if item.hold.is_none() && self.lock().delivered.get(&item.id) == Some(&item.lease) {
             item.hold = Some(Hold::Group(*schedule));
         }
     }

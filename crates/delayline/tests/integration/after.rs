@@ -310,3 +310,30 @@ async fn a_message_that_was_delivered_early_is_retried_when_its_handler_says() {
     let deliveries = [delivered.recv().await.unwrap(), delivered.recv().await.unwrap()];
     assert_eq!(deliveries, [(1, Why::Failure), (61, Why::AllEnded)]);
 }
+
+/// A wake-up may find the message with its handler. It is sent again after that.
+#[tokio::test(start_paused = true)]
+async fn a_late_wakeup_does_not_end_the_pause_before_a_retry() {
+    const RETRY: Duration = Duration::from_secs(60);
+    for apart in (0..200).step_by(20) {
+        let slow =
+            |op: &Op| if matches!(op, Op::Claim(_)) { Fault::SlowReply } else { Fault::None };
+        let queue: Queue<u64> = Queue::new(Faulty::with_plan(slow));
+        let first = Duration::from_secs(1);
+        let members = [first, first + ms(apart)].map(|due| queue.message(&1).due_in(due));
+        let _ = queue.message(&0).id("w").send_with_members(members).await.unwrap();
+        let (seen, mut delivered) = unbounded_channel();
+        let handler = move |job: Job<u64>| {
+            let is_first = *job.payload() == 0 && job.failures() == 0;
+            if *job.payload() == 0 {
+                seen.send(Instant::now()).unwrap();
+            }
+            let retried = Outcome::retry_in(RETRY, "busy");
+            async move { Ok::<_, &str>(if is_first { retried } else { Outcome::Ack }) }
+        };
+        let worker = Worker::builder(queue).until_empty(true).build().unwrap();
+        worker.run(handler).await;
+        let deliveries = [delivered.recv().await.unwrap(), delivered.recv().await.unwrap()];
+        assert!(deliveries[1] - deliveries[0] >= RETRY, "members {apart} ms apart");
+    }
+}

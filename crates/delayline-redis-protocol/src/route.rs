@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use self::directory::{Directory, was_silent};
+use self::directory::{Confirmation, Directory, was_silent};
 use self::map::{Map, Moved, View};
 use self::node::{Node, NodeConnector, Nodes};
 pub(crate) use self::queues::scan;
@@ -63,8 +63,8 @@ struct Shared<D: Driver> {
     connector: NodeConnector,
     directory: Directory<D>,
     map: watch::Sender<Arc<Nodes<D>>>,
-    /// The start of the latest refresh that a call waited for, and whether any server answered.
-    latest_look: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    /// The start of the latest refresh that a call waited for, and what it confirmed.
+    latest_look: tokio::sync::Mutex<Option<(Instant, Confirmation)>>,
     /// The reason why nothing is sent: the latest refresh could not determine whether the primary
     /// was replaced.
     refusal: Mutex<Option<Error>>,
@@ -179,12 +179,13 @@ impl<D: Driver> Router<D> {
             };
             match &answer {
                 Ok(_) if node.suspicion.concerns(request.is_durable()) => {
-                    let is_sure = shared.look_after(Instant::now()).await;
-                    if !is_sure || is_replaced(&shared.map.borrow()) {
+                    let confirmation = shared.look_after(Instant::now()).await;
+                    if confirmation == Confirmation::Missing || is_replaced(&shared.map.borrow()) {
                         return E::replaced(name);
                     }
                     node.suspicion.settle(request.is_durable());
-                    return answer;
+                    let is_believed = confirmation == Confirmation::Full;
+                    return if is_believed { answer } else { E::replaced(name) };
                 }
                 Err(CallError::Reply(line)) if line.starts_with("MOVED ") => {
                     hops += 1;
@@ -310,11 +311,11 @@ impl Request for Info<'_> {
 }
 
 impl<D: Driver> Shared<D> {
-    /// Refreshes the topology and applies it. Returns whether it has changed.
+    /// Refreshes the topology and applies it. Returns whether it has changed, and its confirmation.
     ///
     /// Behind sentinels, no call is sent while no sentinel confirms the primary: it may have been
     /// replaced.
-    async fn look(&self) -> Result<bool, Error> {
+    async fn look(&self) -> Result<(bool, Confirmation), Error> {
         let outcome = self.ask().await;
         let refusal = match (&self.directory, &outcome) {
             (Directory::Sentinel { .. }, Err(error)) => {
@@ -333,13 +334,14 @@ impl<D: Driver> Shared<D> {
         outcome
     }
 
-    async fn ask(&self) -> Result<bool, Error> {
+    async fn ask(&self) -> Result<(bool, Confirmation), Error> {
         let mut witness = lock(&self.witness).take();
         for _ in 0..MOST_OVERTAKEN {
             let current = Arc::clone(&self.map.borrow());
-            let view = self.directory.look(&self.connector, &current, witness.as_ref()).await?;
+            let look = self.directory.look(&self.connector, &current, witness.as_ref());
+            let (view, confirmation) = look.await?;
             if let Some(has_changed) = self.publish(&view, &current)? {
-                return Ok(has_changed);
+                return Ok((has_changed, confirmation));
             }
             witness = lock(&self.witness).take();
         }
@@ -400,19 +402,19 @@ impl<D: Driver> Shared<D> {
         self.connector.sign().notify_one();
     }
 
-    /// Refreshes the topology unless a refresh began after `instant`. Returns whether any server
-    /// answered.
-    async fn look_after(&self, instant: Instant) -> bool {
+    /// Refreshes the topology unless a refresh began after `instant`.
+    async fn look_after(&self, instant: Instant) -> Confirmation {
         let mut latest = self.latest_look.lock().await;
-        if let Some((begin, is_known)) = *latest
+        if let Some((begin, confirmation)) = *latest
             && begin >= instant
         {
-            return is_known;
+            return confirmation;
         }
         let begin = Instant::now();
-        let is_known = self.look().await.is_ok();
-        *latest = Some((begin, is_known));
-        is_known
+        let look = self.look().await;
+        let confirmation = look.map_or(Confirmation::Missing, |(_, confirmation)| confirmation);
+        *latest = Some((begin, confirmation));
+        confirmation
     }
 
     /// Makes sure that a task refreshes the topology: the runtime of the last one may have ended.
@@ -440,8 +442,8 @@ async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, _ends: End
         }
         let Some(shared) = shared.upgrade() else { return };
         match shared.look().await {
-            Ok(true) => alert_until = None,
-            Ok(false) => {}
+            Ok((true, _)) => alert_until = None,
+            Ok(_) => {}
             Err(error) => tracing::debug!(topology = %shared.topology, %error, "no topology"),
         }
         drop(shared);

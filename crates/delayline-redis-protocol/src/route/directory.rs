@@ -29,6 +29,23 @@ pub(crate) enum Directory<D: Driver> {
     Sentinel { sentinels: Vec<(HostPort, Arc<Node<D>>)>, service: String },
 }
 
+/// Which replies of a server that was silent count after a refresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirmation {
+    /// All that came before the refresh, and later ones.
+    Full,
+    /// Only later ones: during the silence, the server may have been about to be replaced.
+    FromNowOn,
+    /// None.
+    Missing,
+}
+
+impl Confirmation {
+    const fn of(is_unsure: bool) -> Self {
+        if is_unsure { Self::FromNowOn } else { Self::Full }
+    }
+}
+
 impl<D: Driver> Directory<D> {
     /// The poll interval without any sign of a change.
     pub(crate) fn poll(&self) -> Duration {
@@ -50,9 +67,12 @@ impl<D: Driver> Directory<D> {
         connector: &NodeConnector,
         current: &Nodes<D>,
         first: Option<&HostPort>,
-    ) -> Result<View, Error> {
+    ) -> Result<(View, Confirmation), Error> {
         match self {
-            Self::Cluster { seeds } => cluster(connector, current, seeds, first).await,
+            Self::Cluster { seeds } => {
+                let view = cluster(connector, current, seeds, first).await?;
+                Ok((view, Confirmation::Full))
+            }
             Self::Sentinel { sentinels, service } => {
                 sentinel(connector, current, sentinels, service).await
             }
@@ -182,7 +202,7 @@ async fn sentinel<D: Driver>(
     current: &Nodes<D>,
     sentinels: &[(HostPort, Arc<Node<D>>)],
     service: &str,
-) -> Result<View, Error> {
+) -> Result<(View, Confirmation), Error> {
     let (mut asked, mut failures) = (JoinSet::new(), Failures::default());
     for (name, node) in sentinels {
         let answer = primary_of(Arc::clone(node), service.to_owned());
@@ -220,18 +240,28 @@ async fn sentinel<D: Driver>(
     let are_anew = newest < current.epoch
         && answers.len() == sentinels.len()
         && answers.iter().all(|told| told.name == answers[0].name);
+    let reports_on = |name: &HostPort| {
+        let name = name.clone();
+        answers.iter().filter(move |told| told.name == name)
+    };
+    // One sentinel may be unable to reach a healthy primary for ever.
+    let is_upheld = |name: &HostPort| {
+        reports_on(name).filter(|told| !told.is_down).count() >= majority
+            && !reports_on(name).any(|told| told.is_failing_over)
+    };
+    let is_passing = |name: &HostPort| {
+        reports_on(name).any(|told| told.is_ordered || is_doubted && told.is_down)
+            && !is_upheld(name)
+    };
     if newest < current.epoch
         && !are_anew
-        && !is_doubted
         && let Some((name, _)) = known
+        && (!is_doubted || is_upheld(name))
     {
         // The sentinel that reported it is silent, and no sentinel knows of a newer primary.
-        return Ok(View::of_one(current.epoch, name.clone(), current.left().to_vec()));
+        let view = View::of_one(current.epoch, name.clone(), current.left().to_vec());
+        return Ok((view, Confirmation::of(is_doubted)));
     }
-    let is_passing = |name: &HostPort| {
-        let mut passing = answers.iter().filter(|told| told.name == *name);
-        passing.any(|told| told.is_ordered || is_doubted && told.is_down)
-    };
     for Told { epoch, name, .. } in &answers {
         let (epoch, name) = (*epoch, name.clone());
         let is_left = epoch == current.epoch && current.left().contains(&name);
@@ -245,13 +275,16 @@ async fn sentinel<D: Driver>(
         }
         let mut left = if epoch == current.epoch { current.left().to_vec() } else { Vec::new() };
         match known {
-            Some((known, _)) if *known == name => return Ok(View::of_one(epoch, name, left)),
+            Some((known, _)) if *known == name => {
+                let is_unsure = is_doubted && reports_on(&name).any(|told| told.is_down);
+                return Ok((View::of_one(epoch, name, left), Confirmation::of(is_unsure)));
+            }
             Some((known, _)) => left.push(known.clone()),
             None => {}
         }
         let node = connector.node(&name, current)?;
         match in_time(name.clone(), is_primary(node)).await.1 {
-            Ok(true) => return Ok(View::of_one(epoch, name, left)),
+            Ok(true) => return Ok((View::of_one(epoch, name, left), Confirmation::Full)),
             Ok(false) => failures.add(&name, no_primary()),
             Err(error) => failures.add(&name, error),
         }
@@ -266,6 +299,8 @@ struct Told {
     name: HostPort,
     /// The sentinel does not reach it, or is about to replace it.
     is_down: bool,
+    /// The sentinel is about to replace it.
+    is_failing_over: bool,
     /// The sentinel is about to replace it on an operator's request, although it is healthy.
     is_ordered: bool,
 }
@@ -291,7 +326,8 @@ async fn primary_of<D: Driver>(node: Arc<Node<D>>, service: String) -> Result<To
     let has = |flag| flags.split(',').any(|it| it == flag);
     let is_failing_over = has("failover_in_progress");
     let is_down = is_failing_over || has("s_down") || has("o_down");
-    Ok(Told { epoch, name, is_down, is_ordered: is_failing_over && !has("o_down") })
+    let is_ordered = is_failing_over && !has("o_down");
+    Ok(Told { epoch, name, is_down, is_failing_over, is_ordered })
 }
 
 /// The address of the primary of a service, or `None` if the sentinel does not report it.

@@ -1,0 +1,58 @@
+//! Servers that were silent for a while, and what it takes to trust them again.
+
+use std::time::Duration;
+
+use delayline_core::ErrorKind;
+use delayline_redis_protocol::Value;
+use tokio::time::{Instant, sleep};
+
+use crate::fake::{Answer, World};
+use crate::{SENTINELS, call, done, is_sentinel, kind, primary, sentinel};
+
+/// The reply of a server that is slow once.
+fn slow() -> Answer {
+    Answer::After(Duration::from_millis(1_500), Value::Array(vec![Value::Int(1)]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_sentinel_that_does_not_reach_the_primary_ends_no_calls_for_long() {
+    let begin = Instant::now();
+    let world = World::new(move |server, command| match server {
+        "s3:26379" => Answer::Value(sentinel(command, 1, "a", "s_down,master,disconnected", "a")),
+        server if is_sentinel(server) => Answer::Value(sentinel(command, 1, "a", "master", "a")),
+        _ if command == "ROLE" => primary(),
+        _ if command.starts_with("EVAL") && begin.elapsed().is_zero() => slow(),
+        _ => done(),
+    });
+    let transport = world.connect(SENTINELS).await.unwrap();
+    assert_eq!(kind(call(&transport).await), ErrorKind::ConnectionLost);
+    for _ in 0..100 {
+        assert!(call(&transport).await.is_ok());
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// With a sentinel that never answers, it is never known that all of them begin to count anew.
+#[tokio::test(start_paused = true)]
+async fn sentinels_that_count_anew_end_no_calls_for_long() {
+    let begin = Instant::now();
+    let world = World::new(move |server, command| {
+        let epoch = if begin.elapsed().is_zero() { 9 } else { 0 };
+        match server {
+            "s3:26379" => Answer::Never,
+            server if is_sentinel(server) => {
+                Answer::Value(sentinel(command, epoch, "a", "master", "a"))
+            }
+            _ if command == "ROLE" => primary(),
+            _ if command.starts_with("EVAL") && begin.elapsed().as_secs() < 5 => slow(),
+            _ => done(),
+        }
+    });
+    let transport = world.connect(SENTINELS).await.unwrap();
+    assert_eq!(kind(call(&transport).await), ErrorKind::ConnectionLost);
+    sleep(Duration::from_secs(5)).await;
+    for _ in 0..100 {
+        assert!(call(&transport).await.is_ok());
+        sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -187,6 +187,7 @@ impl<D: Driver> Group<D> {
     /// Adds a wait to the list, and makes sure that a listener runs.
     fn enter(self: &Arc<Self>, bell: &Bytes, limit: Duration) -> (u64, oneshot::Receiver<Answer>) {
         let mut state = self.lock();
+        state.remove_ended();
         let (answer, receiver) = oneshot::channel();
         let (number, listener) = (state.number(), state.number());
         let known = state.bells.entry(bell.clone()).or_default();
@@ -300,7 +301,8 @@ impl State {
 
     /// Whether the listeners of a bell answer a wait within its limit and a bit. A command that
     /// began before the wait may take longer.
-    fn answers(&self, bell: &Bytes, wait: u64) -> bool {
+    fn answers(&mut self, bell: &Bytes, wait: u64) -> bool {
+        self.remove_ended();
         let numbers = self.bells.get(bell).into_iter().flat_map(|bell| &bell.heard_by);
         let mut listeners = numbers.filter_map(|number| self.listeners.get(number)).peekable();
         listeners.peek().is_some()
@@ -388,6 +390,14 @@ impl State {
                     let _ = waiter.answer.send(answer.clone());
                 }
             }
+        }
+    }
+
+    /// Removes the listeners that have not begun before their runtime ended.
+    fn remove_ended(&mut self) {
+        let ended = self.listeners.iter().filter(|(_, listener)| listener.task.is_finished());
+        for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.stopped(number);
         }
     }
 

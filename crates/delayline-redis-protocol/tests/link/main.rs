@@ -147,3 +147,22 @@ async fn a_wait_tells_of_a_silent_server_although_the_process_stood_still() {
     };
     assert_eq!(error.kind(), &ErrorKind::Timeout);
 }
+
+/// The task that was to listen never ran.
+#[test]
+fn a_wait_outlives_the_runtime_of_another() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().start_paused(true).build().unwrap()
+    };
+    let world = World::new(|_, command| match command {
+        _ if command.starts_with("BLPOP") => Answer::Value(Value::Nil),
+        _ => Answer::Value(Value::Bytes("redis_mode:standalone\r\n".into())),
+    });
+    let transport = runtime().block_on(world.connect("redis://a:1")).unwrap();
+    let bell = Bytes::from_static(b"bell");
+    let wait = || transport.wait(&bell, Duration::from_secs(1));
+    runtime().block_on(async { timeout(Duration::ZERO, wait()).await.unwrap_err() });
+    let answer = runtime().block_on(async { timeout(LONG, wait()).await });
+    assert!(matches!(answer, Ok(Ok(false))), "{answer:?}");
+}

@@ -104,6 +104,14 @@ impl Connection {
         self.opening(name, |_, opened| opened.backend)
     }
 
+    /// A queue on this backend that shares what the queues of the connection share.
+    #[cfg(feature = "testing")]
+    pub(crate) fn queue_on<T: ?Sized>(&self, backend: Arc<dyn QueueBackend>) -> Queue<T> {
+        let Self(_, cancels, registry, siblings) = self.clone();
+        let opened = Opened { backend, ids: shards::Ids::plain() };
+        Queue::sharing(opened, Json, cancels, registry, siblings)
+    }
+
     fn opening<O>(&self, name: &str, made: fn(Self, Opened) -> O) -> Opening<O> {
         Opening {
             connection: self.clone(),

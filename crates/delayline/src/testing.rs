@@ -98,7 +98,7 @@ impl<T: ?Sized> TestQueue<T> {
     fn of(connection: TestConnection, recorder: Arc<Recorder>) -> Self {
         let backend: Arc<dyn QueueBackend> = Arc::clone(&recorder) as _;
         Self {
-            queue: Queue::new(backend),
+            queue: connection.connection().queue_on(backend),
             connection,
             recorder,
             retry: Retry::Policy(RetryPolicy::default()),

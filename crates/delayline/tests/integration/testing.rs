@@ -510,3 +510,18 @@ async fn a_batch_is_the_same_on_several_threads_and_beside_other_handlers() {
         assert_eq!(drained.count(Status::Acked), 10);
     }
 }
+
+#[tokio::test]
+async fn messages_of_several_queues_are_waited_for() {
+    let test = TestConnection::new();
+    let (parts, wholes) = (test.queue::<u64>("parts"), test.queue::<u64>("wholes"));
+    let members = (0..3).map(|n| parts.queue().message(&n).due_in(secs(n)));
+    let sent = wholes.queue().message(&9).id("whole").send_with_members(members).await;
+    assert!(sent.unwrap().is_accepted());
+    let whole = async |job: Job<u64>| match job.members() {
+        Some(members) if members.all_acked() => Ok(()),
+        members => Err(format!("{members:?}")),
+    };
+    let drained = test.workers().add(&parts, ok).add(&wholes, whole).drain().await;
+    assert_eq!((drained.count(Status::Acked), drained.handled.len()), (4, 4));
+}

@@ -222,20 +222,23 @@ impl Transfer {
             }
         }
         let aside = self.set_aside(movable).await?;
-        let mut back = Vec::new();
-        let mut sending = Vec::new();
+        let (mut back, mut sending) = (Vec::new(), Vec::new());
+        let (mut gone, mut failure) = (Vec::new(), None);
         for item in self.contents(aside).await? {
-            match self.verdict(&item).await? {
-                Verdict::Send(message) => sending.push((item, *message)),
-                Verdict::Wait => self.leave(&item, SET_ASIDE),
-                Verdict::Leave(reason) => {
+            match self.verdict(&item).await {
+                Ok(Verdict::Send(message)) => sending.push((item, *message)),
+                Ok(Verdict::Wait) => self.leave(&item, SET_ASIDE),
+                Ok(Verdict::Leave(reason)) => {
                     self.leave(&item, reason);
                     back.push(item);
                 }
+                Err(error) => {
+                    back.push(item);
+                    failure.get_or_insert(error);
+                }
             }
         }
-        let (mut gone, mut failure) = (Vec::new(), None);
-        for (item, result) in self.send(sending).await? {
+        for (item, result) in self.send(sending, &mut failure).await? {
             match result {
                 Ok(Enqueued::Created { .. }) => gone.push(item),
                 Ok(Enqueued::Duplicate { status }) if status != Status::Purged => gone.push(item),
@@ -403,10 +406,12 @@ impl Transfer {
         Ok(Some(Some(seen)))
     }
 
-    /// Sends messages to the target.
+    /// Sends messages to the target. If it fails then, messages that the target knew are not
+    /// returned, and stay set aside.
     async fn send(
         &self,
         sending: Vec<(Item, NewMessage)>,
+        failure: &mut Option<Error>,
     ) -> Result<Vec<(Item, Result<Enqueued, Error>)>, Error> {
         let (items, messages): (Vec<_>, Vec<_>) = sending.into_iter().unzip();
         let mut results = self.send_all(messages.iter().cloned().enumerate().collect()).await;
@@ -420,11 +425,19 @@ impl Transfer {
         for (&place, result) in places.iter().zip(again) {
             results[place] = result;
         }
-        let all: Vec<_> = items.into_iter().zip(results).collect();
+        let mut all: Vec<_> = items.into_iter().zip(results).collect();
         let known = all.iter().filter(|(_, it)| matches!(it, Ok(Enqueued::Duplicate { .. })));
         let known: HashMap<_, _> = known.map(|(item, _)| (&item.message.info.id, item)).collect();
         // The addresses of one server may differ.
-        let at_target = look_up(&self.to, known.keys().map(|id| (*id).clone()).collect()).await?;
+        let ids = known.keys().map(|id| (*id).clone()).collect();
+        let at_target = match look_up(&self.to, ids).await {
+            Ok(messages) => messages,
+            Err(error) => {
+                failure.get_or_insert(error);
+                all.retain(|(_, result)| !matches!(result, Ok(Enqueued::Duplicate { .. })));
+                return Ok(all);
+            }
+        };
         let is_same = |it: &MessageInfo| {
             known.get(&it.id).is_some_and(|item| {
                 let here = &item.message.info;

@@ -12,10 +12,12 @@ use delayline::backend::{
     Applied, At, Backend, Claim, ClaimId, Error, Found, Lease, List, Millis, NewMessage, Op,
     Outcome, QueueBackend, QueueName, Reply, Save, Schedule, Settlement, Status, Timestamp, Wakeup,
 };
-use delayline::message::{Headers, Priority};
+use delayline::message::{Headers, MessageState, Priority};
 use delayline::{Connect, Connection, Draft, Durability, ErrorKind, Job, MessageId, Queue, Worker};
 use tokio::sync::Notify;
 use uuid::Uuid;
+
+use crate::support::{Fault, Faulty};
 
 /// Where the process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -351,4 +353,27 @@ async fn a_message_waits_for_others_across_a_move() {
         let Reply::List(page) = apply(a.backend(), waiting).await else { panic!() };
         assert_eq!(page.messages, [], "{name}");
     }
+}
+
+/// A message whose members have ended is sent with their queue, so the target is asked.
+#[tokio::test(start_paused = true)]
+async fn nothing_stays_set_aside_that_was_certainly_not_sent() {
+    let target = Faulty::with_plan(|op| match op {
+        Op::Progress(_) => Fault::Denied,
+        _ => Fault::None,
+    });
+    let connection = delayline::connect("memory:").await.unwrap();
+    let from: Queue<u64> = connection.queue("from").await.unwrap();
+    send(from.message(&1).id("part")).await;
+    let held = claim(from.backend(), 1).await.remove(0);
+    settle(from.backend(), Settlement::new(held.0, held.1, Outcome::Ack)).await;
+    send(from.message(&9).id("whole").after(["part"])).await;
+    send(from.message(&2).id("other")).await;
+    let mut transfer = from.transfer_to(&Queue::<u64>::new(target.clone())).unwrap();
+    while transfer.page().await.is_ok() {}
+    // The failure of one does not hold up the other.
+    let delayline::Found::Live(whole) = from.get("whole").await.unwrap() else { panic!() };
+    assert_eq!(whole.info.state, MessageState::Ready);
+    let other = from.get("other").await.unwrap();
+    assert!(matches!(other, delayline::Found::Finished(Status::Cancelled)), "{other:?}");
 }

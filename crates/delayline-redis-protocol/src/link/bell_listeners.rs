@@ -78,8 +78,8 @@ struct Waiter {
 struct Listener {
     /// The bells that its command covers, or will cover in a moment.
     bells: Vec<Bytes>,
-    /// The number of its command, once that has begun.
-    command: Option<u64>,
+    /// When its command ends, once that has begun.
+    until: Option<Instant>,
     task: AbortHandle,
 }
 
@@ -112,14 +112,16 @@ impl<D: Driver> BellListeners<D> {
         let (number, answer) = group.enter(bell, limit);
         let mut leaves = Leaves { group: &group, bell, number, answer };
         // The listener answers sooner, unless it waits for others of this bell with longer limits.
-        let answer = match timeout(limit + LATEST_ANSWER, &mut leaves.answer).await {
-            Ok(answer) => answer,
-            Err(_) if !group.lock().answers(bell, number) => return Ok(false),
-            // The process has stood still for longer than that. The listener's answer says whether
-            // the server is silent.
-            Err(_) => (&mut leaves.answer).await,
-        };
-        answer.unwrap_or_else(|_| Err(stopped().into()))
+        let mut patience = limit + LATEST_ANSWER;
+        loop {
+            match timeout(patience, &mut leaves.answer).await {
+                Ok(answer) => return answer.unwrap_or_else(|_| Err(stopped().into())),
+                Err(_) if !group.lock().is_late(bell) => return Ok(false),
+                // The process has stood still for longer than that. The listener's answer says
+                // whether the server is silent.
+                Err(_) => patience = LATEST_ANSWER,
+            }
+        }
     }
 
     /// A bell stays in its group.
@@ -198,7 +200,7 @@ impl<D: Driver> Group<D> {
             let task = tokio::spawn(Arc::clone(self).listen(listener)).abort_handle();
             state
                 .listeners
-                .insert(listener, Listener { bells: vec![bell.clone()], command: None, task });
+                .insert(listener, Listener { bells: vec![bell.clone()], until: None, task });
         }
         (number, receiver)
     }
@@ -299,14 +301,14 @@ impl State {
         self.bells.get_mut(bell).map(|known| known.waiters.remove(&number));
     }
 
-    /// Whether the listeners of a bell answer a wait within its limit and a bit. A command that
-    /// began before the wait may take longer.
-    fn answers(&mut self, bell: &Bytes, wait: u64) -> bool {
+    /// Whether the listeners of a bell should have answered by now.
+    fn is_late(&mut self, bell: &Bytes) -> bool {
         self.remove_ended();
+        let now = Instant::now();
         let numbers = self.bells.get(bell).into_iter().flat_map(|bell| &bell.heard_by);
         let mut listeners = numbers.filter_map(|number| self.listeners.get(number)).peekable();
         listeners.peek().is_some()
-            && listeners.all(|listener| listener.command.is_none_or(|command| command > wait))
+            && listeners.all(|listener| listener.until.is_none_or(|until| until <= now))
     }
 
     /// Returns the next command of a listener. Without one, the listener is removed from the list.
@@ -348,8 +350,8 @@ impl State {
         }
         self.several = bells.len() > 1;
         let limit = until.saturating_duration_since(now);
-        let command = Some(self.number());
-        self.listeners.insert(number, Listener { bells: bells.clone(), command, task });
+        let listener = Listener { bells: bells.clone(), until: Some(until), task };
+        self.listeners.insert(number, listener);
         Some(Round { bells, limit })
     }
 
@@ -509,7 +511,7 @@ mod tests {
         let number = state.number();
         state.bells.get_mut(bell).unwrap().heard_by.push(number);
         let task = tokio::spawn(async {}).abort_handle();
-        state.listeners.insert(number, Listener { bells: vec![bell.clone()], command: None, task });
+        state.listeners.insert(number, Listener { bells: vec![bell.clone()], until: None, task });
         number
     }
 }

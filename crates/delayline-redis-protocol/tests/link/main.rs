@@ -148,6 +148,23 @@ async fn a_wait_tells_of_a_silent_server_although_the_process_stood_still() {
     assert_eq!(error.kind(), &ErrorKind::Timeout);
 }
 
+/// They begin together, so they share a command.
+#[tokio::test(start_paused = true)]
+async fn a_short_wait_ends_before_a_long_one_of_the_same_bell() {
+    let world = World::new(|_, command| match command.rsplit_once(' ') {
+        Some((bells, seconds)) if bells.starts_with("BLPOP") => {
+            Answer::After(Duration::from_secs_f64(seconds.parse().unwrap()), Value::Nil)
+        }
+        _ => Answer::Value(Value::Bytes("redis_mode:standalone\r\n".into())),
+    });
+    let transport = world.connect("redis://a:1").await.unwrap();
+    let bell = Bytes::from_static(b"bell");
+    let wait = |seconds| transport.wait(&bell, Duration::from_secs(seconds));
+    let short = timeout(LONG, wait(1));
+    let (_, short) = tokio::join!(timeout(LONG, wait(50)), short);
+    assert!(matches!(short, Ok(Ok(false))), "{short:?}");
+}
+
 /// The task that was to listen never ran.
 #[test]
 fn a_wait_outlives_the_runtime_of_another() {

@@ -163,6 +163,8 @@ impl Asked {
         let parts = [visitor, queue.as_bytes(), consumer.as_bytes(), claim_id.as_bytes()];
         let real = context.shared.claim_ids.of(parts);
         let claim = Claim::new(consumer, real, max, lease(members)?).several_in_order(several);
+        // A poll may wait before the queue would refuse it.
+        Op::Claim(claim.clone()).validate()?;
         Ok(Self { claim, claim_id, wait })
     }
 }

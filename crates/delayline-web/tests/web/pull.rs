@@ -282,7 +282,7 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
 
 /// Counts operations and waits, and fails all of them or ends a wait early on request.
 #[derive(Debug)]
-struct Counted {
+pub struct Counted {
     inner: Arc<dyn QueueBackend>,
     claims: AtomicUsize,
     waits: AtomicUsize,
@@ -292,7 +292,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn on(queue: &Raws) -> (Arc<Self>, Raws) {
+    pub fn on(queue: &Raws) -> (Arc<Self>, Raws) {
         let inner = Arc::clone(queue.backend());
         let [claims, waits, most_waits, away, early] = Default::default();
         let counted = Arc::new(Self { inner, claims, waits, most_waits, away, early });
@@ -342,7 +342,7 @@ impl Wakeup for Counted {
 }
 
 /// Starts polls, and waits until they wait.
-async fn polls(
+pub async fn polls(
     site: &Router,
     count: usize,
     counted: &Counted,

@@ -63,11 +63,14 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
     let mut attempt = attempt.filter(|_| open.is_fifo());
     for _ in 0..MOST_CLAIMS {
         let visitor = &call.caller.visitor.name;
-        let (consumer, claim_id) = claim_ids(visitor, &open.name, attempt.take().as_deref())?;
+        let attempt = attempt.take();
+        let is_new = attempt.is_none();
+        let (consumer, claim_id) = claim_ids(visitor, &open.name, attempt.as_deref())?;
         let hold = Hold::new(&open.polls.claims, &open.queue, claim_id).await;
         // As in Amazon SQS, several messages of a group come together.
         let claim = Claim::new(consumer, claim_id, max, lease).several_in_order(open.is_fifo());
-        let granted = open.polls.claim(&open.queue, claim, &hold, deadline, &shared.stop).await?;
+        let (queue, stop) = (&open.queue, &shared.stop);
+        let granted = open.polls.claim(queue, claim, is_new, &hold, deadline, stop).await?;
         let was_empty = granted.claimed.deliveries.is_empty();
         let mut deliveries = Vec::new();
         for delivery in granted.claimed.deliveries {

@@ -45,11 +45,11 @@ pub(super) async fn claim(
     let names = ["max", "lease", "wait", "consumer", "claim_id", "several_in_order"];
     let asked = if body.is_empty() { Map::new() } else { members(&body, &names)? };
     drop(body);
-    let Asked { claim, claim_id, wait } = Asked::read(&context, &place.queue, &asked)?;
+    let Asked { claim, claim_id, is_new, wait } = Asked::read(&context, &place.queue, &asked)?;
     let (polls, queue, stop) = (&served.polls, &served.queue, &context.shared.stop);
     let hold = Hold::new(&polls.claims, queue, claim.claim_id).await;
     let deadline = (!wait.is_zero() && !stop.is_cancelled()).then(|| Instant::now() + wait);
-    let granted = polls.claim(queue, claim, &hold, deadline, stop).await?;
+    let granted = polls.claim(queue, claim, is_new, &hold, deadline, stop).await?;
     tracing::debug!(
         target: "delayline_web::audit",
         visitor = %json::harmless_line(&context.visitor.name),
@@ -115,6 +115,8 @@ struct Asked {
     claim: Claim,
     /// As the client names it.
     claim_id: String,
+    /// No earlier request can have made the claim.
+    is_new: bool,
     wait: Duration,
 }
 
@@ -159,13 +161,14 @@ impl Asked {
             ))
             .or_else(|_| ConsumerName::try_from("http"))?,
         };
+        let is_new = claim_id.is_none();
         let claim_id = claim_id.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
         let parts = [visitor, queue.as_bytes(), consumer.as_bytes(), claim_id.as_bytes()];
         let real = context.shared.claim_ids.of(parts);
         let claim = Claim::new(consumer, real, max, lease(members)?).several_in_order(several);
         // A poll may wait before the queue would refuse it.
         Op::Claim(claim.clone()).validate()?;
-        Ok(Self { claim, claim_id, wait })
+        Ok(Self { claim, claim_id, is_new, wait })
     }
 }
 

@@ -77,8 +77,9 @@ impl State {
 impl Polls {
     /// Claims, and waits for messages until `deadline` or `stop`.
     ///
-    /// While other polls wait and nothing is due, the queue is not asked. If the queue cannot be
-    /// reached, the poll waits for that as well, and fails at the end of its time.
+    /// While other polls wait and nothing is due, the queue is not asked if the claim `is_new`: no
+    /// earlier request can have made it. If the queue cannot be reached, the poll waits for that as
+    /// well, and fails at the end of its time.
     ///
     /// If the future is dropped, the poll ends; leases that it is granted are released.
     ///
@@ -89,13 +90,14 @@ impl Polls {
         self: &Arc<Self>,
         queue: &Queue<Bytes, Raw>,
         claim: Claim,
+        is_new: bool,
         hold: &Hold,
         deadline: Option<Instant>,
         stop: &CancellationToken,
     ) -> Result<Granted, Error> {
         let claim = Arc::new(claim);
         let mut joined = None;
-        if deadline.is_some() {
+        if deadline.is_some() && is_new {
             joined = self.join(queue, &claim, hold, Place::IfQuiet);
         }
         let (poll, mut answer) = if let Some(joined) = joined {

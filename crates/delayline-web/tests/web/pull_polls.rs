@@ -3,7 +3,7 @@
 use delayline_web::Role;
 use serde_json::json;
 
-use crate::pull::{Counted, polls, post, site};
+use crate::pull::{Counted, claim, polls, post, site};
 use crate::support::{orders, send};
 
 #[tokio::test(start_paused = true)]
@@ -19,4 +19,17 @@ async fn a_bad_claim_ends_no_poll_of_others() {
         send(&orders, id, "x").await;
         assert_eq!(poll.await.unwrap()["deliveries"][0]["id"], id);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_claim_is_answered_although_polls_wait() {
+    let (counted, orders) = Counted::on(&orders().await);
+    let site = site(&orders, Role::Worker);
+    send(&orders, "a", "x").await;
+    let body = json!({"wait": "1s", "consumer": "c", "claim_id": "1", "lease": "1h"});
+    let first = claim(&site, body.clone()).await;
+    let waiting = polls(&site, 1, &counted).await;
+    let again = claim(&site, body).await;
+    assert_eq!(again["deliveries"][0]["token"], first["deliveries"][0]["token"]);
+    assert!(!waiting[0].is_finished());
 }

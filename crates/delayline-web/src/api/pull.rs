@@ -1,6 +1,7 @@
 //! Consumers over HTTP: claim and extend. `settle.rs` ends leases.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -13,7 +14,7 @@ use delayline::backend::{
     Claim, ConsumerName, Delivery, Extend, Extended, Lease, Millis, Op, Reply, Save,
 };
 use delayline::message::{Group, MessageState};
-use delayline::{Error, MessageId, Timestamp, limits};
+use delayline::{Error, MessageId, Timestamp, Violation, limits};
 use delayline_json as json;
 use http_body_util::{BodyExt as _, Full};
 use serde::Serialize;
@@ -156,10 +157,7 @@ impl Asked {
         let visitor = context.visitor.name.as_bytes();
         let consumer = match consumer {
             Some(name) => ConsumerName::try_from(name)?,
-            None => ConsumerName::new(Bytes::copy_from_slice(
-                visitor.get(..limits::MAX_CONSUMER_BYTES).unwrap_or(visitor),
-            ))
-            .or_else(|_| ConsumerName::try_from("http"))?,
+            None => unnamed(visitor)?,
         };
         let is_new = claim_id.is_none();
         let claim_id = claim_id.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
@@ -170,6 +168,14 @@ impl Asked {
         Op::Claim(claim.clone()).validate()?;
         Ok(Self { claim, claim_id, is_new, wait })
     }
+}
+
+/// Names a consumer for a claim that names none. A consumer makes one claim at a time, so concurrent
+/// claims of a visitor have different ones: 256 each, since a queue remembers 1,000 consumers.
+fn unnamed(visitor: &[u8]) -> Result<ConsumerName, Violation> {
+    let number = format!("-{:02x}", UNNAMED.fetch_add(1, Ordering::Relaxed));
+    let most = limits::MAX_CONSUMER_BYTES - number.len();
+    ConsumerName::new([visitor.get(..most).unwrap_or(visitor), number.as_bytes()].concat())
 }
 
 /// Answers a claim. The leases count as delivered once the connection takes the body.
@@ -335,6 +341,9 @@ fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Result<Option<&'a st
         Some(_) => Err(Failure::Wrong(format!("{name} must be a string"))),
     }
 }
+
+/// Number of the next consumer without a name.
+static UNNAMED: AtomicU8 = AtomicU8::new(0);
 
 const USUAL_LEASE: Duration = Duration::from_secs(30);
 const USUAL_WAIT: Duration = Duration::from_secs(20);

@@ -1,15 +1,15 @@
 //! Consumers over HTTP.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::Request;
 use delayline::admin::QueueName;
-use delayline::backend::{Applied, At, Backend, Op, QueueBackend, Wakeup};
+use delayline::backend::{Applied, At, Backend, ConsumerName, Op, QueueBackend, Wakeup};
 use delayline::codec::Raw;
 use delayline::message::Status;
 use delayline::{Completion, ErrorKind, Found, Queue};
@@ -285,6 +285,7 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
 pub struct Counted {
     inner: Arc<dyn QueueBackend>,
     claims: AtomicUsize,
+    pub consumers: Mutex<BTreeSet<ConsumerName>>,
     waits: AtomicUsize,
     most_waits: AtomicUsize,
     away: AtomicUsize,
@@ -295,7 +296,8 @@ impl Counted {
     pub fn on(queue: &Raws) -> (Arc<Self>, Raws) {
         let inner = Arc::clone(queue.backend());
         let [claims, waits, most_waits, away, early] = Default::default();
-        let counted = Arc::new(Self { inner, claims, waits, most_waits, away, early });
+        let consumers = Mutex::default();
+        let counted = Arc::new(Self { inner, claims, consumers, waits, most_waits, away, early });
         let queue = Queue::new(Arc::clone(&counted) as Arc<dyn QueueBackend>).codec(Raw);
         (counted, queue)
     }
@@ -311,7 +313,10 @@ impl Backend for Counted {
         if self.away.load(Ordering::SeqCst) > 0 {
             return Err(Error::new(ErrorKind::Unreachable));
         }
-        self.claims.fetch_add(usize::from(matches!(op, Op::Claim(_))), Ordering::SeqCst);
+        if let Op::Claim(claim) = op {
+            self.claims.fetch_add(1, Ordering::SeqCst);
+            self.consumers.lock().unwrap().insert(claim.consumer.clone());
+        }
         self.inner.apply(at, op).await
     }
 }

@@ -1,9 +1,9 @@
 //! Claims that come while polls of other clients wait.
 
-use delayline_web::Role;
+use delayline_web::{Access, Dashboard, Role, Visitor};
 use serde_json::json;
 
-use crate::pull::{Counted, claim, polls, post, site};
+use crate::pull::{Counted, claim, polls, post, site, take};
 use crate::support::{orders, send};
 
 #[tokio::test(start_paused = true)]
@@ -32,4 +32,16 @@ async fn a_repeated_claim_is_answered_although_polls_wait() {
     let again = claim(&site, body).await;
     assert_eq!(again["deliveries"][0]["token"], first["deliveries"][0]["token"]);
     assert!(!waiting[0].is_finished());
+}
+
+#[tokio::test]
+async fn claims_without_a_consumer_do_not_share_one() {
+    let (counted, orders) = Counted::on(&orders().await);
+    let visitor = Visitor::new("v".repeat(100), Role::Worker);
+    let access = Access::resolver(move |_| Some(visitor.clone()));
+    let site = Dashboard::new(access).queue(orders.clone()).router().unwrap();
+    for _ in 0..20 {
+        take(&site, 1).await;
+    }
+    assert_eq!(counted.consumers.lock().unwrap().len(), 20);
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
+use delayline::after::{self, Member};
 use delayline::codec::Raw;
-use delayline::message::MessageInfo;
+use delayline::message::{Headers, MessageInfo};
 use delayline::schedules::Schedules;
 use delayline::{Bytes, Connection, Found, MessageId, Queue};
 
@@ -178,6 +179,16 @@ impl Context {
             self.visitor.knows(name).then_some((name, schedules))
         });
         schedules.ok_or_else(|| Failure::Unknown("there are no schedules here".to_owned()))
+    }
+
+    /// Whether the queue of a member exists for the visitor, who knows the queue that names it.
+    pub(crate) fn knows(&self, member: &Member) -> bool {
+        member.queue().is_none_or(|queue| self.visitor.knows(queue.as_str()))
+    }
+
+    /// Whether the header [`WAKES`](after::WAKES) names a queue that the visitor does not know.
+    pub(crate) fn hides_wakes(&self, headers: &Headers) -> bool {
+        after::wakes(headers).is_some_and(|waiting| !self.knows(&waiting))
     }
 
     /// The message or end of an id, as the visitor may see it.

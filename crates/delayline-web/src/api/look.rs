@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use delayline::admin::{Listed, Resolution};
+use delayline::after::WAKES;
 use delayline::{Completion, Found, limits};
 use delayline_json::{self as json, Cursor};
 use serde_json::{Value, json};
@@ -113,7 +114,18 @@ async fn page(
 pub(super) async fn get(place: Place, context: Context) -> Result<Response, Problem> {
     let (queue, id) = place.id()?;
     let value = match context.get(&queue, &id).await? {
-        Found::Live(message) if context.sees_contents() => json::message(&message),
+        Found::Live(mut message) if context.sees_contents() => {
+            if let Some(waiting) = &mut message.waiting {
+                waiting.members.retain(|member| context.knows(member));
+            }
+            let mut value = json::message(&message);
+            if let Some(Value::Object(headers)) = value.get_mut("headers")
+                && context.hides_wakes(&message.headers)
+            {
+                headers.retain(|name, _| !name.starts_with(WAKES));
+            }
+            value
+        }
         Found::Live(message) => json::without_content(&message),
         Found::Finished(status) => json::stateless(&id, status.name()),
         Found::Unknown => {

@@ -1,10 +1,11 @@
 //! Messages that wait for others, over HTTP and on pages.
 
+use delayline::Bytes;
 use delayline_web::{Access, Dashboard, Role, Visitor};
 use serde_json::json;
 
 use crate::pull::{item, post, settle, site, take};
-use crate::support::{get, orders};
+use crate::support::{get, open, orders};
 
 #[tokio::test]
 async fn a_waiting_message_is_sent_explained_and_claimed() {
@@ -70,4 +71,34 @@ async fn only_queues_that_the_visitor_knows_can_be_waited_for() {
         post(&site, "messages", &message).await.status(400).has(reason);
     }
     assert_eq!(orders.stats().await.unwrap().totals.enqueued, 0);
+}
+
+#[tokio::test]
+async fn messages_of_queues_that_the_visitor_does_not_know_are_not_named() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let (orders, secret) = (open(&connection, "orders").await, open(&connection, "secret").await);
+    let draft = |id: &str| orders.message(&Bytes::from_static(b"x")).id(id);
+    let hidden = secret.member("hunter2").unwrap();
+    let members = [hidden.clone(), orders.member("a").unwrap()];
+    assert!(draft("waits").after(members).send().await.unwrap().is_accepted());
+    let wakes = draft("wakes").wakes(hidden).header("shop", "9").send();
+    assert!(wakes.await.unwrap().is_accepted());
+    let message = "/api/v1/queues/orders/messages";
+    let open = Dashboard::new(Access::everyone(Role::Operator)).queue(orders.clone());
+    let open = open.router().unwrap();
+    for id in ["waits", "wakes"] {
+        get(&open, &format!("{message}/{id}")).await.status(200).has("secret").has("hunter2");
+    }
+    let visitor = Visitor::new("v", Role::Operator).only_queues(["orders"]);
+    let access = Access::resolver(move |_| Some(visitor.clone()));
+    let site = Dashboard::new(access).queue(orders.clone()).queue(secret).router().unwrap();
+    for id in ["waits", "wakes"] {
+        for uri in [format!("{message}/{id}"), format!("/message?queue=orders&id={id}")] {
+            get(&site, &uri).await.status(200).lacks("secret").lacks("hunter2");
+        }
+    }
+    let waits = get(&site, &format!("{message}/waits")).await.json();
+    assert_eq!(waits["after"], json!([{"id": "a"}]));
+    let wakes = get(&site, &format!("{message}/wakes")).await.json();
+    assert_eq!(wakes["headers"], json!({"shop": "9"}));
 }

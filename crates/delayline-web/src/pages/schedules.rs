@@ -30,7 +30,8 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     entries.truncate(MOST_READ);
     let overdue =
         entries.iter().map(|it| it.overdue).max().filter(|&longest| longest >= SCHEDULE_OVERDUE);
-    let after = context.params.text("after").unwrap_or_default();
+    // Names may begin and end with spaces.
+    let after = context.params.texts("after").next().unwrap_or_default();
     entries.retain(|entry| entry.name.as_str() > after);
     let more = entries.len() > MOST_SHOWN;
     entries.truncate(MOST_SHOWN);
@@ -176,7 +177,8 @@ pub(super) async fn change(context: Context, request: Request) -> Result<Respons
     context.require(Role::Operator)?;
     let fields = form(&context, request, &["act", "sure"]).await?;
     let missing = || Failure::Wrong("the query names no schedule".to_owned());
-    let name = context.params.text("name").ok_or_else(missing)?;
+    let name = context.params.texts("name").next().filter(|name| !name.is_empty());
+    let name = name.ok_or_else(missing)?;
     let (what, note) = match fields.text("act") {
         Some("pause") => (Act::Pause, "schedule_paused"),
         Some("resume") => (Act::Resume, "schedule_resumed"),

@@ -382,6 +382,22 @@ async fn buttons_pause_resume_run_and_remove_after_a_question() {
 }
 
 #[tokio::test]
+async fn a_space_at_the_end_makes_another_name() {
+    let world = World::new().await;
+    for name in ["report", "report "] {
+        world.put(name, &hourly()).await;
+    }
+    let site = world.site(Role::Operator);
+    let page = get(&site, "/schedules").await.has("schedule?name=report%20\"");
+    drop(page);
+    post(&site, "/schedule?name=report%20", "act=remove&sure=yes").await.leads_to();
+    assert_eq!(world.names().await, ["report"]);
+    world.put("report ", &hourly()).await;
+    get(&site, "/schedules?after=report").await.has("name=report%20\"");
+    get(&site, "/schedules?after=report%20").await.lacks("name=report");
+}
+
+#[tokio::test]
 async fn hostile_names_are_text_on_the_page() {
     let world = World::new().await;
     let name = "\"><script>alert(1)</script>\u{1b}[2J\u{202e}";

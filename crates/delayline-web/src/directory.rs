@@ -173,7 +173,7 @@ impl Directory {
                 let before = to.borrow().clone();
                 let now = look(&connection, &added, &before, MOST_KEYS).await;
                 told(&before, &now);
-                to.send_replace(now);
+                to.send_modify(|known| *known = with_added(now, &before, known));
                 drop(turn);
             };
             tokio::spawn(search.in_current_span());
@@ -240,6 +240,15 @@ async fn look(connection: &Connection, added: &Queues, before: &Known, most_keys
     }
     search.tried = Some(Instant::now());
     Known { queues: Arc::new(queues), search: Some(search) }
+}
+
+/// The result of a search that began with `before`, and the queues that were added meanwhile.
+fn with_added(mut found: Known, before: &Known, current: &Known) -> Known {
+    let is_added = |name: &String| !before.queues.contains_key(name);
+    let added = current.queues.iter().filter(|(name, _)| is_added(name));
+    Arc::make_mut(&mut found.queues)
+        .extend(added.map(|(name, served)| (name.clone(), Arc::clone(served))));
+    found
 }
 
 async fn open(connection: &Connection, name: &str) -> Result<Arc<Served>, Error> {
@@ -335,6 +344,27 @@ mod tests {
         assert_eq!(names(&failed), names(&all));
         let search = failed.search.unwrap();
         assert!(search.failure.is_some() && search.read.is_some(), "{search:?}");
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_added_during_a_search_stays() {
+        let server = Server::start();
+        let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+        create(&connection, "orders").await;
+        let added = open(&connection, "added").await.unwrap();
+        let directory = Directory::new(Queues::new(), Some(connection));
+        let add = async {
+            // The search has begun, and waits for the server.
+            tokio::task::yield_now().await;
+            directory.add("added", Arc::clone(&added));
+        };
+        let (mut known, ()) = tokio::join!(directory.known(), add);
+        while !known.queues.contains_key("orders") {
+            tokio::task::yield_now().await;
+            known = directory.known().await;
+        }
+        assert_eq!(names(&known), ["added", "orders"]);
+        assert!(Arc::ptr_eq(&known.queues["added"], &added));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -122,8 +122,22 @@ impl Access {
         let user = presented.as_ref().and_then(|presented| presented.user.as_deref());
         let address = parts.extensions.get::<ClientAddress>();
         let find = || presented.as_ref().and_then(|it| it.find(credentials)).ok_or(());
-        match brake.check((address, user), find).await {
-            Some(Ok(visitor)) => Admission::Visitor(visitor),
+        let token = presented.as_ref().filter(|it| it.is_long_token());
+        let token = token.map(|it| (address, &it.secret));
+        let checked = if token.is_some_and(|token| brake.has_passed(token))
+            && let Ok(visitor) = find()
+        {
+            Some(Ok(visitor))
+        } else {
+            brake.check((address, user), find).await
+        };
+        match checked {
+            Some(Ok(visitor)) => {
+                if let Some(token) = token {
+                    brake.passed(token);
+                }
+                Admission::Visitor(visitor)
+            }
             Some(Err(())) => {
                 // Any other text may be a secret in the wrong place.
                 let known = credentials.iter().filter(|it| it.basic);
@@ -237,6 +251,11 @@ impl Presented {
         }
     }
 
+    /// Whether it is a token that no client finds by guesses, however fast.
+    const fn is_long_token(&self) -> bool {
+        self.user.is_none() && self.secret.len() >= LONG_TOKEN_BYTES
+    }
+
     /// Compares with every credential, so that the time does not show which one came close.
     fn find(&self, credentials: &[Credential]) -> Option<Visitor> {
         let mut found = None;
@@ -254,9 +273,15 @@ impl Presented {
     }
 }
 
+/// Length of a token from which failures of others do not slow it after it has succeeded.
+const LONG_TOKEN_BYTES: usize = 16;
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use axum::http::Request;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::Role;
@@ -277,6 +302,34 @@ mod tests {
         for (queue, knows) in [("orders", true), ("orders2", false), ("eu/a", true), ("eu", false)]
         {
             assert_eq!(visitor.knows(queue), knows, "{queue}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_in_use_is_not_locked_out_by_failures_at_its_address() {
+        let (used, fresh, short) = ("used-0123456789abcdef", "fresh-0123456789abcdef", "t0ken");
+        let access = Access::credentials(
+            [used, fresh, short].map(|it| Credential::bearer(it, it, Role::Viewer)),
+        );
+        let brake = Brake::default();
+        let ask = async |token: &str| {
+            let request = Request::builder().header(AUTHORIZATION, format!("Bearer {token}"));
+            access.visitor(&request.body(()).unwrap().into_parts().0, &brake).await
+        };
+        for token in [used, short] {
+            assert!(matches!(ask(token).await, Admission::Visitor(_)));
+        }
+        for number in 0..100 {
+            let guess = format!("guess-0123456789-{number}");
+            let _ = timeout(Duration::from_millis(1), ask(&guess)).await;
+        }
+        assert_eq!(ask("guess-0123456789abcdef").await, Admission::TooMany);
+        let begin = Instant::now();
+        assert_eq!(ask(used).await, Admission::Visitor(Visitor::new(used, Role::Viewer)));
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        // A token that may be guessed has to wait, used or not.
+        for token in [fresh, short] {
+            assert_eq!(ask(token).await, Admission::TooMany);
         }
     }
 

@@ -9,17 +9,21 @@ use tokio::time::{Instant, sleep};
 /// Counts failed logins. Each key has ten of them at once, and then one each second.
 ///
 /// Keys share 4,096 places by their hashes. So guesses under ever new names take no memory and push
-/// no other key out.
+/// no other key out. Successful logins that must not wait for the failures of others have as many
+/// places.
 pub struct Brake {
     hasher: RandomState,
     /// When the failures of each place are forgotten.
     places: Vec<Mutex<Option<Instant>>>,
+    /// The hash of the latest login of each place, and when it is forgotten.
+    passed: Vec<Mutex<Option<(u64, Instant)>>>,
 }
 
 impl Default for Brake {
     fn default() -> Self {
         let places = (0..PLACES).map(|_| Mutex::default()).collect();
-        Self { hasher: RandomState::new(), places }
+        let passed = (0..PLACES).map(|_| Mutex::default()).collect();
+        Self { hasher: RandomState::new(), places, passed }
     }
 }
 
@@ -31,8 +35,7 @@ impl Brake {
         key: impl Hash,
         check: impl FnOnce() -> Result<T, E>,
     ) -> Option<Result<T, E>> {
-        let place = usize::try_from(self.hasher.hash_one(key)).unwrap_or_default() % PLACES;
-        let place = self.places.get(place)?;
+        let place = self.places.get(place(self.hasher.hash_one(key)))?;
         let wait = {
             let mut until = place.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
@@ -62,12 +65,35 @@ impl Brake {
         }
         Some(result)
     }
+
+    /// Remembers a login that has succeeded.
+    pub fn passed(&self, login: impl Hash) {
+        let hash = self.hasher.hash_one(login);
+        if let Some(place) = self.passed.get(place(hash)) {
+            let until = Instant::now() + REMEMBERED;
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((hash, until));
+        }
+    }
+
+    /// Returns `true` if this login has succeeded lately. Another one may have the same hash.
+    pub fn has_passed(&self, login: impl Hash) -> bool {
+        let hash = self.hasher.hash_one(login);
+        let place = self.passed.get(place(hash));
+        let latest = place.and_then(|it| *it.lock().unwrap_or_else(PoisonError::into_inner));
+        latest.is_some_and(|(known, until)| known == hash && until > Instant::now())
+    }
+}
+
+fn place(hash: u64) -> usize {
+    usize::try_from(hash % PLACES).unwrap_or_default()
 }
 
 const BURST: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(1);
 const MOST_WAIT: Duration = Duration::from_secs(5);
-const PLACES: usize = 4_096;
+/// How long a successful login is remembered.
+const REMEMBERED: Duration = Duration::from_secs(3_600);
+const PLACES: u64 = 4_096;
 
 #[cfg(test)]
 mod tests {

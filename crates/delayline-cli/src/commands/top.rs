@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use delayline::codec::Raw;
-use delayline::{Bytes, Queue};
+use delayline::{Bytes, Connection, Error, ErrorClass, Queue};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -28,7 +28,7 @@ pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure>
         let why = format!("the interval {} is shorter than 200ms", args.interval);
         return Err(Failure::usage(why).about("--interval"));
     }
-    let (queues, left_out) = open(target).await?;
+    let (mut queues, left_out) = open(target).await?;
     if queues.is_empty() {
         eprintln!("no queues");
         return Ok(ExitCode::SUCCESS);
@@ -45,9 +45,9 @@ pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure>
             biased;
             () = signals.next() => return Ok(ExitCode::SUCCESS),
             () = keys.quit() => return Ok(ExitCode::SUCCESS),
-            counts = async { ticks.tick().await; count(&queues).await } => counts,
+            counts = async { ticks.tick().await; count(&mut queues).await } => counts,
         };
-        let names = queues.iter().map(|(name, _)| name.as_str());
+        let names = queues.iter().map(|queue| queue.name.as_str());
         let rows = names.zip(&counts).zip(&before);
         let mut rows: Vec<Row> =
             rows.map(|((name, now), then)| Row::new(name, then, now)).collect();
@@ -72,14 +72,47 @@ pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure>
     }
 }
 
-/// The queues with their names, and how many are left out.
-type Queues = (Vec<(String, Queue<Bytes, Raw>)>, usize);
+/// A queue of the table.
+#[derive(Clone)]
+struct Listed {
+    name: String,
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    Open(Queue<Bytes, Raw>),
+    /// The queue could not be opened yet.
+    On(Connection),
+}
+
+impl Listed {
+    /// Counts the queue, and opens it first if it is not open; the error is in words.
+    async fn count(mut self) -> (Self, Result<Counted, String>) {
+        let queue = match &self.place {
+            Place::Open(queue) => queue.clone(),
+            Place::On(connection) => match open_one(connection, &self.name).await {
+                Ok(queue) => queue,
+                Err(error) => return (self, Err(error.to_string())),
+            },
+        };
+        let count = Counted::read(&queue).await;
+        self.place = Place::Open(queue);
+        (self, count)
+    }
+}
+
+/// The queues, and how many are left out.
+type Queues = (Vec<Listed>, usize);
 
 /// The queue of the target, or all that there are.
 async fn open(target: &Target) -> Result<Queues, Failure> {
     if target.queue.is_some() {
         let queue = target.open_known().await?.patience(PATIENCE);
-        return Ok((vec![(target.queue()?.to_owned(), queue)], 0));
+        return Ok((
+            vec![Listed { name: target.queue()?.to_owned(), place: Place::Open(queue) }],
+            0,
+        ));
     }
     let connect = target.connect()?;
     target.refuse_new(&connect)?;
@@ -90,25 +123,33 @@ async fn open(target: &Target) -> Result<Queues, Failure> {
     let left_out = found.names.len().saturating_sub(MOST_QUEUES);
     for name in found.names.iter().take(MOST_QUEUES) {
         let name = name.to_string();
-        let queue = connection.queue(&name).await?.codec(Raw).patience(PATIENCE);
-        queues.push((name, queue));
+        let place = match open_one(&connection, &name).await {
+            Ok(queue) => Place::Open(queue),
+            // It concerns this queue only.
+            Err(error) if error.class() == ErrorClass::Rejected => Place::On(connection.clone()),
+            Err(error) => return Err(error.into()),
+        };
+        queues.push(Listed { name, place });
     }
     Ok((queues, left_out))
 }
 
+async fn open_one(connection: &Connection, name: &str) -> Result<Queue<Bytes, Raw>, Error> {
+    Ok(connection.queue(name).await?.codec(Raw).patience(PATIENCE))
+}
+
 /// Counts all queues at the same time. The counts are in the order of the queues.
-async fn count(queues: &[(String, Queue<Bytes, Raw>)]) -> Vec<Result<Counted, String>> {
+async fn count(queues: &mut [Listed]) -> Vec<Result<Counted, String>> {
     let mut tasks = JoinSet::new();
-    for (place, (_, queue)) in queues.iter().enumerate() {
-        let queue = queue.clone();
-        tasks.spawn(async move { (place, Counted::read(&queue).await) });
+    for (index, queue) in queues.iter().cloned().enumerate() {
+        tasks.spawn(async move { (index, queue.count().await) });
     }
     let mut counts = vec![Err("not counted".to_owned()); queues.len()];
     while let Some(done) = tasks.join_next().await {
-        if let Ok((place, count)) = done
-            && let Some(slot) = counts.get_mut(place)
+        if let Ok((index, (queue, count))) = done
+            && let (Some(listed), Some(slot)) = (queues.get_mut(index), counts.get_mut(index))
         {
-            *slot = count;
+            (*listed, *slot) = (queue, count);
         }
     }
     counts

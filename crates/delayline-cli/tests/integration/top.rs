@@ -60,6 +60,27 @@ fn an_unreachable_server_is_reported_until_it_is_back() {
 }
 
 #[test]
+fn a_queue_that_cannot_be_opened_has_a_line_until_it_can() {
+    let server = Server::start();
+    send(&server, &["--id", "a", "--payload", "x"]);
+    let control = "delayline:{future}:control";
+    server.command(&["SET", control, &"x".repeat(100)]);
+    let mut command = on(&server, &["top", "--json", "--interval", "200ms"]);
+    let mut top = start(command.env_remove("DELAYLINE_QUEUE"));
+    let lines = BufReader::new(top.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut rows = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let mut next = |queue: &str, has_error: bool| {
+        rows.find(|row| row["queue"] == queue && row.get("error").is_some() == has_error).unwrap();
+    };
+    next("future", true);
+    next("orders", false);
+    server.command(&["DEL", control]);
+    next("future", false);
+    send_signal(&top, "-TERM");
+    assert_eq!(crate::support::ended(top).code, Some(0));
+}
+
+#[test]
 fn bad_input_and_missing_queues_and_servers_are_told_apart() {
     let server = Server::start();
     for bad in [&["--interval", "soon"][..], &["--interval", "10ms"], &["--interval", "0s"]] {

@@ -129,7 +129,8 @@ impl Reader {
                 progress::PENDING => Completion::Pending,
                 progress::UNKNOWN => Completion::Unknown,
                 code if code < 0 => {
-                    let reason = u8::try_from(-code).ok().and_then(death_reason);
+                    let reason = code.checked_neg().and_then(|code| u8::try_from(code).ok());
+                    let reason = reason.and_then(death_reason);
                     Completion::Dead(reason.ok_or_else(|| unreadable("the reason of a death"))?)
                 }
                 code => match (status_of(code)?, code == i64::from(status::ACKED)) {
@@ -564,4 +565,16 @@ fn read_info(
         info.progress = details.progress;
     }
     Some(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_of_deaths_that_do_not_exist_are_refused() {
+        for code in [-9, -257, i64::MIN] {
+            assert!(Reader(vec![Value::Int(code)].into_iter()).progress(1).is_err(), "{code}");
+        }
+    }
 }

@@ -182,7 +182,13 @@ impl Driver for FredDriver {
                 return Err(Error::new(ErrorKind::Unsupported("TLS in this build")));
             }
         }
-        Ok(Self::configured(address.to_string(), config, ConnectionConfig::default()))
+        let mut connection = ConnectionConfig::default();
+        // fred's own limits are shorter than long ones of the link, which limits every attempt.
+        for limit in [&mut connection.connection_timeout, &mut connection.internal_command_timeout]
+        {
+            *limit = options.connect_timeout.max(*limit);
+        }
+        Ok(Self::configured(address.to_string(), config, connection))
     }
 
     async fn connect(&self) -> Result<FredConnection, Error> {
@@ -208,4 +214,22 @@ fn keepalive() -> TcpKeepalive {
         .with_time(TCP_UPKEEP.keepalive_idle)
         .with_interval(TCP_UPKEEP.keepalive_interval)
         .with_retries(TCP_UPKEEP.keepalive_probes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_to_connect_may_take_as_long_as_the_caller_says() {
+        let minute = Duration::from_secs(60);
+        let mut options: ConnectOptions = "redis://a:1".parse().unwrap();
+        options.connect_timeout = minute;
+        let address = Address::Tcp { host: "a".to_owned(), port: 1 };
+        let driver = FredDriver::new(&address, &options).unwrap();
+        assert!(driver.connection.connection_timeout >= minute);
+        assert!(driver.connection.internal_command_timeout >= minute);
+    }
 }

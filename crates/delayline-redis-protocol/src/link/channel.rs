@@ -237,18 +237,27 @@ impl<D: Driver> Drop for ProbeIfDropped<'_, D> {
         let Ok(runtime) = Handle::try_current() else { return };
         if self.armed && !self.held.probed.swap(true, Ordering::Relaxed) {
             let shared = Arc::clone(&self.channel.shared);
-            runtime.spawn(shared.probe(Arc::clone(self.held), self.limit));
+            runtime.spawn(shared.probe(Probed(Arc::clone(self.held)), self.limit));
         }
+    }
+}
+
+/// A connection while it is probed. A probe ends early, or never begins, if its runtime ends.
+struct Probed<C>(Arc<Held<C>>);
+
+impl<C> Drop for Probed<C> {
+    fn drop(&mut self) {
+        self.0.probed.store(false, Ordering::Relaxed);
     }
 }
 
 impl<D: Driver> Shared<D> {
     /// Finds out whether a connection still answers, and stops using it if not.
-    async fn probe(self: Arc<Self>, held: Arc<Held<D::Connection>>, limit: Duration) {
+    async fn probe(self: Arc<Self>, probed: Probed<D::Connection>, limit: Duration) {
+        let held = &probed.0;
         let answer = timeout(limit, held.connection.request("PING", Vec::new())).await;
-        held.probed.store(false, Ordering::Relaxed);
         if matches!(answer, Err(_) | Ok(Err(CallError::Failed(_)))) {
-            self.lock().retire(&held);
+            self.lock().retire(held);
         }
     }
 

@@ -14,6 +14,7 @@ use delayline_core::ErrorKind;
 use delayline_redis_protocol::{
     CallError, DriverTransport, ScriptCall, ScriptName, Transport, Value,
 };
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 use tokio::time::{advance, sleep, timeout};
 
@@ -56,6 +57,10 @@ fn kind(result: Result<Value, CallError>) -> ErrorKind {
     }
 }
 
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
 /// Drops a call that the server does not answer.
 async fn drop_a_call(transport: &DriverTransport<Fake>) {
     timeout(Duration::from_millis(100), call(transport)).await.unwrap_err();
@@ -89,6 +94,20 @@ async fn one_probe_at_a_time_follows_dropped_calls() {
     sleep(LONG).await;
     assert_eq!(world.pings() - before, 2);
     assert_eq!(dials.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_probe_that_ends_with_its_runtime_is_followed_by_others() {
+    let (world, _) = world(|_| Answer::Never);
+    let transport = runtime().block_on(world.connect("redis://a:1")).unwrap();
+    let before = world.pings();
+    // The first probe does not even begin.
+    runtime().block_on(drop_a_call(&transport));
+    runtime().block_on(async {
+        drop_a_call(&transport).await;
+        sleep(LONG).await;
+    });
+    assert_eq!(world.pings() - before, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,10 +187,6 @@ async fn a_short_wait_ends_before_a_long_one_of_the_same_bell() {
 /// The task that was to listen never ran.
 #[test]
 fn a_wait_outlives_the_runtime_of_another() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().start_paused(true).build().unwrap()
-    };
     let world = World::new(|_, command| match command {
         _ if command.starts_with("BLPOP") => Answer::Value(Value::Nil),
         _ => Answer::Value(Value::Bytes("redis_mode:standalone\r\n".into())),

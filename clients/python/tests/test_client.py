@@ -117,6 +117,35 @@ class Tests(unittest.TestCase):
             thread.join(20)
             self.assertEqual([counts(client)[it] for it in ("crashed_total", "failed_total")], [0, 0])
 
+    def test_a_message_that_comes_again_is_renewed_and_its_earlier_job_stops(self):
+        class Deaf(Client):
+            hears = threading.Event()
+
+            def extend(self, *args):
+                if not self.hears.is_set():
+                    raise OSError("the lease is not renewed")
+                return super().extend(*args)
+
+        for serve, client in self.each():
+            deaf, stopped = Deaf(serve.at, serve.queue), {}
+
+            def handle(job):
+                if job.epoch > 1:
+                    deaf.hears.set()
+                # Longer than the lease.
+                stopped[job.epoch] = job.cancelled.wait(20 if job.epoch == 1 else 1.5)
+
+            deaf.hears.clear()
+            client.send("x", id="a")
+            worker = Worker(deaf, handle, concurrency=2, lease=0.6)
+            thread = threading.Thread(target=worker.run, args=(False,))
+            thread.start()
+            wait_until(lambda: counts(client)["acked_total"] == 1)
+            worker.stop()
+            thread.join(20)
+            self.assertEqual(stopped, {1: True, 2: False})
+            self.assertEqual(counts(client)["crashed_total"], 1)
+
     def test_an_outcome_that_is_refused_fails_its_own_message_only(self):
         bad = {
             "unknown": Ack(messages=[{"payload": 1, "queue": "other"}]),

@@ -403,7 +403,7 @@ class Worker:
 
     def _renew(self) -> None:
         while not self._done.wait(self.lease / 3):
-            jobs = list(self._held.values())[:1000]
+            jobs = self._renewable()[:1000]
             if not jobs:
                 continue
             try:
@@ -413,6 +413,16 @@ class Worker:
             except Exception as error:
                 log.warning("leases could not be renewed: %s", error)
         self.client.close()
+
+    def _renewable(self) -> list[Job]:
+        """Returns the latest job of each message. An earlier one has lost its lease, and stops."""
+        latest: dict[tuple[Any, Any], Job] = {}
+        for job in list(self._held.values()):
+            message = job.delivery.get("id"), job.delivery.get("id_base64")
+            if message in latest:
+                latest[message].cancelled.set()
+            latest[message] = job
+        return list(latest.values())
 
 
 def named(name: str, value: Any) -> dict[str, Any]:

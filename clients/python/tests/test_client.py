@@ -146,6 +146,19 @@ class Tests(unittest.TestCase):
             self.assertEqual(stopped, {1: True, 2: False})
             self.assertEqual(counts(client)["crashed_total"], 1)
 
+    def test_an_update_has_a_token(self):
+        class Recorder(Client):
+            def call(self, method, path, body=None, timeout=15.0):
+                return body
+
+        client = Recorder("http://localhost", "q")
+        first, second = (client.send("x", id="a", update="replace") for _ in range(2))
+        self.assertRegex(first["update_token"], "^[0-9a-f]{16}$")
+        self.assertNotEqual(first["update_token"], second["update_token"])
+        own = client.send("x", id="a", update="replace", update_token="0" * 15 + "1")
+        self.assertEqual(own["update_token"], "0" * 15 + "1")
+        self.assertNotIn("update_token", client.send("x", id="a"))
+
     def test_an_outcome_that_is_refused_fails_its_own_message_only(self):
         bad = {
             "unknown": Ack(messages=[{"payload": 1, "queue": "other"}]),

@@ -177,6 +177,9 @@ class Client:
     def send(self, payload: Any, **fields: Any) -> dict[str, Any]:
         """Sends a message. `fields` are those of the API: `id`, `delay="30m"`, `group`, `after` ..."""
         message = {"id": str(uuid.uuid4())} | fields | named("payload", payload)
+        if "update" in fields:
+            # Repeated, an update changes nothing.
+            message.setdefault("update_token", uuid.uuid4().hex[:16])
         return self.call("POST", "/messages", message)
 
     def claim(self, max: int = 1, wait: float = 20.0, lease: float = 30.0, **fields: Any) -> list[Job]:

@@ -159,6 +159,11 @@ class Tests(unittest.TestCase):
         self.assertEqual(own["update_token"], "0" * 15 + "1")
         self.assertNotIn("update_token", client.send("x", id="a"))
 
+    def test_a_bad_gateway_is_repeated_unless_redis_has_refused(self):
+        self.assertTrue(ApiError(502, {"detail": "<html>"}).is_retryable)
+        self.assertTrue(ApiError(502, {"class": "ambiguous"}).is_retryable)
+        self.assertFalse(ApiError(502, {"class": "rejected"}).is_retryable)
+
     def test_an_outcome_that_is_refused_fails_its_own_message_only(self):
         bad = {
             "unknown": Ack(messages=[{"payload": 1, "queue": "other"}]),

@@ -39,7 +39,8 @@ class ApiError(Exception):
     @property
     def is_retryable(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.status in (408, 429, 500, 503, 504)
+        # A 502 may come from a proxy. If Redis has refused the request, the problem has a class.
+        return self.status in (408, 429, 500, 502, 503, 504) and self.problem.get("class") != "rejected"
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,21 @@
 //! The byte stream under a connection (TCP, TLS or a unix socket), for drivers that do not open
 //! their own.
 
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
 use delayline_core::{Error, ErrorKind};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::{Address, SocketPath, TCP_UPKEEP};
+
+/// How long an attempt may take before the next address of the host is tried as well.
+const NEXT_AFTER: Duration = Duration::from_millis(250);
 
 /// A TCP, TLS or unix socket stream.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -96,12 +105,42 @@ impl Dialer {
 }
 
 async fn tcp(host: &str, port: u16) -> Result<TcpStream, Error> {
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| unreachable(&error))?;
-    configure(&stream).map_err(|error| unreachable(&error))?;
-    Ok(stream)
+    let stream = async {
+        let addresses = lookup_host((host, port)).await?;
+        let stream = first_of(addresses.map(TcpStream::connect)).await?;
+        configure(&stream)?;
+        Ok(stream)
+    };
+    stream.await.map_err(|error| unreachable(&error))
 }
 
-fn configure(stream: &TcpStream) -> std::io::Result<()> {
+/// The first success of several attempts. Each begins when the one before it has failed, or has
+/// taken [`NEXT_AFTER`]: a host may have an address that nothing answers at.
+async fn first_of<T: Send + 'static>(
+    attempts: impl Iterator<Item: Future<Output = io::Result<T>> + Send + 'static>,
+) -> io::Result<T> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    let (mut attempts, mut running) = (attempts.fuse(), JoinSet::new());
+    loop {
+        let is_last = attempts.next().map(|attempt| running.spawn(attempt)).is_none();
+        let ended = if is_last {
+            running.join_next().await
+        } else {
+            match timeout(NEXT_AFTER, running.join_next()).await {
+                Ok(ended) => ended,
+                Err(_) => continue,
+            }
+        };
+        match ended {
+            Some(Ok(Ok(stream))) => return Ok(stream),
+            Some(Ok(Err(error))) => failure = error,
+            Some(Err(error)) => failure = error.into(),
+            None => return Err(failure),
+        }
+    }
+}
+
+fn configure(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(
@@ -115,14 +154,14 @@ fn configure(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-fn unreachable(error: &std::io::Error) -> Error {
+fn unreachable(error: &io::Error) -> Error {
     Error::with_detail(ErrorKind::Unreachable, error.to_string())
 }
 
 /// Distinguishes a refused certificate or protocol from a server that disconnected during the
 /// handshake.
 #[cfg(feature = "tls")]
-fn tls_failure(error: &std::io::Error) -> Error {
+fn tls_failure(error: &io::Error) -> Error {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match cause {
         Some(cause) => crate::tls::failure(&format!("{cause:?}")),
@@ -136,9 +175,12 @@ fn without_tls() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
     use std::net::Ipv4Addr;
+    use std::pin::Pin;
 
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -155,5 +197,20 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), TCP_UPKEEP.keepalive_probes);
         #[cfg(target_os = "linux")]
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(TCP_UPKEEP.user_timeout));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn one_silent_address_of_a_host_does_not_hide_the_others() {
+        let begin = Instant::now();
+        let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        let attempts: [Pin<Box<dyn Future<Output = io::Result<u8>> + Send>>; 4] = [
+            Box::pin(pending()),
+            Box::pin(ready(Err(refused()))),
+            Box::pin(ready(Ok(7))),
+            Box::pin(ready(Ok(8))),
+        ];
+        assert_eq!(first_of(attempts.into_iter()).await.unwrap(), 7);
+        assert_eq!(begin.elapsed().as_millis(), NEXT_AFTER.as_millis());
+        let none = first_of([ready(Err::<u8, _>(refused()))].into_iter()).await;
+        assert_eq!(none.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -170,8 +170,9 @@ impl Asked {
     }
 }
 
-/// Names a consumer for a claim that names none. A consumer makes one claim at a time, so concurrent
-/// claims of a visitor have different ones: 256 each, since a queue remembers 1,000 consumers.
+/// Names a consumer for a claim that names none. A consumer makes one claim at a time, so
+/// concurrent claims of a visitor have different ones: 256 each, since a queue remembers 1,000
+/// consumers.
 fn unnamed(visitor: &[u8]) -> Result<ConsumerName, Violation> {
     let number = format!("-{:02x}", UNNAMED.fetch_add(1, Ordering::Relaxed));
     let most = limits::MAX_CONSUMER_BYTES - number.len();

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use self::directory::{Confirmation, Directory, was_silent};
 use self::map::{Map, Moved, View};
@@ -42,7 +42,7 @@ use crate::{
 const MOST_OVERTAKEN: usize = 5;
 /// Maximum number of `MOVED` redirects per call.
 const MOST_HOPS: usize = 5;
-/// Minimum interval between two refreshes.
+/// Minimum interval between the starts of two refreshes.
 const APART: Duration = Duration::from_millis(200);
 /// After a sign of a change, the topology is refreshed repeatedly for this time, or until it has
 /// changed.
@@ -428,26 +428,26 @@ impl<D: Driver> Shared<D> {
     }
 }
 
-/// Refreshes the topology periodically, and repeatedly for a while after a sign of a change.
+/// Refreshes the topology periodically, and repeatedly for a while after a sign of a change. The
+/// interval does not depend on how long a silent server delays each refresh.
 async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, _ends: Ends) {
-    let mut alert_until = None;
+    let (mut alert_until, mut latest) = (None, Instant::now());
     loop {
         let Some(poll) = shared.upgrade().map(|shared| shared.directory.poll()) else { return };
         let is_alert = alert_until.is_some_and(|until| Instant::now() < until);
-        // This includes the pause after each refresh.
-        let pause = if is_alert { APART } else { poll.saturating_sub(APART) };
         tokio::select! {
             () = sign.notified() => alert_until = Some(Instant::now() + ALERT),
-            () = sleep(pause) => {}
+            () = sleep_until(latest + if is_alert { APART } else { poll }) => {}
         }
         let Some(shared) = shared.upgrade() else { return };
+        latest = Instant::now();
         match shared.look().await {
             Ok((true, _)) => alert_until = None,
             Ok(_) => {}
             Err(error) => tracing::debug!(topology = %shared.topology, %error, "no topology"),
         }
         drop(shared);
-        sleep(APART).await;
+        sleep_until(latest + APART).await;
     }
 }
 

@@ -56,3 +56,30 @@ async fn sentinels_that_count_anew_end_no_calls_for_long() {
         sleep(Duration::from_millis(50)).await;
     }
 }
+
+/// Each refresh waits for the silent one.
+#[tokio::test(start_paused = true)]
+async fn a_silent_sentinel_delays_the_news_of_a_failover_by_a_second() {
+    for failover_ms in (5_000..7_000).step_by(100) {
+        let begin = Instant::now();
+        let failover = begin + Duration::from_millis(failover_ms);
+        let world = World::new(move |server, command| match server {
+            "s3:26379" if command != "connect" => Answer::Never,
+            server if is_sentinel(server) => {
+                let (epoch, host) = if Instant::now() < failover { (1, "a") } else { (2, "b") };
+                Answer::Value(sentinel(command, epoch, host, "master", host))
+            }
+            _ if command == "ROLE" => primary(),
+            _ => done(),
+        });
+        let transport = world.connect(SENTINELS).await.unwrap();
+        while begin.elapsed() < Duration::from_secs(10) {
+            assert!(call(&transport).await.is_ok());
+            sleep(Duration::from_millis(10)).await;
+        }
+        let sent = world.sent();
+        let mut calls = sent.iter().filter(|sent| sent.command.starts_with("EVAL"));
+        let last = calls.rfind(|sent| sent.server == "a:1").unwrap();
+        assert!(last.at <= failover + Duration::from_secs(2), "{:?}", last.at - failover);
+    }
+}

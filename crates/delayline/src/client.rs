@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{
-    Applied, At, Backoff, Durability, ErrorClass, MessageId, Op, QueueBackend, QueueName, Violation,
+    Applied, At, Backoff, Durability, ErrorClass, MessageId, NewMessage, Op, QueueBackend,
+    QueueName, Violation,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use crate::after::siblings::{Reach, Siblings};
 use crate::cancels::Cancels;
 use crate::events::EventSink;
 use crate::registry::WorkerRegistry;
-use crate::shards::{Ids, Opened};
+use crate::shards::{Ids, Opened, place_of};
 use crate::telemetry::{self, Label, Observed, TraceContext};
 
 /// A backend, the options of a queue, and the state that all its clones share.
@@ -106,6 +107,14 @@ impl Client {
     /// The number of shards, or 1 for a queue without.
     pub(crate) fn shards(&self) -> usize {
         self.shared.ids.shards()
+    }
+
+    /// The shard that a new message is for, or 0.
+    pub(crate) fn shard_of(&self, message: &NewMessage) -> usize {
+        match self.shards() {
+            1 => 0,
+            shards => place_of(message.group.as_ref(), &message.id, shards),
+        }
     }
 
     pub(crate) fn events(&self) -> &EventSink {

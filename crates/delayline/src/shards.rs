@@ -193,7 +193,7 @@ impl Shards {
 
 /// The shard of a message: the remainder of the XXH3 of its group, or else of its id. Stored
 /// messages depend on it.
-fn place_of(group: Option<&Group>, id: &MessageId, shards: usize) -> usize {
+pub(crate) fn place_of(group: Option<&Group>, id: &MessageId, shards: usize) -> usize {
     shard_of(group.map_or(id.as_bytes(), |group| group.as_str().as_bytes()), shards)
 }
 

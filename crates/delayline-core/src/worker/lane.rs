@@ -73,8 +73,8 @@ impl Lane {
         Self {
             leases: Leases::new(&plan),
             claims: Claims::new(plan.consumer, plan.lease, longest_poll),
-            settles: Settles::new(),
-            hand_offs: Settles::new(),
+            settles: Settles::new(plan.has_parts),
+            hand_offs: Settles::new(plan.has_parts),
             bell: Bell::new(),
             give_backs: GIVE_BACKS,
             weight: u64::from(plan.weight.get()),

@@ -31,6 +31,10 @@ pub(super) struct Leases {
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
     backoff: Backoff,
+    /// Whether parts of the queue can fail alone.
+    has_parts: bool,
+    /// The earliest time of the next extension of a suspect.
+    suspects_at: Moment,
     /// The earliest time at which something must be done.
     next: Option<Moment>,
 }
@@ -52,6 +56,7 @@ struct Kept {
     since: Moment,
     /// When it is too old to be extended.
     ages_at: Option<Moment>,
+    suspect: Option<Moment>,
 }
 
 /// A running handler.
@@ -69,6 +74,9 @@ pub(super) struct Held {
     since: Moment,
     cancelled: bool,
     asked: Asked,
+    /// When its extension failed last, if parts of the queue can fail alone. It is then extended
+    /// without others.
+    suspect: Option<Moment>,
     /// Boxed, because most handlers save nothing.
     saving: Option<Box<Saving>>,
 }
@@ -109,6 +117,8 @@ impl Leases {
             saves_at: Moment::START,
             retry_at: None,
             backoff: FAILURES,
+            has_parts: plan.has_parts,
+            suspects_at: Moment::START,
             next: None,
         }
     }
@@ -147,6 +157,7 @@ impl Leases {
             since,
             cancelled: false,
             asked: Asked::No,
+            suspect: None,
             saving: None,
         };
         let first = held.next(self.beat(), self.lease());
@@ -166,8 +177,8 @@ impl Leases {
     /// still running.
     pub(super) fn keep(&mut self, held: Held) {
         if held.state != LeaseState::NotExtended {
-            let Held { id, lease, since, ages_at, .. } = held;
-            let kept = Kept { lease, since, ages_at };
+            let Held { id, lease, since, ages_at, suspect, .. } = held;
+            let kept = Kept { lease, since, ages_at, suspect };
             self.next = self.next.into_iter().chain([kept.next(self.beat())]).min();
             self.kept.insert(id, kept);
         }
@@ -225,41 +236,70 @@ impl Leases {
         if self.next.is_none_or(|next| now < next) {
             return None;
         }
-        let (lease, beat) = (self.lease(), self.beat());
+        let lease = self.lease();
         for (slot, held) in &mut self.held {
             held.grow_older(now, *slot, lease, todo);
         }
         self.kept.retain(|_, kept| kept.ages_at.is_none_or(|ages_at| now < ages_at));
         let ready = self.under_way.is_none() && self.retry_at.is_none_or(|retry| now >= retry);
-        let firm = || self.held.iter().filter(|(_, held)| held.state == LeaseState::Held);
-        let is_asked = firm().any(|(_, held)| held.asked == Asked::Yes);
-        let since =
-            || firm().map(|(_, held)| held.since).chain(self.kept.values().map(|k| k.since));
-        let saves = now >= self.saves_at && firm().any(|(_, held)| held.is_unsaved());
-        let mut extend = None;
-        if ready && (is_asked || saves || since().any(|since| now >= since.after(beat))) {
-            // The others are included unless quite fresh: one extension instead of many.
-            let is_due = |since: Moment| now >= since.after(beat / 2);
-            let saves_now = |held: &Held| saves && held.is_unsaved();
-            let due = firm().filter(|(_, held)| {
-                held.asked == Asked::Yes || is_due(held.since) || saves_now(held)
-            });
-            let (slots, mut leases): (Vec<_>, Vec<_>) =
-                due.map(|(slot, held)| (*slot, (held.id.clone(), held.lease))).unzip();
-            let kept = self.kept.iter().filter(|(_, kept)| is_due(kept.since));
-            let kept = kept.take(MAX_BATCH.saturating_sub(slots.len()));
-            let kept: Vec<_> = kept.map(|(id, kept)| (id.clone(), kept.lease)).collect();
-            leases.extend(kept.iter().cloned());
-            let kept = kept.into_iter().map(|(id, _)| id).collect();
-            for slot in &slots {
-                self.held.entry(*slot).and_modify(|held| held.asked.sent());
-            }
-            let saves = if saves { self.take_saves(now, &slots) } else { Vec::new() };
-            self.under_way = Some(Extension { slots, kept, sent: now });
-            extend = Some(Extend::new(leases, self.lease).saves(saves));
-        }
+        let extend = if ready {
+            self.extension(now, false).or_else(|| self.extension(now, true))
+        } else {
+            None
+        };
         self.plan();
         extend
+    }
+
+    /// Returns an extension if it is time for one: of all leases but suspects, or of one suspect.
+    fn extension(&mut self, now: Moment, of_suspect: bool) -> Option<Extend> {
+        if of_suspect && now < self.suspects_at {
+            return None;
+        }
+        let beat = self.beat();
+        let firm = || {
+            let held = self.held.iter();
+            held.filter(|(_, held)| {
+                held.state == LeaseState::Held && held.suspect.is_some() == of_suspect
+            })
+        };
+        let kept = || self.kept.iter().filter(|(_, it)| it.suspect.is_some() == of_suspect);
+        let is_asked = firm().any(|(_, held)| held.asked == Asked::Yes);
+        let mut since =
+            firm().map(|(_, held)| held.since).chain(kept().map(|(_, kept)| kept.since));
+        let saves = now >= self.saves_at && firm().any(|(_, held)| held.is_unsaved());
+        if !is_asked && !saves && !since.any(|since| now >= since.after(beat)) {
+            return None;
+        }
+        // The others are included unless quite fresh: one extension instead of many.
+        let is_due = |since: Moment| now >= since.after(beat / 2);
+        let saves_now = |held: &Held| saves && held.is_unsaved();
+        let due = firm()
+            .filter(|(_, held)| held.asked == Asked::Yes || is_due(held.since) || saves_now(held));
+        let mut slots: Vec<_> = due.map(|(slot, held)| (*slot, held)).collect();
+        let mut hand_offs: Vec<_> = kept().filter(|(_, kept)| is_due(kept.since)).collect();
+        if of_suspect {
+            let slot = slots.iter().min_by_key(|(_, held)| held.suspect).copied();
+            let hand_off = hand_offs.iter().min_by_key(|(_, kept)| kept.suspect).copied();
+            let is_slot = match (slot, hand_off) {
+                (Some((_, held)), Some((_, kept))) => held.suspect <= kept.suspect,
+                (slot, _) => slot.is_some(),
+            };
+            slots = slot.filter(|_| is_slot).into_iter().collect();
+            hand_offs = hand_off.filter(|_| !is_slot).into_iter().collect();
+        }
+        hand_offs.truncate(MAX_BATCH.saturating_sub(slots.len()));
+        let held = slots.iter().map(|(_, held)| (held.id.clone(), held.lease));
+        let kept = hand_offs.iter().map(|(id, kept)| ((*id).clone(), kept.lease));
+        let leases: Vec<_> = held.chain(kept).collect();
+        let kept = hand_offs.into_iter().map(|(id, _)| id.clone()).collect();
+        let slots: Vec<_> = slots.into_iter().map(|(slot, _)| slot).collect();
+        for slot in &slots {
+            self.held.entry(*slot).and_modify(|held| held.asked.sent());
+        }
+        let saves = if saves { self.take_saves(now, &slots) } else { Vec::new() };
+        self.under_way = Some(Extension { slots, kept, sent: now });
+        Some(Extend::new(leases, self.lease).saves(saves))
     }
 
     /// Returns the saves of these slots that are not stored yet. Saves beyond one operation wait
@@ -289,6 +329,7 @@ impl Leases {
         for (slot, extended) in slots.into_iter().zip(items.by_ref()) {
             let Some(held) = self.held.get_mut(&slot) else { continue };
             held.asked.answered();
+            held.suspect = None;
             match extended {
                 Extended::Done { cancel_requested, .. } => {
                     held.since = sent;
@@ -303,7 +344,8 @@ impl Leases {
         for (id, extended) in kept.into_iter().zip(items) {
             match extended {
                 Extended::Done { .. } => {
-                    self.kept.entry(id).and_modify(|kept| kept.since = sent);
+                    let is_extended = |kept: &mut Kept| (kept.since, kept.suspect) = (sent, None);
+                    self.kept.entry(id).and_modify(is_extended);
                 }
                 Extended::Stale | Extended::Missing => {
                     self.kept.remove(&id);
@@ -314,13 +356,24 @@ impl Leases {
     }
 
     pub(super) fn failed(&mut self, now: Moment, rng: &mut Rng) {
-        for slot in self.under_way.take().into_iter().flat_map(|extension| extension.slots) {
+        let Some(Extension { slots, kept, .. }) = self.under_way.take() else { return };
+        let suspect = self.has_parts.then_some(now);
+        for slot in slots {
             self.held.entry(slot).and_modify(|held| {
                 held.asked.failed();
                 held.saving.iter_mut().for_each(|saving| saving.failed());
+                held.suspect = suspect;
             });
         }
-        self.retry_at = Some(now.after(self.backoff.next(rng.chance())));
+        for id in kept {
+            self.kept.entry(id).and_modify(|kept| kept.suspect = suspect);
+        }
+        let retry_at = now.after(self.backoff.next(rng.chance()));
+        if self.has_parts {
+            self.suspects_at = retry_at;
+        } else {
+            self.retry_at = Some(retry_at);
+        }
         self.plan();
     }
 
@@ -330,7 +383,9 @@ impl Leases {
         let (lease, beat) = (self.lease(), self.beat());
         let retry_at = self.retry_at.unwrap_or(Moment::START);
         let beats = self.under_way.is_none();
+        let retry_at = |suspect: Option<Moment>| suspect.map_or(retry_at, |_| self.suspects_at);
         let next = |held: &Held| {
+            let retry_at = retry_at(held.suspect);
             let beat = match held.asked {
                 _ if !beats => lease,
                 Asked::Yes => retry_at.since(held.since),
@@ -340,10 +395,10 @@ impl Leases {
         };
         let held = self.held.values().filter_map(next);
         let kept = self.kept.values().filter(|_| beats);
-        let kept = kept.map(|kept| kept.next(retry_at.since(kept.since).max(beat)));
-        let is_unsaved = |held: &Held| held.state == LeaseState::Held && held.is_unsaved();
-        let saves = beats && self.held.values().any(is_unsaved);
-        let saves = saves.then(|| retry_at.max(self.saves_at));
+        let kept = kept.map(|kept| kept.next(retry_at(kept.suspect).since(kept.since).max(beat)));
+        let is_unsaved = |held: &&Held| held.state == LeaseState::Held && held.is_unsaved();
+        let unsaved = self.held.values().filter(|_| beats).filter(is_unsaved);
+        let saves = unsaved.map(|held| retry_at(held.suspect).max(self.saves_at)).min();
         self.next = held.chain(kept).chain(saves).min();
     }
 

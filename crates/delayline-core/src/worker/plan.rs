@@ -36,6 +36,9 @@ pub struct QueuePlan {
     pub max_lease_age: Option<Duration>,
     /// The time after which a running handler is reported as stuck.
     pub stuck_after: Option<Duration>,
+    /// Whether parts of the queue can fail alone, as shards do. Then the items of a failed
+    /// operation are repeated one by one, beside other work.
+    pub has_parts: bool,
 }
 
 impl Plan {
@@ -79,6 +82,7 @@ mod tests {
             cancel_within: None,
             max_lease_age: None,
             stuck_after: None,
+            has_parts: false,
         };
         let times = |queues: usize| {
             let plan = Plan { slots: 1, queues: vec![queue.clone(); queues], until_empty: false };

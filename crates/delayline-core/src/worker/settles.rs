@@ -18,6 +18,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
+    /// Those of failed operations, if parts of the queue can fail alone. They are repeated one by
+    /// one.
+    suspects: VecDeque<T>,
+    suspects_at: Moment,
+    has_parts: bool,
     under_way: usize,
     /// The leases of settlements that may have been executed without a reply.
     perhaps_done: HashSet<(MessageId, Lease)>,
@@ -83,9 +88,12 @@ impl Settling for HandOff {
 }
 
 impl<T: Settling> Settles<T> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(has_parts: bool) -> Self {
         Self {
             waiting: VecDeque::new(),
+            suspects: VecDeque::new(),
+            suspects_at: Moment::START,
+            has_parts,
             under_way: 0,
             perhaps_done: HashSet::new(),
             bytes: 0,
@@ -102,7 +110,7 @@ impl<T: Settling> Settles<T> {
 
     /// The number of unconfirmed settlements.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len().saturating_add(self.under_way)
+        self.waiting.len().saturating_add(self.suspects.len()).saturating_add(self.under_way)
     }
 
     /// The number of unconfirmed settlements that hold up new claims. Settlements that a full
@@ -112,22 +120,29 @@ impl<T: Settling> Settles<T> {
         if self.is_out_of_memory && self.bytes <= MAX_REFUSED_BYTES { 0 } else { self.len() }
     }
 
-    /// Whether the latest attempt failed, and not for lack of memory: then other settlements would
-    /// fail as well. A full server takes them, and they give memory back.
+    /// Whether the latest attempt failed, and other settlements would fail as well: they may be for
+    /// other parts of the queue, or the server is full, takes them, and they give memory back.
     pub(super) const fn is_failing(&self) -> bool {
         self.retry_at.is_some() && !self.is_out_of_memory
     }
 
     /// When a batch should be sent.
     pub(super) fn next(&self) -> Option<Moment> {
-        let can_be_sent = self.under_way == 0 && !self.waiting.is_empty();
-        can_be_sent.then(|| self.retry_at.unwrap_or(Moment::START))
+        let waiting = (!self.waiting.is_empty()).then(|| self.retry_at.unwrap_or(Moment::START));
+        let suspects = (!self.suspects.is_empty()).then_some(self.suspects_at);
+        waiting.into_iter().chain(suspects).min().filter(|_| self.under_way == 0)
     }
 
     /// Returns the batch to send, if it is time.
     pub(super) fn send(&mut self, now: Moment) -> Option<Vec<T>> {
         if self.next().is_none_or(|next| now < next) {
             return None;
+        }
+        if now >= self.suspects_at
+            && let Some(suspect) = self.suspects.pop_front()
+        {
+            self.under_way = 1;
+            return Some(vec![suspect]);
         }
         let mut batch = Batch::default();
         self.under_way = self.waiting.iter().take_while(|item| batch.takes(*item)).count();
@@ -175,7 +190,7 @@ impl<T: Settling> Settles<T> {
     pub(super) fn failed(
         &mut self,
         now: Moment,
-        items: Vec<T>,
+        mut items: Vec<T>,
         error: Option<&Error>,
         rng: &mut Rng,
     ) {
@@ -186,12 +201,16 @@ impl<T: Settling> Settles<T> {
         }
         self.is_out_of_memory =
             error.is_some_and(|error| matches!(error.kind(), ErrorKind::OutOfMemory));
-        for mut item in items.into_iter().rev() {
-            // The next attempt decides again: the worker may claim no more by then.
-            item.settlement_mut().claims_next = false;
-            self.waiting.push_front(item);
+        let retry_at = now.after(self.backoff.next(rng.chance()));
+        // The next attempt decides again: the worker may claim no more by then.
+        items.iter_mut().for_each(|item| item.settlement_mut().claims_next = false);
+        if self.has_parts {
+            self.suspects.extend(items);
+            self.suspects_at = retry_at;
+            return;
         }
-        self.retry_at = Some(now.after(self.backoff.next(rng.chance())));
+        items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
+        self.retry_at = Some(retry_at);
     }
 
     fn is_perhaps_done(&self, item: &T) -> bool {
@@ -262,7 +281,7 @@ mod tests {
 
     /// The names in each batch, while all are answered.
     fn batches(items: Vec<HandOff>) -> Vec<Vec<String>> {
-        let mut settles = Settles::new();
+        let mut settles = Settles::new(false);
         items.into_iter().for_each(|item| settles.push(item));
         let mut batches = Vec::new();
         while let Some(batch) = settles.send(Moment::START) {
@@ -286,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_repeated_settlement_announces_no_claim() {
-        let (mut rng, mut settles) = (Rng::new([0; 16]), Settles::new());
+        let (mut rng, mut settles) = (Rng::new([0; 16]), Settles::new(false));
         let mut first = item("a", Vec::new());
         first.settlement.claims_next = true;
         settles.push(first);
@@ -300,7 +319,7 @@ mod tests {
     #[test]
     fn what_a_full_server_refuses_holds_up_claims_only_when_it_takes_much_memory() {
         let (mut rng, full) = (Rng::new([0; 16]), Error::new(ErrorKind::OutOfMemory));
-        let mut settles = Settles::new();
+        let mut settles = Settles::new(false);
         let push = |settles: &mut Settles<HandOff>, n: usize| {
             let following = NewMessage::new(id(&format!("next-{n}")), vec![0; 1_000_000]);
             settles.push(item(&n.to_string(), vec![following]));
@@ -320,6 +339,30 @@ mod tests {
             settles.refused(&batch);
         }
         assert_eq!((settles.len(), settles.bytes), (0, 0));
+    }
+
+    #[test]
+    fn settlements_for_a_part_that_is_away_hold_up_no_others() {
+        let (mut rng, away) = (Rng::new([0; 16]), Error::new(ErrorKind::Unreachable));
+        let mut settles = Settles::new(true);
+        ["a", "away", "b"].iter().for_each(|name| settles.push(item(name, Vec::new())));
+        let (mut now, mut done) = (Moment::START, Vec::new());
+        for round in 0..30 {
+            if round == 20 {
+                settles.push(item("c", Vec::new()));
+            }
+            now = now.max(settles.next().unwrap());
+            let batch = settles.send(now).unwrap();
+            if batch.iter().any(|item| item.settlement.id == id("away")) {
+                settles.failed(now, batch, Some(&away), &mut rng);
+            } else {
+                done.extend(batch.iter().map(|item| item.settlement.id.to_string()));
+                settles.refused(&batch);
+            }
+            assert!(!settles.is_failing());
+        }
+        assert_eq!((done, settles.len()), (["a", "b", "c"].map(str::to_owned).to_vec(), 1));
+        assert!(now >= Moment::START.after(Duration::from_secs(1)), "it is tried again in a loop");
     }
 
     #[test]

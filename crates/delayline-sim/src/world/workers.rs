@@ -40,6 +40,7 @@ impl World<'_> {
             cancel_within: None,
             max_lease_age,
             stuck_after: None,
+            has_parts: false,
         };
         let queues = (0..self.story.queues).map(queue).collect();
         Plan { slots: self.story.slots, queues, until_empty: false }

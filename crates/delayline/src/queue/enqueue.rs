@@ -1,8 +1,10 @@
 //! One enqueue operation, repeated until its outcome is known.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use delayline_core::{ErrorClass, FinishedIds, Known, NewMessage, Op, Reply};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::sent::Sent;
@@ -15,19 +17,27 @@ pub(crate) struct Answered<K> {
     pub(crate) result: Result<Sent, Error>,
 }
 
-/// Sends messages until their outcome is known, like [`Group`]. They must fit in one operation.
+/// Sends messages until their outcome is known, like [`Group`]: those of each shard separately. They
+/// must fit in one operation.
 /// Returns one result per message, in any order.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,
     items: Vec<(K, NewMessage)>,
 ) -> Vec<Answered<K>> {
-    let mut group = Group::new(items.into_iter().map(|(key, message)| (key, give_up, message)));
-    let mut answered = Vec::new();
-    while !group.is_over() {
-        answered.extend(group.attempt(client).await);
+    let mut by_shard = BTreeMap::<_, Vec<_>>::new();
+    for (key, message) in items {
+        let shard = client.shard_of(&message);
+        by_shard.entry(shard).or_default().push((key, give_up, message));
     }
-    answered
+    let groups = by_shard.into_values().map(async |items| {
+        let (mut group, mut answered) = (Group::new(items.into_iter()), Vec::new());
+        while !group.is_over() {
+            answered.extend(group.attempt(client).await);
+        }
+        answered
+    });
+    join_all(groups).await.into_iter().flatten().collect()
 }
 
 /// Messages that are sent in one operation until their outcome is known, within bounds: see

@@ -30,12 +30,17 @@ use crate::{Error, telemetry};
 /// waits for a group that fails gets the error of that group: thousands may wait, and each call of
 /// theirs would fail for the same reason.
 ///
-/// Sends of different durabilities are in different groups.
+/// Sends of different durabilities are in different groups, and so are those for different shards:
+/// a shard that is away holds up no others.
 #[derive(Clone, Debug)]
 pub(crate) struct Merger {
-    waiting: Arc<Mutex<Waiting>>,
-    by_durability: Arc<Mutex<BTreeMap<Durability, Arc<Mutex<Waiting>>>>>,
+    durability: Durability,
+    /// For the first shard, or for the whole queue.
+    waiting: Shared,
+    all: Arc<Mutex<BTreeMap<(Durability, usize), Shared>>>,
 }
+
+type Shared = Arc<Mutex<Waiting>>;
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -79,22 +84,29 @@ struct Place {
     // First, so that a message put back finds that its caller is gone.
     verdict: oneshot::Receiver<Verdict>,
     number: u64,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Shared,
 }
 
 impl Merger {
     /// Groups the sends of this durability.
     pub(crate) fn of(durability: Durability) -> Self {
-        let waiting = Arc::<Mutex<Waiting>>::default();
-        let by_durability = BTreeMap::from([(durability, Arc::clone(&waiting))]);
-        Self { waiting, by_durability: Arc::new(Mutex::new(by_durability)) }
+        let waiting = Shared::default();
+        let all = BTreeMap::from([((durability, 0), Arc::clone(&waiting))]);
+        Self { durability, waiting, all: Arc::new(Mutex::new(all)) }
     }
 
     /// Groups the sends of another durability: together with all others of it that stem from the
     /// same queue.
     pub(crate) fn durable(mut self, durability: Durability) -> Self {
-        self.waiting = Arc::clone(lock(&self.by_durability).entry(durability).or_default());
-        self
+        self.waiting = Arc::clone(lock(&self.all).entry((durability, 0)).or_default());
+        Self { durability, ..self }
+    }
+
+    fn of_shard(&self, shard: usize) -> Shared {
+        match shard {
+            0 => Arc::clone(&self.waiting),
+            _ => Arc::clone(lock(&self.all).entry((self.durability, shard)).or_default()),
+        }
     }
 
     /// Sends a message together with others.
@@ -116,6 +128,7 @@ impl Merger {
         // A bad message must not fail its group.
         let mut message = valid(message)?;
         let give_up = client.give_up();
+        let waiting = self.of_shard(client.shard_of(&message));
         loop {
             let Ok(runtime) = Handle::try_current() else {
                 // Without a runtime no task can send groups, so it is sent alone.
@@ -123,9 +136,9 @@ impl Merger {
                 let only = answered.into_iter().next();
                 return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
             };
-            let (place, leads) = self.enter(client, message, give_up, span)?;
+            let (place, leads) = enter(&waiting, client, message, give_up, span)?;
             if leads {
-                let lead = Lead { waiting: Arc::clone(&self.waiting), over: false };
+                let lead = Lead { waiting: Arc::clone(&waiting), over: false };
                 runtime.spawn(lead.send_all());
             }
             match place.verdict().await {
@@ -134,32 +147,6 @@ impl Merger {
                 None => return Err(Error::sender_gone()),
             }
         }
-    }
-
-    /// Adds a message, and returns whether its caller has to start the task that sends.
-    fn enter(
-        &self,
-        client: &Client,
-        message: NewMessage,
-        give_up: Instant,
-        span: &Span,
-    ) -> Result<(Place, bool), Error> {
-        let mut waiting = lock(&self.waiting);
-        let bytes = waiting.bytes.saturating_add(message.content_bytes());
-        if waiting.entries.len() >= MAX_WAITING || bytes > MAX_WAITING_BYTES {
-            let (count, bytes) = (waiting.entries.len(), waiting.bytes);
-            drop(waiting);
-            telemetry::overloaded(client.label());
-            let detail = format!("{count} sends of {bytes} bytes are waiting for the backend");
-            return Err(delayline_core::Error::with_detail(ErrorKind::Overloaded, detail).into());
-        }
-        let number = waiting.next_number;
-        waiting.next_number += 1;
-        let (reply, verdict) = oneshot::channel();
-        let caller = Caller { number, give_up, span: span.clone(), reply };
-        waiting.put(Entry { message, caller }, client);
-        let leads = !std::mem::replace(&mut waiting.sending, true);
-        Ok((Place { verdict, number, waiting: Arc::clone(&self.waiting) }, leads))
     }
 }
 
@@ -185,6 +172,33 @@ impl Waiting {
     }
 }
 
+/// Adds a message, and returns whether its caller has to start the task that sends.
+fn enter(
+    waiting: &Shared,
+    client: &Client,
+    message: NewMessage,
+    give_up: Instant,
+    span: &Span,
+) -> Result<(Place, bool), Error> {
+    let all = Arc::clone(waiting);
+    let mut waiting = lock(waiting);
+    let bytes = waiting.bytes.saturating_add(message.content_bytes());
+    if waiting.entries.len() >= MAX_WAITING || bytes > MAX_WAITING_BYTES {
+        let (count, bytes) = (waiting.entries.len(), waiting.bytes);
+        drop(waiting);
+        telemetry::overloaded(client.label());
+        let detail = format!("{count} sends of {bytes} bytes are waiting for the backend");
+        return Err(delayline_core::Error::with_detail(ErrorKind::Overloaded, detail).into());
+    }
+    let number = waiting.next_number;
+    waiting.next_number += 1;
+    let (reply, verdict) = oneshot::channel();
+    let caller = Caller { number, give_up, span: span.clone(), reply };
+    waiting.put(Entry { message, caller }, client);
+    let leads = !std::mem::replace(&mut waiting.sending, true);
+    Ok((Place { verdict, number, waiting: all }, leads))
+}
+
 impl Place {
     async fn verdict(mut self) -> Option<Verdict> {
         (&mut self.verdict).await.ok()
@@ -201,7 +215,7 @@ impl Drop for Place {
 /// The task that sends the groups. If it is dropped before it has finished, because its runtime
 /// ends or the backend panics, the waiting callers are released and choose another task.
 struct Lead {
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Shared,
     over: bool,
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "test code")]
 
+mod away;
 mod opening;
 mod repeating;
 
@@ -55,6 +56,46 @@ fn shards(number: u32) -> (Shards, Vec<Arc<Recorded>>) {
     let all: Vec<_> = names.map(|name| (name, recorded())).collect();
     let shards = all.iter().cloned().map(|(name, backend)| Shard { name, backend }).collect();
     (Shards::new(queue, shards), all.into_iter().map(|(_, backend)| backend).collect())
+}
+
+/// A place that fails with this error; after a timeout, the call has been executed.
+#[derive(Debug)]
+struct Failing(MemoryBackend, Mutex<Option<ErrorKind>>);
+
+#[async_trait]
+impl Backend for Failing {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        let failure = self.1.lock().unwrap().clone();
+        let applied = match failure {
+            Some(ErrorKind::Unreachable) => None,
+            _ => Some(self.0.apply(at, op).await?),
+        };
+        failure.map_or_else(|| applied.ok_or_else(unexpected), |kind| Err(Error::new(kind)))
+    }
+}
+
+#[async_trait]
+impl Wakeup for Failing {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        self.0.wait(timeout).await
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.0.ring().await
+    }
+}
+
+/// Two such places, and the queue of which they are the shards.
+fn failing() -> (Shards, [Arc<Failing>; 2]) {
+    let queue = QueueName::new("q").unwrap();
+    let place = || Arc::new(Failing(MemoryBackend::new(), Mutex::default()));
+    let all = [place(), place()];
+    let shard = |(number, backend): (u32, &Arc<Failing>)| Shard {
+        name: queue.shard(number).unwrap(),
+        backend: Arc::clone(backend) as _,
+    };
+    let shards = Shards::new(queue.clone(), (0..).zip(&all).map(shard).collect());
+    (shards, all)
 }
 
 /// A queue of one shard that behaves like a plain queue: relays go to the shard, and stats have no

@@ -33,7 +33,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    pub(super) fn queue_plan(&self, weight: NonZeroU16) -> QueuePlan {
+    pub(super) fn queue_plan(&self, weight: NonZeroU16, has_parts: bool) -> QueuePlan {
         QueuePlan {
             consumer: self.consumer.clone(),
             lease: self.lease,
@@ -42,6 +42,7 @@ impl Config {
             cancel_within: self.cancel_within,
             max_lease_age: self.max_lease_age,
             stuck_after: self.stuck_after,
+            has_parts,
         }
     }
 

@@ -91,7 +91,7 @@ enum Report {
 
 impl Lane {
     fn plan(&self) -> QueuePlan {
-        self.config.queue_plan(self.weight)
+        self.config.queue_plan(self.weight, self.client.shards() > 1)
     }
 }
 

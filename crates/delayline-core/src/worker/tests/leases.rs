@@ -43,6 +43,25 @@ fn all_leases_are_prolonged_together_after_a_third_of_their_time() {
 }
 
 #[test]
+fn leases_of_a_part_that_is_away_cost_no_others() {
+    let mut plan = plan(10);
+    plan.queues[0].has_parts = true;
+    let away = |id: &MessageId| id.as_str() == Some("away");
+    let mut sim = Sim::new(plan).forever().faults(move |op| match op {
+        Op::Extend(extend) if extend.leases.iter().any(|(id, _)| away(id)) => Fault::LostRequest,
+        _ => Fault::None,
+    });
+    sim.send_many(0, 5);
+    sim.send(at(0), 0, "away", ms(0));
+    sim.run_to(at(100_000));
+    let (lost, kept): (Vec<_>, Vec<_>) =
+        sim.running.values().partition(|handler| handler.cancelled.is_some());
+    assert!(!lost.is_empty() && lost.iter().all(|handler| away(&handler.id)));
+    assert_eq!(kept.iter().filter(|handler| !away(&handler.id)).count(), 5);
+    assert!(sim.sent("extend").len() < 500, "{}", sim.sent("extend").len());
+}
+
+#[test]
 fn failed_beats_are_made_up_for_before_the_lease_runs_out() {
     let mut sim = Sim::new(plan(1)).forever().first("extend", &[Fault::LostRequest; 3]);
     sim.send_many(0, 1);

@@ -90,6 +90,7 @@ pub(super) fn queue_plan(weight: u16) -> QueuePlan {
         // Most tests are about claims and settlements alone.
         max_lease_age: None,
         stuck_after: None,
+        has_parts: false,
     }
 }
 

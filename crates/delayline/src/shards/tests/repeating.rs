@@ -114,44 +114,10 @@ async fn a_silent_shard_holds_up_no_other() {
     assert_eq!(delivered.len(), 30);
 }
 
-/// A place that fails with this error; after a timeout, the call has been executed.
-#[derive(Debug)]
-struct Failing(MemoryBackend, Mutex<Option<ErrorKind>>);
-
-#[async_trait]
-impl Backend for Failing {
-    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        let failure = self.1.lock().unwrap().clone();
-        let applied = match failure {
-            Some(ErrorKind::Unreachable) => None,
-            _ => Some(self.0.apply(at, op).await?),
-        };
-        failure.map_or_else(|| applied.ok_or_else(unexpected), |kind| Err(Error::new(kind)))
-    }
-}
-
-#[async_trait]
-impl Wakeup for Failing {
-    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        self.0.wait(timeout).await
-    }
-
-    async fn ring(&self) -> Result<(), Error> {
-        self.0.ring().await
-    }
-}
-
 /// The first claim fails at both shards. When it is repeated, one of them still loses its replies.
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_keeps_a_repeated_claim_from_no_other_shard() {
-    let queue = QueueName::new("q").unwrap();
-    let failing = || Arc::new(Failing(MemoryBackend::new(), Mutex::default()));
-    let all = [failing(), failing()];
-    let shard = |(number, backend): (u32, &Arc<Failing>)| Shard {
-        name: queue.shard(number).unwrap(),
-        backend: Arc::clone(backend) as _,
-    };
-    let shards = Shards::new(queue.clone(), (0..).zip(&all).map(shard).collect());
+    let (shards, all) = failing();
     let message = |n| NewMessage::new(MessageId::try_from(format!("m{n}")).unwrap(), "");
     shards.apply(At::Server, &Op::Enqueue((0..20).map(message).collect())).await.unwrap();
     let fail = |shard: usize, kind| *all[shard].1.lock().unwrap() = kind;

@@ -1,7 +1,7 @@
 //! Waiting on doorbells: up to 64 bells of a process share one blocking command.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use std::{iter, mem};
 
@@ -39,10 +39,13 @@ pub(crate) struct BellListeners<D: Driver> {
     is_sharded: bool,
 }
 
+/// A group lives as long as it has a waiter or a listener.
 struct Groups<D: Driver> {
-    of_bell: HashMap<Bytes, Arc<Group<D>>>,
+    of_bell: HashMap<Bytes, Weak<Group<D>>>,
     /// The group with free space, and its number of bells; by slot in a cluster.
-    latest: HashMap<Option<u16>, (Arc<Group<D>>, usize)>,
+    latest: HashMap<Option<u16>, (Weak<Group<D>>, usize)>,
+    /// With as many bells, those of former groups are removed from the list.
+    most_bells: usize,
 }
 
 struct Group<D: Driver> {
@@ -93,7 +96,8 @@ type Answer = Result<bool, CallError>;
 
 impl<D: Driver> BellListeners<D> {
     pub(crate) fn new(pool: BlockingPool<D>) -> Self {
-        let groups = Groups { of_bell: HashMap::new(), latest: HashMap::new() };
+        let groups =
+            Groups { of_bell: HashMap::new(), latest: HashMap::new(), most_bells: MOST_BELLS };
         Self { pool: Arc::new(pool), groups: Mutex::new(groups), is_sharded: false }
     }
 
@@ -124,22 +128,34 @@ impl<D: Driver> BellListeners<D> {
         }
     }
 
-    /// A bell stays in its group.
+    /// A bell stays in its group as long as that lives.
     fn group_of(&self, bell: &Bytes) -> Arc<Group<D>> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(group) = groups.of_bell.get(bell) {
-            return Arc::clone(group);
+        if let Some(group) = groups.of_bell.get(bell).and_then(Weak::upgrade) {
+            return group;
         }
+        groups.remove_former();
         let slot = self.is_sharded.then(|| slot_of(bell));
-        let fresh = || (Group::new(&self.pool), 0);
-        let (latest, bells) = groups.latest.entry(slot).or_insert_with(fresh);
-        if *bells == MOST_BELLS {
-            (*latest, *bells) = fresh();
-        }
+        let (latest, bells) = groups.latest.entry(slot).or_default();
+        let group = latest.upgrade().filter(|_| *bells < MOST_BELLS).unwrap_or_else(|| {
+            let group = Group::new(&self.pool);
+            (*latest, *bells) = (Arc::downgrade(&group), 0);
+            group
+        });
         *bells += 1;
-        let group = Arc::clone(latest);
-        groups.of_bell.insert(bell.clone(), Arc::clone(&group));
+        groups.of_bell.insert(bell.clone(), Arc::downgrade(&group));
         group
+    }
+}
+
+impl<D: Driver> Groups<D> {
+    /// Removes the bells of former groups, in constant time per bell on average.
+    fn remove_former(&mut self) {
+        if self.of_bell.len() >= self.most_bells {
+            self.of_bell.retain(|_, group| group.strong_count() > 0);
+            self.latest.retain(|_, (group, _)| group.strong_count() > 0);
+            self.most_bells = 2 * self.of_bell.len() + MOST_BELLS;
+        }
     }
 }
 
@@ -147,7 +163,7 @@ impl<D: Driver> BellListeners<D> {
 impl<D: Driver> Drop for BellListeners<D> {
     fn drop(&mut self) {
         let groups = self.groups.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for group in groups.of_bell.values() {
+        for group in groups.of_bell.values().filter_map(Weak::upgrade) {
             group.lock().listeners.values().for_each(|listener| listener.task.abort());
         }
     }
@@ -182,7 +198,6 @@ impl<D: Driver> Drop for Leaves<'_, D> {
 
 impl<D: Driver> Group<D> {
     fn new(pool: &Arc<BlockingPool<D>>) -> Arc<Self> {
-        pool.add_group();
         Arc::new(Self { pool: Arc::clone(pool), state: Mutex::new(State::new()) })
     }
 

@@ -167,6 +167,27 @@ async fn a_wait_tells_of_a_silent_server_although_the_process_stood_still() {
     assert_eq!(error.kind(), &ErrorKind::Timeout);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_waits_is_closed_after_a_while() {
+    let dials = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&dials);
+    let world = World::new(move |_, command| match command {
+        "connect" => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            done()
+        }
+        _ if command.starts_with("BLPOP") => Answer::Value(Value::Nil),
+        _ => Answer::Value(Value::Bytes("redis_mode:standalone\r\n".into())),
+    });
+    let transport = world.connect("redis://a:1").await.unwrap();
+    let bell = Bytes::from_static(b"bell");
+    for (pause_s, connections) in [(0, 2), (10, 2), (25, 2), (61, 3), (10, 3), (61, 4)] {
+        sleep(Duration::from_secs(pause_s)).await;
+        transport.wait(&bell, Duration::from_secs(1)).await.unwrap();
+        assert_eq!(dials.load(Ordering::Relaxed), connections, "after {pause_s} s");
+    }
+}
+
 /// They begin together, so they share a command.
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_ends_before_a_long_one_of_the_same_bell() {

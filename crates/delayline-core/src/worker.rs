@@ -43,7 +43,8 @@ pub use self::summary::Summary;
 use self::summary::count;
 use crate::{
     Applied, Claimed, Error, ErrorClass, ErrorKind, HandOff, HandedOff, Hold, MessageId,
-    NewMessage, NewResult, Op, Outcome, Progress, Reply, Settlement, Stats, Timestamp,
+    MessageState, NewMessage, NewResult, Op, Outcome, Progress, Reply, Settlement, Stats,
+    Timestamp,
 };
 
 /// The state machine of a worker on one or several queues.
@@ -324,6 +325,16 @@ impl Machine {
             let mut deliveries = claimed.deliveries.into_iter();
             for delivery in deliveries.by_ref().take(startable) {
                 let (id, lease) = (delivery.message.info.id.clone(), delivery.lease);
+                // A lease may be older than its claim: a shard may have granted it to an earlier
+                // one, whose reply was lost.
+                let since = match delivery.message.info.state {
+                    MessageState::Leased { deadline, .. } => {
+                        let left = Duration::from(deadline.since(at));
+                        let age = Duration::from(lasting).saturating_sub(left);
+                        since.min(Moment::at(now.since_start().saturating_sub(age)))
+                    }
+                    _ => since,
+                };
                 *next_slot = next_slot.wrapping_add(1);
                 let slot = Slot { queue, number: *next_slot };
                 lane.leases.insert((slot, id, lease), (now, since), todo);

@@ -79,12 +79,14 @@ impl Journal {
         let lease = Duration::from(claim.lease);
         latest.open.retain(|(_, _, since)| since.elapsed() < lease);
         let part = |(shard, max)| {
-            let open = latest.open.iter().position(|(open, ..)| *open == shard);
-            let open = open.map(|open| latest.open.swap_remove(open).1);
+            // One that asks for more would deliver more than there is room for.
+            latest.open.retain(|(open, part, _)| *open != shard || part.max <= max);
+            if let Some((_, open, _)) = latest.open.iter().find(|(open, ..)| *open == shard) {
+                return (shard, open.clone());
+            }
             let mut part = claim.clone();
             part.max = max;
-            // One that asks for more would deliver more than there is room for.
-            (shard, open.filter(|open| open.max <= max).unwrap_or(part))
+            (shard, part)
         };
         shares.into_iter().map(part).collect()
     }
@@ -108,6 +110,9 @@ impl Journal {
         if is_latest {
             latest.sent.retain(|(sent, _)| *sent != shard);
         }
+        let repeats =
+            |open: &(usize, Claim, Instant)| open.0 == shard && open.1.claim_id == part.claim_id;
+        let since = latest.open.iter().position(repeats).map(|it| latest.open.swap_remove(it).2);
         match result {
             Ok(Applied { reply: Reply::Claim(claimed), .. }) => {
                 let is_known = latest.answered.iter().any(|(answered, _)| *answered == shard);
@@ -116,7 +121,7 @@ impl Journal {
                 }
             }
             Err(error) if error.class() == ErrorClass::Ambiguous => {
-                latest.open.push((shard, part.clone(), Instant::now()));
+                latest.open.push((shard, part.clone(), since.unwrap_or_else(Instant::now)));
             }
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::sim::{at, ms, plan};
-use crate::{MessageId, NewMessage, Schedule, Settled, State, Status, Violation};
+use crate::{MessageId, Millis, NewMessage, Schedule, Settled, State, Status, Violation};
 
 /// A machine, and the replies of an empty backend.
 struct Bare {
@@ -245,5 +245,20 @@ fn a_settlement_that_may_have_been_executed_is_not_counted_as_lost() {
             panic!("it is not reported")
         };
         assert_eq!(perhaps_done, perhaps);
+    }
+}
+
+/// A claim of a queue with shards may repeat an earlier one, whose reply was lost.
+#[test]
+fn a_lease_that_was_granted_before_is_renewed_in_time() {
+    for (age, beat) in [(0, 1_000), (700, 300), (2_000, 0)] {
+        let mut bare = Bare::new(plan(1));
+        bare.now = at(10_000);
+        let (claim, mut applied) = bare.claim_one();
+        applied.at = applied.at.after(Millis::saturating(age));
+        let begin = bare.now;
+        bare.machine.handle_answer(bare.now, 0, claim, Ok(applied));
+        let _ = bare.sent(|op| matches!(op, Op::Extend(_)));
+        assert_eq!(bare.now.since(begin), ms(beat), "after {age} ms");
     }
 }

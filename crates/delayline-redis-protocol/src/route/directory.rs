@@ -69,10 +69,7 @@ impl<D: Driver> Directory<D> {
         first: Option<&HostPort>,
     ) -> Result<(View, Confirmation), Error> {
         match self {
-            Self::Cluster { seeds } => {
-                let view = cluster(connector, current, seeds, first).await?;
-                Ok((view, Confirmation::Full))
-            }
+            Self::Cluster { seeds } => cluster(connector, current, seeds, first).await,
             Self::Sentinel { sentinels, service } => {
                 sentinel(connector, current, sentinels, service).await
             }
@@ -83,13 +80,14 @@ impl<D: Driver> Directory<D> {
 /// The first view of a healthy node that is not older than the map, or else the newest other view.
 ///
 /// A node that was silent for a while may report an outdated topology. It is asked only if no other
-/// node knows. The same holds for seeds, because a seed may be the same node by another name.
+/// node knows. The same holds for seeds, because a seed may be the same node by another name. Such
+/// views confirm something only if they come from two nodes, or if the cluster has only one.
 async fn cluster<D: Driver>(
     connector: &NodeConnector,
     current: &Nodes<D>,
     seeds: &[HostPort],
     first: Option<&HostPort>,
-) -> Result<View, Error> {
+) -> Result<(View, Confirmation), Error> {
     let mut known: Vec<_> = current.nodes().iter().collect();
     fastrand::shuffle(&mut known);
     let (doubted, trusted): (Vec<_>, Vec<_>) =
@@ -103,7 +101,8 @@ async fn cluster<D: Driver>(
         }
     }
     let mut rest: Vec<&HostPort> = Vec::new();
-    for name in seeds.iter().chain(doubted.iter().map(|(name, _)| name)) {
+    let seeds = seeds.iter().filter(|name| !is_doubted(name));
+    for name in seeds.chain(doubted.iter().map(|(name, _)| name)) {
         if !names.contains(&name) && !rest.contains(&name) {
             rest.push(name);
         }
@@ -111,27 +110,37 @@ async fn cluster<D: Driver>(
     if doubted.is_empty() {
         names.append(&mut rest);
     }
-    let mut search = Search { connector, current, newest: None, failures: Failures::default() };
-    for names in [names, rest] {
-        if let Some(view) = search.ask(names).await {
-            return Ok(view);
-        }
-    }
-    search.newest.ok_or_else(|| search.failures.into_error())
+    let failures = Failures::default();
+    let mut search = Search { connector, current, good: None, newest: None, failures };
+    let is_alone = current.owners().count() <= 1;
+    let needed = if is_alone { 1 } else { 2 };
+    let is_sure = search.ask(names, 1, |_| true).await
+        || search.ask(rest, needed, |name| is_alone || is_doubted(name)).await
+        || is_alone;
+    let view = search.good.or(search.newest).ok_or_else(|| search.failures.into_error())?;
+    Ok((view, if is_sure { Confirmation::Full } else { Confirmation::Missing }))
 }
 
 /// The queries of one refresh, and their results.
 struct Search<'a, D: Driver> {
     connector: &'a NodeConnector,
     current: &'a Nodes<D>,
-    /// The newest view that is not good enough.
+    /// The newest view of a healthy node that is not older than the map.
+    good: Option<View>,
+    /// The newest other view.
     newest: Option<View>,
     failures: Failures,
 }
 
 impl<D: Driver> Search<'_, D> {
-    /// Asks one server after the other, without waiting for long, until one has a good view.
-    async fn ask(&mut self, names: Vec<&HostPort>) -> Option<View> {
+    /// Asks one server after the other, without waiting for long, until there are `needed` good
+    /// views of those that count. Returns whether there are.
+    async fn ask(
+        &mut self,
+        names: Vec<&HostPort>,
+        mut needed: usize,
+        counts: impl Fn(&HostPort) -> bool,
+    ) -> bool {
         let (mut names, mut asked) = (names.into_iter(), JoinSet::new());
         loop {
             if let Some(name) = names.next() {
@@ -151,17 +160,20 @@ impl<D: Driver> Search<'_, D> {
                 }
             };
             match answer {
-                Some(Ok((_, Ok((view, true))))) if view.epoch >= self.current.epoch => {
-                    return Some(view);
+                Some(Ok((name, Ok((view, is_healthy))))) => {
+                    let is_good = is_healthy && view.epoch >= self.current.epoch;
+                    let newest = if is_good { &mut self.good } else { &mut self.newest };
+                    if newest.as_ref().is_none_or(|newest| view.epoch > newest.epoch) {
+                        *newest = Some(view);
+                    }
+                    needed -= usize::from(is_good && counts(&name));
+                    if needed == 0 {
+                        return true;
+                    }
                 }
-                Some(Ok((_, Ok((view, _)))))
-                    if self.newest.as_ref().is_none_or(|newest| view.epoch > newest.epoch) =>
-                {
-                    self.newest = Some(view);
-                }
-                Some(Ok((_, Ok(_))) | Err(_)) => {}
+                Some(Err(_)) => {}
                 Some(Ok((name, Err(error)))) => self.failures.add(&name, error),
-                None if names.len() == 0 => return None,
+                None if names.len() == 0 => return false,
                 None => {}
             }
         }

@@ -1,5 +1,6 @@
 //! Servers that were silent for a while, and what it takes to trust them again.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use delayline_core::ErrorKind;
@@ -7,7 +8,10 @@ use delayline_redis_protocol::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{Answer, World};
-use crate::{SENTINELS, call, done, is_sentinel, kind, primary, sentinel};
+use crate::{
+    SENTINELS, URL, call, call_on, calls, done, info, is_sentinel, kind, primary, range, sentinel,
+    text,
+};
 
 /// The reply of a server that is slow once.
 fn slow() -> Answer {
@@ -82,4 +86,48 @@ async fn a_silent_sentinel_delays_the_news_of_a_failover_by_a_second() {
         let last = calls.rfind(|sent| sent.server == "a:1").unwrap();
         assert!(last.at <= failover + Duration::from_secs(2), "{:?}", last.at - failover);
     }
+}
+
+/// It wakes up, and the only other node is silent or cut off itself.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_silent_needs_another_healthy_node() {
+    for other in [Answer::Never, Answer::Value(text("cluster_state:fail\r\n"))] {
+        let begin = Instant::now();
+        let world = World::new(move |server, command| match (server, command) {
+            ("b:1", "CLUSTER INFO") if (1..20).contains(&begin.elapsed().as_secs()) => {
+                other.clone()
+            }
+            (_, "CLUSTER INFO") => Answer::Value(info(1)),
+            (_, "CLUSTER SLOTS") => {
+                Answer::Value(Value::Array(vec![range(0, 8_000, "a"), range(8_001, 16_383, "b")]))
+            }
+            _ if begin.elapsed().is_zero() => slow(),
+            _ => done(),
+        });
+        let transport = world.connect(URL).await.unwrap();
+        for _ in 0..5 {
+            assert_eq!(kind(call(&transport).await), ErrorKind::ConnectionLost);
+        }
+        sleep(Duration::from_secs(20)).await;
+        assert!(call(&transport).await.is_ok());
+    }
+}
+
+/// The process stood still, or its network did.
+#[tokio::test(start_paused = true)]
+async fn servers_that_were_silent_together_confirm_each_other() {
+    let world = World::new(move |_, command| match command {
+        "CLUSTER INFO" => Answer::Value(info(1)),
+        "CLUSTER SLOTS" => {
+            Answer::Value(Value::Array(vec![range(0, 8_000, "a"), range(8_001, 16_383, "b")]))
+        }
+        _ => slow(),
+    });
+    let transport = world.connect(URL).await.unwrap();
+    for _ in 0..5 {
+        let (one, other) = tokio::join!(call_on(&transport, "k"), call_on(&transport, "a"));
+        assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    }
+    let servers: HashSet<_> = calls(&world).into_iter().collect();
+    assert_eq!(servers.len(), 2, "{servers:?}");
 }

@@ -45,7 +45,11 @@ fn done() -> Answer {
 }
 
 async fn call(transport: &DriverTransport<Fake>) -> Result<Value, CallError> {
-    let (keys, args) = ([Bytes::from_static(b"k")], []);
+    call_on(transport, "k").await
+}
+
+async fn call_on(transport: &DriverTransport<Fake>, key: &'static str) -> Result<Value, CallError> {
+    let (keys, args) = ([Bytes::from_static(key.as_bytes())], []);
     let script = ScriptName::Source("return {1}");
     transport.call(ScriptCall::new(script, &keys, &args)).await
 }

@@ -31,9 +31,11 @@ pub(crate) fn claim_ids(
     let of_visitor = hashed(&["sqs", visitor]);
     bytes.iter_mut().take(8).zip(of_visitor.as_ref()).for_each(|(to, from)| *to = *from);
     let Some(attempt) = attempt else {
-        let name: String =
-            visitor.chars().filter(char::is_ascii_graphic).take(MAX_CONSUMER_BYTES).collect();
-        let consumer = ConsumerName::try_from(name).or_else(|_| ConsumerName::try_from("sqs"))?;
+        // A consumer makes one claim at a time, and a queue remembers 1,000 consumers.
+        let number = format!("-{:02x}", bytes.last().copied().unwrap_or_default());
+        let visitor = visitor.chars().filter(char::is_ascii_graphic);
+        let name: String = visitor.take(MAX_CONSUMER_BYTES - number.len()).collect();
+        let consumer = ConsumerName::try_from(name + &number)?;
         return Ok((consumer, ClaimId::from_bytes(bytes)));
     };
     let of_attempt = hashed(&[visitor, queue, attempt]);

@@ -74,9 +74,9 @@ use crate::waiters::Waiters;
 /// **Concurrent sends are grouped.** The first one is sent at once. All sends that start before its
 /// reply arrives, through any clone of this queue, form the next operation. They keep their order,
 /// and each gets its own result. So a single send never waits, and plain code in many tasks is as
-/// fast as batches. Up to 10,000 sends, or 64 MiB, can wait, for each shard if there are shards; the
-/// next one fails at once with [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). The operations run in a task on the
-/// runtime of the first send; the task ends after the last one.
+/// fast as batches. Up to 10,000 sends, or 64 MiB, can wait, for each shard if there are shards.
+/// The next one fails at once with [`ErrorKind::Overloaded`](crate::ErrorKind::Overloaded). The
+/// operations run in a task on the runtime of the first send; the task ends after the last one.
 ///
 /// [`telemetry`](crate::telemetry) describes the spans, metrics and events of a queue.
 ///

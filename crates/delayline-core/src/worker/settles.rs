@@ -120,8 +120,9 @@ impl<T: Settling> Settles<T> {
         if self.is_out_of_memory && self.bytes <= MAX_REFUSED_BYTES { 0 } else { self.len() }
     }
 
-    /// Whether the latest attempt failed, and other settlements would fail as well: they may be for
-    /// other parts of the queue, or the server is full, takes them, and they give memory back.
+    /// Whether the latest attempt failed, and not for lack of memory: then other settlements would
+    /// fail as well. A full server takes them, and they give memory back. If parts of the queue can
+    /// fail alone, none of them fails others.
     pub(super) const fn is_failing(&self) -> bool {
         self.retry_at.is_some() && !self.is_out_of_memory
     }

@@ -17,9 +17,8 @@ pub(crate) struct Answered<K> {
     pub(crate) result: Result<Sent, Error>,
 }
 
-/// Sends messages until their outcome is known, like [`Group`]: those of each shard separately. They
-/// must fit in one operation.
-/// Returns one result per message, in any order.
+/// Sends messages until their outcome is known, like [`Group`]: those of each shard separately.
+/// They must fit in one operation. Returns one result per message, in any order.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,

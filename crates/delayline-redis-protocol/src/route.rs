@@ -63,7 +63,7 @@ struct Shared<D: Driver> {
     connector: NodeConnector,
     directory: Directory<D>,
     map: watch::Sender<Arc<Nodes<D>>>,
-    /// The start of the latest refresh that a call waited for, and what it confirmed.
+    /// The start of the latest refresh that a call waited for, and its confirmation.
     latest_look: tokio::sync::Mutex<Option<(Instant, Confirmation)>>,
     /// The reason why nothing is sent: the latest refresh could not determine whether the primary
     /// was replaced.

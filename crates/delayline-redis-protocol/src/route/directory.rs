@@ -133,8 +133,8 @@ struct Search<'a, D: Driver> {
 }
 
 impl<D: Driver> Search<'_, D> {
-    /// Asks one server after the other, without waiting for long, until there are `needed` good
-    /// views of those that count. Returns whether there are.
+    /// Asks one server after the other, without waiting for long, until `needed` servers that count
+    /// have good views. Returns whether they have.
     async fn ask(
         &mut self,
         names: Vec<&HostPort>,
@@ -256,7 +256,7 @@ async fn sentinel<D: Driver>(
         let name = name.clone();
         answers.iter().filter(move |told| told.name == name)
     };
-    // One sentinel may be unable to reach a healthy primary for ever.
+    // One sentinel may report a healthy primary as down for ever. Most of them do not.
     let is_upheld = |name: &HostPort| {
         reports_on(name).filter(|told| !told.is_down).count() >= majority
             && !reports_on(name).any(|told| told.is_failing_over)

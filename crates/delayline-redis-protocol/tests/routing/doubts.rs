@@ -1,4 +1,4 @@
-//! Servers that were silent for a while, and what it takes to trust them again.
+//! Servers that were silent for a while, and when they are trusted again.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -329,7 +329,7 @@ impl Machine {
                 // one, whose reply was lost.
                 let since = match delivery.message.info.state {
                     MessageState::Leased { deadline, .. } => {
-                        let left = Duration::from(deadline.since(at));
+                        let left = deadline.since(at);
                         let age = Duration::from(lasting).saturating_sub(left);
                         since.min(Moment::at(now.since_start().saturating_sub(age)))
                     }

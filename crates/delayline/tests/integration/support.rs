@@ -129,7 +129,7 @@ impl Faulty {
         inner.apply(At::Fixed(now), op).await
     }
 
-    /// Loses what workers have done since the latest call of another client, at most so many
+    /// Loses what workers have done since the latest call of another client, at most `at_most`
     /// operations, as a failover may. Returns how many were lost.
     pub async fn fail_over(&self, at_most: usize) -> usize {
         let by_worker = |op: &Op| matches!(op, Op::Claim(_) | Op::Settle(_) | Op::Extend(_));

@@ -37,7 +37,7 @@ pub struct QueuePlan {
     /// The time after which a running handler is reported as stuck.
     pub stuck_after: Option<Duration>,
     /// Whether parts of the queue can fail alone, as shards do. Then the items of a failed
-    /// operation are repeated one by one, beside other work.
+    /// operation are repeated one by one, and other work continues.
     pub has_parts: bool,
 }
 

@@ -107,13 +107,13 @@ pub async fn callers_that_give_up_do_not_stop_an_attempt<C: Connect>() {
     let transport = connected::<C>(proxy.url()).await;
     let connections = || server.info("stats", "total_connections_received").parse::<u32>().unwrap();
     let (begin, before) = (Instant::now(), connections());
-    // The fault first: a client may be connected again before this task goes on.
+    // The fault first: a client may be connected again before this task continues.
     proxy.once(Fault::Delay(Duration::from_millis(500)), "PING");
     proxy.cut_all();
     loop {
         let call = eval(&transport, "return {1}", &[]);
         let answered = tokio::time::timeout(Duration::from_millis(50), call).await;
-        // What was answered before the delay came over a connection that was not cut yet.
+        // An earlier answer came over a connection that was not cut yet.
         if matches!(answered, Ok(Ok(_))) && proxy.faults() == 1 {
             break;
         }

@@ -30,8 +30,8 @@ use crate::{Error, telemetry};
 /// waits for a group that fails gets the error of that group: thousands may wait, and each call of
 /// theirs would fail for the same reason.
 ///
-/// Sends of different durabilities are in different groups, and so are those for different shards:
-/// a shard that is away holds up no others.
+/// Sends of different durabilities are in different groups, and so are sends to different shards: a
+/// shard that does not reply holds up no others.
 #[derive(Clone, Debug)]
 pub(crate) struct Merger {
     durability: Durability,

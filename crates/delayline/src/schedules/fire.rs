@@ -186,7 +186,7 @@ impl Schedules {
 /// The first tick that may need a message. The due time of a schedule is one lead before it, and
 /// all earlier ones have been created. A failed attempt, by a scheduler that cannot read the
 /// schedule or was stopped, has moved the due time to its retry. Then recent ticks are created
-/// again, and the queue remembers those that it has.
+/// again, and the queue remembers the ticks that it has.
 fn first_tick(job: &Job<Spec>, due: u64) -> u64 {
     let (spec, first) = (job.payload(), due.saturating_add(job.payload().lead_ms()));
     if job.failures() == 0 || spec.next(first.saturating_sub(1)) == Some(first) {

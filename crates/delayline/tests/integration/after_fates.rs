@@ -90,7 +90,7 @@ impl Play {
     async fn fail_over(self, mut random: fastrand::Rng) {
         loop {
             sleep(ms(random.u64(5_000..30_000))).await;
-            // What has ended until now has ended, even if the queue forgets that.
+            // Members that have ended until now have ended, even if the queue forgets that.
             self.truth().await;
             let lost = self.backend.fail_over(random.usize(1..=10)).await;
             *self.lost.lock().unwrap() += lost;

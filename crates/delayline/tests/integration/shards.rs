@@ -140,7 +140,7 @@ async fn a_worker_hears_the_bells_of_all_shards() {
     assert_eq!(connect().await.queues().await.unwrap(), []);
 }
 
-/// A lease tells the shard of a message whose id alone belongs to another one. Programs see none
+/// A lease names the shard of a message whose id alone belongs to another one. Programs see none
 /// of it.
 #[tokio::test]
 async fn an_epoch_counts_the_claims_of_a_message_with_a_group_too() {

@@ -1,4 +1,4 @@
-//! A shard whose server is away, beside others.
+//! One of several shards whose server cannot be reached.
 
 use delayline_core::Enqueued;
 
@@ -76,7 +76,7 @@ async fn a_worker_goes_on_with_other_shards_and_settles_later() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     fail(&all[1], None);
-    // The shard goes away again with each of its messages, and is back for a while in between.
+    // The shard fails again with each of its messages, and works for a while in between.
     let back = tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -6,27 +6,19 @@
 //! queue and cancelled in this one. The original due time is part of the new one, so a process that
 //! continues after a crash needs no other record.
 
-mod awaited;
-mod queries;
-mod reasons;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use std::collections::{HashMap, HashSet, VecDeque};
-
-use delayline_core::limits::{MAX_PAGE, MAX_UPDATE_BYTES};
+use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE, MAX_UPDATE_BYTES};
 use delayline_core::{
-    Cancelled, Claim, ClaimId, Completion, ConsumerName, Enqueued, ErrorClass, FinishedIds, Known,
-    List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Position, Reply,
-    Reschedule, Rescheduled, Schedule, Status, Timestamp, Update, UpdateContent, UpdateDue,
+    Cancelled, Claim, ClaimId, Completion, ConsumerName, Enqueued, ErrorClass, FinishedIds, Found,
+    Known, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Position,
+    Reply, Reschedule, Rescheduled, Schedule, Status, Timestamp, Update, UpdateContent, UpdateDue,
     UpdateToken, Violation,
 };
+use futures_util::future::try_join_all;
 use uuid::Uuid;
 use xxhash_rust::xxh3::Xxh3;
 
-use self::awaited::Awaited;
-use self::queries::{completions, look_up};
-use self::reasons::{
-    AWAITED, HAS_CHECKPOINT, IS_MEMBER, OTHER_CONTENT, OTHER_SERVER, PURGED, SET_ASIDE, TOO_LARGE,
-};
 use super::Queue;
 use super::batch::send_all;
 use crate::Error;
@@ -48,7 +40,7 @@ use crate::shards::RECORD;
 /// if that happens while the other queue remembers their ids, for at least an hour.
 ///
 /// **A message that waits for others** ([`Draft::after`](crate::Draft::after)) is set aside until
-/// they have ended, or the other queue has accepted them. They leave their queue after it.
+/// they have moved or ended.
 ///
 /// **What stays**, with the reason in [`left`](Self::left): messages with a checkpoint, which only
 /// a worker can store, and messages whose id the other queue knows with different content or as
@@ -83,10 +75,6 @@ pub struct Transfer {
     left: Left,
     /// What the pass in progress has left.
     left_now: Left,
-    awaited: Awaited,
-    /// The members that the other queue has accepted. They stay set aside until all messages that
-    /// wait for them have moved: a worker that checks these must not find them cancelled.
-    accepted: HashSet<MessageId>,
 }
 
 /// Messages that stay, with the sequence number and the reason.
@@ -130,9 +118,7 @@ impl<T: ?Sized, C> Queue<T, C> {
             return Err(same_queue(&to));
         }
         let stage = Stage::Prepare(Status::Ready, None);
-        let (left, left_now) = (Left::new(), Left::new());
-        let (awaited, accepted) = (Awaited::default(), HashSet::new());
-        Ok(Transfer { from, to, stage, moved: 0, left, left_now, awaited, accepted })
+        Ok(Transfer { from, to, stage, moved: 0, left: Left::new(), left_now: Left::new() })
     }
 }
 
@@ -220,27 +206,17 @@ impl Transfer {
     }
 
     /// Sets the messages that wait for others aside.
-    async fn prepare(&mut self, infos: Vec<MessageInfo>) -> Result<(), Error> {
-        let mut waiting = Vec::new();
-        for message in self.look_up(infos.iter().map(|it| &it.id)).await? {
-            let Some(read) = waits_for(&message) else { continue };
-            let members = read.waiting.members.into_iter();
-            let own = members.filter(|it| self.seen_from_target(it.queue.as_ref()).is_some());
-            let own = own.map(|member| member.id).collect();
-            self.awaited.note(message.info.id.clone(), own);
-            waiting.push(message.info);
-        }
-        self.set_aside(waiting).await.map(drop)
+    async fn prepare(&self, infos: Vec<MessageInfo>) -> Result<(), Error> {
+        let waiting = self.look_up(infos.iter().map(|it| &it.id)).await?.into_iter();
+        let waiting = waiting.filter(|it| waits_for(it).is_some()).map(|it| it.info);
+        self.set_aside(waiting.collect()).await.map(drop)
     }
 
     async fn move_page(&mut self, infos: Vec<MessageInfo>) -> Result<(), Error> {
         let mut movable = Vec::new();
         for info in infos {
             let known = self.left.get(&info.id).copied();
-            let stays = |(sequence, why): &(u64, &str)| {
-                *sequence == info.sequence && ![SET_ASIDE, AWAITED].contains(why)
-            };
-            match known.filter(stays) {
+            match known.filter(|(sequence, why)| *sequence == info.sequence && *why != SET_ASIDE) {
                 Some(known) => drop(self.left_now.insert(info.id, known)),
                 None => movable.push(info),
             }
@@ -253,7 +229,6 @@ impl Transfer {
                 Ok(Verdict::Send(message)) => sending.push((item, *message)),
                 Ok(Verdict::Wait) => self.leave(&item, SET_ASIDE),
                 Ok(Verdict::Leave(reason)) => {
-                    self.awaited.forget(&item.message.info.id);
                     self.leave(&item, reason);
                     back.push(item);
                 }
@@ -280,15 +255,6 @@ impl Transfer {
                     failure.get_or_insert(error);
                 }
             }
-        }
-        for item in &gone {
-            self.awaited.forget(&item.message.info.id);
-        }
-        let is_awaited = |item: &Item| self.awaited.contain(&item.message.info.id);
-        let (awaited, gone): (Vec<_>, Vec<_>) = gone.into_iter().partition(is_awaited);
-        for item in awaited {
-            self.accepted.insert(item.message.info.id.clone());
-            self.leave(&item, AWAITED);
         }
         let removed = self.remove(&gone).await;
         self.put_back(back).await?;
@@ -418,8 +384,7 @@ impl Transfer {
         let is_own = |it: &&Member| self.seen_from_target(it.queue.as_ref()).is_some();
         let own: Vec<_> = members.iter().filter(is_own).map(|it| it.id.clone()).collect();
         let here = completions(&self.from, &own).await?;
-        let mut pending = own.iter().zip(&here).filter(|(_, it)| **it == Completion::Pending);
-        if pending.any(|(id, _)| !self.accepted.contains(id)) {
+        if here.contains(&Completion::Pending) {
             return Ok(None);
         }
         let there = completions(&self.to, &own).await?;
@@ -552,6 +517,40 @@ fn returning(item: &Item, message: NewMessage) -> NewMessage {
     message.known(Known::Update(Update::new(UpdateContent::Keep, UpdateDue::Keep, token)))
 }
 
+/// Reads the live and readable ones of these messages.
+async fn look_up(client: &Client, ids: Vec<MessageId>) -> Result<Vec<Box<Message>>, Error> {
+    let gets = ids.chunks(MAX_LOOK_UP).map(|ids| Op::Get(ids.to_vec())).collect::<Vec<_>>();
+    let replies = try_join_all(gets.iter().map(|op| client.apply(op))).await?;
+    let mut messages = Vec::new();
+    for applied in replies {
+        let Reply::Get(found) = applied.reply else { return Err(Error::unexpected_reply()) };
+        messages.extend(found.into_iter().filter_map(|it| match it {
+            Found::Live(message) => Some(message),
+            _ => None,
+        }));
+    }
+    Ok(messages)
+}
+
+/// Queries how far messages have come, in order.
+async fn completions(client: &Client, ids: &[MessageId]) -> Result<Vec<Completion>, Error> {
+    let unique: HashSet<_> = ids.iter().cloned().collect();
+    let mut waiting: VecDeque<_> = unique.into_iter().collect();
+    let mut known = BTreeMap::new();
+    while !waiting.is_empty() {
+        let batch: Vec<_> = waiting.iter().take(MAX_BATCH).cloned().collect();
+        let Reply::Progress(found) = client.apply(&Op::Progress(batch)).await?.reply else {
+            return Err(Error::unexpected_reply());
+        };
+        // With large results, the reply is shorter.
+        if found.is_empty() {
+            return Err(Error::unexpected_reply());
+        }
+        known.extend(waiting.drain(..found.len()).zip(found));
+    }
+    Ok(ids.iter().map(|id| known.get(id).cloned().unwrap_or(Completion::Unknown)).collect())
+}
+
 /// What a message still waits for, if it waits for others.
 fn waits_for(message: &Message) -> Option<wire::Read> {
     // A list that cannot be read is moved as it is; a worker reports it.
@@ -570,3 +569,11 @@ const ASIDE_MS: u64 = 240_000_000_000_000;
 /// Messages due within 400 years after 1970 are set aside.
 const SPAN_MS: u64 = 400 * 31_557_600_000;
 const _: () = assert!(ASIDE_MS + SPAN_MS < Timestamp::MAX.as_ms());
+
+const SET_ASIDE: &str = "it waits for messages that are still in the old queue, and is set aside";
+const HAS_CHECKPOINT: &str = "it has a checkpoint, which only a worker can store";
+const IS_MEMBER: &str = "a message of another queue waits for it";
+const OTHER_SERVER: &str = "it waits for messages that the new queue cannot reach";
+const TOO_LARGE: &str = "it is larger than a message may be, with the names that it waits for";
+const OTHER_CONTENT: &str = "the new queue knows its id with different content";
+const PURGED: &str = "the new queue knows its id as deleted";

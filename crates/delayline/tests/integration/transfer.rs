@@ -13,9 +13,7 @@ use delayline::backend::{
     Outcome, QueueBackend, QueueName, Reply, Save, Schedule, Settlement, Status, Timestamp, Wakeup,
 };
 use delayline::message::{Headers, MessageState, Priority};
-use delayline::{
-    Completion, Connect, Connection, Draft, Durability, ErrorKind, Job, MessageId, Queue, Worker,
-};
+use delayline::{Connect, Connection, Draft, Durability, ErrorKind, Job, MessageId, Queue, Worker};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -334,15 +332,11 @@ async fn a_message_waits_for_others_across_a_move() {
         let (first, of_first) = held.pop().unwrap();
         settle(a.backend(), Settlement::new(first, of_first, Outcome::Ack)).await;
         let mut transfer = a.transfer_to(&b).unwrap();
-        assert_eq!(transfer.pass().await.unwrap(), 0, "{name}");
-        assert_eq!(transfer.left().count(), 3, "{name}: it is set aside, and so are two members");
-        let members = Op::Progress((0..4).map(|n| id(&format!("part-{n}"))).collect());
-        let Reply::Progress(ends) = apply(a.backend(), members).await else { panic!() };
-        let pending = ends.iter().filter(|end| **end == Completion::Pending).count();
-        assert_eq!(pending, 3, "{name}: a worker that checks it finds no cancelled member");
+        assert_eq!(transfer.pass().await.unwrap(), 2, "{name}");
+        assert_eq!(transfer.left().count(), 1, "{name}: it is set aside");
         let release = Settlement::new(last, lease, Outcome::Release);
         settle(a.backend(), release).await;
-        let mut moved = 0;
+        let mut moved = 2;
         while moved < 4 {
             moved += transfer.pass().await.unwrap();
         }

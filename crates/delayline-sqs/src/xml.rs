@@ -52,7 +52,6 @@ fn structure(text: &mut String, action: &str, value: &Value) {
                 let name = match &**name {
                     "QueueUrls" | "queueUrls" => "QueueUrl",
                     "Messages" => "Message",
-                    "Results" => "Result",
                     "Failed" => "BatchResultErrorEntry",
                     _ => &batch,
                 };
@@ -139,5 +138,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
+        let text = answer("ListMessageMoveTasks", &json!({"Results": [{"Status": "RUNNING"}]}), "");
+        let expected = "<ListMessageMoveTasksResultEntry><Status>RUNNING</Status>";
+        assert!(text.contains(expected), "{text}");
     }
 }

@@ -36,6 +36,25 @@ pub(crate) fn url(base: &str, queue: &str) -> String {
     format!("{base}/{ACCOUNT}/{queue}")
 }
 
+/// Returns a URL or a path of a request without the path at which the URLs of queues begin. A proxy
+/// may have removed it already.
+pub(crate) fn below<'a>(base: &str, url: &'a str) -> &'a str {
+    let prefix = path_of(base);
+    match path_of(url).strip_prefix(prefix) {
+        Some("") if !prefix.is_empty() => "/",
+        Some(rest) if !prefix.is_empty() && rest.starts_with('/') => rest,
+        _ => url,
+    }
+}
+
+/// The path of a URL, or the path itself.
+fn path_of(url: &str) -> &str {
+    match url.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("", |at| rest.split_at(at).1),
+        None => url,
+    }
+}
+
 /// The name of the queue that a URL, a path or a bare name stands for.
 ///
 /// # Errors

@@ -69,7 +69,8 @@ impl Sqs {
         Self { settings_queue: name.into(), ..self }
     }
 
-    /// Sets how the URLs of queues begin, for clients behind a proxy: `https://sqs.example`.
+    /// Sets how the URLs of queues begin, for clients behind a proxy: `https://sqs.example`. It may
+    /// have a path. Signatures cover the path, so the proxy must not remove it from signed requests.
     /// Without it, they begin with the `Host` that the client has used.
     pub fn public_url(self, url: impl Into<String>) -> Self {
         Self { public_url: Some(url.into().trim_end_matches('/').to_owned()), ..self }

@@ -120,7 +120,14 @@ async fn attempt(
     drop((body, share));
     let action = action
         .ok_or_else(|| Error::new(Code::MissingAction, "The request names no action of SQS."))?;
-    let path = parts.uri.path();
+    let base = match &shared.public_url {
+        Some(url) => url.clone(),
+        None => {
+            let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+            format!("http://{}", host.unwrap_or("localhost"))
+        }
+    };
+    let path = names::below(&base, parts.uri.path());
     if NOT_OF_A_QUEUE.contains(&&*action) && names::of_url(path).is_ok() {
         return Err(Error::unknown_action(&action));
     }
@@ -129,15 +136,11 @@ async fn attempt(
     };
     // Clients of the Query protocol send requests to the URL of the queue.
     if protocol == Protocol::Query && path != "/" && !members.contains_key("QueueUrl") {
-        members.insert("QueueUrl".to_owned(), parts.uri.path().into());
+        members.insert("QueueUrl".to_owned(), path.into());
     }
-    let base = match &shared.public_url {
-        Some(url) => url.clone(),
-        None => {
-            let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-            format!("http://{}", host.unwrap_or("localhost"))
-        }
-    };
+    if let Some(Value::String(url)) = members.get_mut("QueueUrl") {
+        *url = names::below(&base, url).to_owned();
+    }
     let trace = parts.headers.get(TRACE).and_then(|it| it.to_str().ok());
     let trace = trace.filter(|it| (1..=MOST_TRACE_BYTES).contains(&it.len())).map(str::to_owned);
     let call = Call { shared, caller, base, trace };

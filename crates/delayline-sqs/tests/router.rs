@@ -98,6 +98,24 @@ async fn the_query_protocol_sends_receives_and_deletes() {
 }
 
 #[tokio::test]
+async fn urls_of_queues_may_begin_with_a_path() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let sqs = Sqs::new(connection, Access::everyone(Role::Operator));
+    let router = sqs.public_url("https://sqs.example/a/").router().await.unwrap();
+    let (_, xml) = form(&router, "/a/", "Action=CreateQueue&QueueName=orders").await;
+    let url = element(&xml, "QueueUrl").to_owned();
+    assert_eq!(url, "https://sqs.example/a/000000000000/orders");
+    let send = json!({"QueueUrl": url, "MessageBody": "x"});
+    let (status, answer) = action(&router, "SendMessage", send).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    // A proxy may have removed the path.
+    for path in ["/a/000000000000/orders", "/000000000000/orders"] {
+        let (status, xml) = form(&router, path, "Action=SendMessage&MessageBody=x").await;
+        assert_eq!(status, StatusCode::OK, "{xml}");
+    }
+}
+
+#[tokio::test]
 async fn changes_of_a_queue_at_the_same_time_all_stay() {
     let (connection, router) = served().await;
     let routers = [router, served_too(&connection).await];

@@ -132,11 +132,17 @@ impl Settings {
 
     /// The attributes as SQS shows them, without counts.
     pub(crate) fn shown(&self, is_fifo: bool) -> BTreeMap<String, String> {
-        let mut shown = self.attributes.clone();
+        let mut shown = self.with_defaults(is_fifo);
         // It belongs to a key.
         if !shown.contains_key("KmsMasterKeyId") {
             shown.remove("KmsDataKeyReusePeriodSeconds");
         }
+        shown
+    }
+
+    /// The attributes that were set, and the defaults of the others.
+    pub(crate) fn with_defaults(&self, is_fifo: bool) -> BTreeMap<String, String> {
+        let mut shown = self.attributes.clone();
         let mut usual = |name: &str, value: String| {
             shown.entry(name.to_owned()).or_insert(value);
         };

@@ -163,6 +163,38 @@ async fn a_deleted_queue_is_created_again_after_a_minute_if_that_is_strict() {
     assert_eq!(action(&router, "CreateQueue", create).await.0, StatusCode::OK);
 }
 
+#[tokio::test]
+async fn a_creation_is_repeated_with_attributes_that_are_not_shown_or_empty() {
+    let (_, router) = served().await;
+    let create = |name: &str, value: &str| {
+        let input = json!({"QueueName": "orders", "Attributes": {name: value}});
+        let router = router.clone();
+        async move { action(&router, "CreateQueue", input).await.0 }
+    };
+    let period = "KmsDataKeyReusePeriodSeconds";
+    for (name, value) in
+        [(period, "300"), (period, "300"), ("SqsManagedSseEnabled", ""), ("Policy", "")]
+    {
+        assert_eq!(create(name, value).await, StatusCode::OK, "{name}");
+    }
+    assert_eq!(create(period, "400").await, StatusCode::BAD_REQUEST);
+    assert_eq!(create("SqsManagedSseEnabled", "false").await, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_minute_after_a_deletion_passes_by_the_clock_of_the_server() {
+    let server = Server::builder().own_clock().start();
+    server.set_clock_step(-3_600_000);
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let strict = Sqs::new(connection, Access::everyone(Role::Operator)).strict(true);
+    let router = strict.router().await.unwrap();
+    let create = json!({"QueueName": "orders"});
+    let (_, queue) = action(&router, "CreateQueue", create.clone()).await;
+    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
+    let (_, answer) = action(&router, "CreateQueue", create).await;
+    assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDeletedRecently");
+}
+
 /// The settings of a deleted queue are due by the clock of the Redis server, which may be ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_second_removal_is_due_by_the_clock_of_the_server() {

@@ -30,7 +30,7 @@ struct Create {
 pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     let Create { queue_name, attributes, tags } = read(input)?;
     let name = queue_name.ok_or_else(|| Error::missing("QueueName"))?;
-    let mut attributes = attributes.unwrap_or_default();
+    let attributes = attributes.unwrap_or_default();
     let (shared, tags) = (&call.shared, tags.unwrap_or_default());
     names::valid(&name, shared.is_strict)?;
     let wants_fifo =
@@ -46,17 +46,14 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
         let why = "The user may not create a queue of this name.";
         return Err(Error::new(Code::AccessDenied, why));
     }
-    let now_ms = now_ms();
+    let now_ms = shared.queues.settings().server_time().await?.as_ms();
     let mut settings =
         Settings { tags, created_ms: now_ms, modified_ms: now_ms, ..Settings::default() };
     settings.set(&name, &attributes, shared.is_strict)?;
-    for (name, value) in &mut attributes {
-        *value = settings.attributes.get(name).cloned().unwrap_or_default();
-    }
     valid_tags(&name, &settings.tags)?;
     has_target(call, &settings).await?;
     let url = json!({"QueueUrl": call.url(&name)});
-    let (shared, region) = (Arc::clone(shared), call.caller.region.clone());
+    let shared = Arc::clone(shared);
     let is_strict = shared.is_strict;
     let work = async move {
         shared.queues.wait_for_removal(&name, MOST_WAIT).await?;
@@ -66,7 +63,7 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
             settings.version = known.as_ref().map_or(0, |known| known.version);
             match known.as_deref() {
                 Some(known) if !known.is_deleted => {
-                    return same(known, &name, &region, &attributes);
+                    return same(known, &settings, &name, attributes.keys());
                 }
                 Some(known)
                     if is_strict && now_ms < known.modified_ms.saturating_add(MINUTE_MS) =>
@@ -95,20 +92,19 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     Ok(url)
 }
 
-/// Returns an error unless a queue that exists has these attributes.
-fn same(
+/// Returns an error unless a queue that exists has the values that a request asks for.
+fn same<'a>(
     known: &Settings,
-    name: &str,
-    region: &str,
-    attributes: &BTreeMap<String, String>,
+    asked: &Settings,
+    queue: &str,
+    mut names: impl Iterator<Item = &'a String>,
 ) -> Result<(), Error> {
-    let mut shown = known.shown(name.ends_with(FIFO));
-    shown.insert("QueueArn".to_owned(), Arn::write(region, name));
-    let other = attributes.iter().find(|(name, value)| {
-        let has = shown.get(*name).map_or("", String::as_str);
-        has != value.as_str() && json_of(has) != json_of(value)
+    let [known, asked] = [known, asked].map(|it| it.with_defaults(queue.ends_with(FIFO)));
+    let other = names.find(|name| {
+        let [has, asked] = [&known, &asked].map(|it| it.get(*name).map_or("", String::as_str));
+        has != asked && json_of(has) != json_of(asked)
     });
-    let Some((name, _)) = other else { return Ok(()) };
+    let Some(name) = other else { return Ok(()) };
     let why = format!(
         "A queue already exists with the same name and a different value for attribute {name}"
     );

@@ -87,7 +87,7 @@ async fn attempt(
         let why = "Requests are sent with POST, and not by pages of other sites.";
         return Err(Error::new(Code::AccessDenied, why));
     }
-    let (body, share) = shared.bodies.read(parts, body).await?;
+    let (body, share) = shared.bodies.read(body).await?;
     let caller = shared.access.caller(parts, &body).await.inspect_err(|error| {
         let address = parts.extensions.get::<ClientAddress>().map(|it| it.0.to_string());
         let outcome = error.query_code();

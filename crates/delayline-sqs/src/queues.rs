@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use delayline::admin::{Listed, QueueName};
+use delayline::admin::{Listed, QueueName, SetLimits};
 use delayline::backend::{Lease, Op, Outcome, Settlement, Stats, UpdateContent};
 use delayline::codec::Raw;
 use delayline::limits::MAX_ATTEMPT_LIMIT;
@@ -12,7 +12,7 @@ use delayline::message::Status;
 use delayline::update::{UpdateDue, UpdateToken};
 use delayline::{Bytes, Cancelled, Connection, Durability, Enqueued, Found, MessageId, Queue};
 use delayline_web::waiting::Polls;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OnceCell, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Code, Error};
@@ -26,11 +26,28 @@ pub(crate) struct Open {
     pub(crate) queue: Queue<Bytes, Raw>,
     pub(crate) polls: Arc<Polls>,
     pub(crate) latest: Latest,
+    /// Set once the queue is known to deliver the messages of a group in order.
+    in_order: OnceCell<()>,
 }
 
 impl Open {
     pub(crate) fn is_fifo(&self) -> bool {
         self.name.ends_with(FIFO)
+    }
+
+    /// Lets a FIFO queue deliver the messages of a group in order, unless it does. Programs may
+    /// have used it before it was created here.
+    pub(crate) async fn ensure_order(&self) -> Result<(), Error> {
+        if !self.is_fifo() {
+            return Ok(());
+        }
+        let ensure = || async {
+            if !self.queue.stats().await?.limits.in_order {
+                self.queue.set_limits(SetLimits::new().in_order(true)).await?;
+            }
+            Ok(())
+        };
+        self.in_order.get_or_try_init(ensure).await.map(drop)
     }
 
     /// Ends leases before their timeout. A message whose cancel was requested ends, and the others
@@ -118,14 +135,17 @@ impl Queues {
             return Err(Error::no_queue());
         }
         if let Some(settings) = self.settings_of(name).await? {
-            return match settings.is_deleted {
-                true => Err(Error::no_queue()),
-                false => Ok((self.opened(name).await?, settings)),
-            };
+            if settings.is_deleted {
+                return Err(Error::no_queue());
+            }
+            let open = self.opened(name).await?;
+            open.ensure_order().await?;
+            return Ok((open, settings));
         }
         let open = self.opened(name).await?;
         let is_named = self.only.as_ref().is_some_and(|only| only.contains(name));
         if is_named || is_used(&open.queue.stats().await?) {
+            open.ensure_order().await?;
             let settings = Arc::<Settings>::default();
             self.keep(name, Some(&settings));
             return Ok((open, settings));
@@ -154,7 +174,8 @@ impl Queues {
         let queue = self.connection.queue(name).await?.codec(Raw).patience(PATIENCE);
         let queue = queue.durability(self.durability);
         let (name, polls, latest) = (name.to_owned(), Arc::default(), Latest::default());
-        let open = Arc::new(Open { name, queue, polls, latest });
+        let in_order = OnceCell::new();
+        let open = Arc::new(Open { name, queue, polls, latest, in_order });
         Ok(Arc::clone(self.locked_open().entry(open.name.clone()).or_insert(open)))
     }
 

@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::request::Builder;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use delayline::admin::Listed;
+use delayline::admin::{Listed, SetLimits};
 use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Found, Queue};
 use delayline_sqs::{Access, AccessKey, Router, Sqs};
@@ -268,6 +268,23 @@ async fn programs_and_sdks_use_one_queue() {
     assert_eq!(message.headers.get("n"), Some(&Bytes::from_static(b"7")));
     let due = message.info.due.since(message.info.enqueued_at);
     assert_eq!(due.as_secs(), 86_400);
+}
+
+#[tokio::test]
+async fn a_fifo_queue_that_programs_have_used_is_in_order() {
+    let (connection, router) = served().await;
+    let queue: Queue<str> = connection.queue("orders.fifo").await.unwrap();
+    queue.set_limits(SetLimits::new().leased(7)).await.unwrap();
+    for payload in ["a", "b"] {
+        assert!(queue.message(payload).group("g").send().await.unwrap().is_accepted());
+    }
+    let receive = json!({"QueueUrl": "/000000000000/orders.fifo"});
+    for expected in [json!("\"a\""), json!(null)] {
+        let (_, answer) = action(&router, "ReceiveMessage", receive.clone()).await;
+        assert_eq!(answer["Messages"][0]["Body"], expected);
+    }
+    let limits = queue.stats().await.unwrap().limits;
+    assert_eq!((limits.in_order, limits.leased), (true, Some(7)));
 }
 
 #[tokio::test]

@@ -63,6 +63,7 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
             settings.version = known.as_ref().map_or(0, |known| known.version);
             match known.as_deref() {
                 Some(known) if !known.is_deleted => {
+                    shared.queues.opened(&name).await?.ensure_order().await?;
                     return same(known, &settings, &name, attributes.keys());
                 }
                 Some(known)

@@ -288,6 +288,29 @@ async fn a_fifo_queue_that_programs_have_used_is_in_order() {
 }
 
 #[tokio::test]
+async fn an_attempt_whose_messages_were_deleted_receives_others() {
+    let (_, router) = served().await;
+    let create = json!({"QueueName": "q.fifo", "Attributes": {"FifoQueue": "true"}});
+    let (_, created) = action(&router, "CreateQueue", create).await;
+    let url = &created["QueueUrl"];
+    for body in ["a", "b"] {
+        let send = json!({
+            "QueueUrl": url, "MessageBody": body, "MessageGroupId": "g",
+            "MessageDeduplicationId": body,
+        });
+        assert_eq!(action(&router, "SendMessage", send).await.0, StatusCode::OK);
+    }
+    let receive = json!({"QueueUrl": url, "ReceiveRequestAttemptId": "1"});
+    for body in ["a", "b"] {
+        let (_, answer) = action(&router, "ReceiveMessage", receive.clone()).await;
+        assert_eq!(answer["Messages"][0]["Body"], body, "{answer}");
+        let handle = &answer["Messages"][0]["ReceiptHandle"];
+        let delete = json!({"QueueUrl": url, "ReceiptHandle": handle});
+        assert_eq!(action(&router, "DeleteMessage", delete).await.0, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_no_client_takes_leaves_no_lease() {
     let (connection, router) = served().await;
     let queue: Queue<str> = connection.queue("orders").await.unwrap();

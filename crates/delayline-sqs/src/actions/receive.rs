@@ -83,8 +83,9 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
             let messages: Vec<_> = deliveries.iter().map(written).collect();
             return Ok(Answer { value: json!({"Messages": messages}), hold: Some(hold) });
         }
-        let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
-        if was_empty || is_over {
+        // The messages of an earlier request of this attempt may have been deleted.
+        let is_last = was_empty && is_new;
+        if is_last || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             break;
         }
     }

@@ -70,8 +70,8 @@ impl Sqs {
     }
 
     /// Sets how the URLs of queues begin, for clients behind a proxy: `https://sqs.example`. It may
-    /// have a path. Signatures cover the path, so the proxy must not remove it from signed requests.
-    /// Without it, they begin with the `Host` that the client has used.
+    /// have a path. Signatures cover it, so the proxy must not remove it from signed requests.
+    /// Without a public URL, they begin with the `Host` that the client has used.
     pub fn public_url(self, url: impl Into<String>) -> Self {
         Self { public_url: Some(url.into().trim_end_matches('/').to_owned()), ..self }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline::admin::Stats;
 use delayline::backend::{
     Claim, ClaimId, ConsumerName, Delivery, FinishedIds, HandOff, MessageInfo, Millis, NewMessage,
-    NewResult, Op, Outcome, Reply, Settled, Settlement,
+    NewResult, Op, Outcome, Reply, Schedule, Settled, Settlement,
 };
 use delayline::limits::{MAX_ATTEMPT_LIMIT, MAX_CONSUMER_BYTES};
 use delayline::{Enqueued, MessageId};
@@ -98,6 +98,7 @@ pub(crate) async fn transfer(
     from: &Open,
     delivery: &Delivery,
     to: &Open,
+    expiry: Option<Duration>,
     extras: &Extras,
 ) -> Result<(), Error> {
     let message = &delivery.message;
@@ -110,6 +111,9 @@ pub(crate) async fn transfer(
         .max_crashes(MAX_ATTEMPT_LIMIT)
         // It may have been there before.
         .finished_ids(FinishedIds::Reuse);
+    if let Some(after) = expiry {
+        moved = moved.expires(Schedule::In(Millis::try_from(after)?));
+    }
     if message.info.group.is_none() {
         moved = moved.priority(message.info.priority);
     }

@@ -72,6 +72,7 @@ type Known = (Instant, Option<Arc<Settings>>);
 pub(crate) struct Queues {
     connection: Connection,
     durability: Durability,
+    pub(crate) is_strict: bool,
     /// One message for each queue. It is due in the year 9000, unless the queue was deleted.
     settings: Queue<Settings>,
     settings_name: String,
@@ -92,6 +93,7 @@ impl Queues {
         settings_name: String,
         only: Option<BTreeSet<String>>,
         durability: Durability,
+        is_strict: bool,
     ) -> Result<Self, delayline::Error> {
         let settings = connection.queue(&settings_name).await?.patience(PATIENCE);
         let settings = settings.durability(durability);
@@ -100,6 +102,7 @@ impl Queues {
         Ok(Self {
             connection,
             durability,
+            is_strict,
             settings,
             settings_name,
             tasks_name,

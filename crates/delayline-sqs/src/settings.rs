@@ -1,6 +1,7 @@
 //! The attributes of a queue, as SQS names them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use delayline::limits::{MAX_DELAY_MS, MAX_LEASE_MS};
 use serde::{Deserialize, Serialize};
@@ -84,9 +85,13 @@ impl Settings {
         self.number("MessageRetentionPeriod", 345_600)
     }
 
-    /// Whether the retention was set, rather than left at its default.
-    pub(crate) fn has_retention(&self) -> bool {
-        self.attributes.contains_key("MessageRetentionPeriod")
+    /// How long after its send a message expires that is due after `delay`; `None` for never.
+    pub(crate) fn expiry(&self, delay: Duration, is_strict: bool) -> Option<Duration> {
+        if !is_strict && !self.attributes.contains_key("MessageRetentionPeriod") {
+            return None;
+        }
+        let after = delay + Duration::from_secs(self.retention_s());
+        Some(after.min(Duration::from_millis(MAX_DELAY_MS)))
     }
 
     fn is(&self, name: &str, value: &str) -> bool {

@@ -107,7 +107,8 @@ impl Sqs {
             durability,
             stop,
         } = self;
-        let queues = Queues::open(connection.clone(), settings_queue, only, durability).await?;
+        let queues =
+            Queues::open(connection.clone(), settings_queue, only, durability, is_strict).await?;
         let queues = Arc::new(queues);
         let stop_workers = stop.child_token();
         let moves = Moves::open(&connection, &queues, stop_workers.clone()).await?;

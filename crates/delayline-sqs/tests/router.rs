@@ -288,6 +288,35 @@ async fn a_fifo_queue_that_programs_have_used_is_in_order() {
 }
 
 #[tokio::test]
+async fn a_dead_letter_expires() {
+    let (connection, router) = served().await;
+    let dead = json!({"QueueName": "dead", "Attributes": {"MessageRetentionPeriod": "60"}});
+    action(&router, "CreateQueue", dead).await;
+    let policy = json!({
+        "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 1,
+    });
+    let attributes = json!({"RedrivePolicy": policy.to_string()});
+    let create = json!({"QueueName": "orders", "Attributes": attributes});
+    let (_, created) = action(&router, "CreateQueue", create).await;
+    let queue: Queue<str> = connection.queue("orders").await.unwrap();
+    let draft = queue.message("x").id("order-1").header("h", "7");
+    assert!(draft.send().await.unwrap().is_accepted());
+    let (_, answer) = action(&router, "ReceiveMessage", created.clone()).await;
+    let release = json!({
+        "QueueUrl": created["QueueUrl"],
+        "ReceiptHandle": answer["Messages"][0]["ReceiptHandle"],
+        "VisibilityTimeout": 0,
+    });
+    assert_eq!(action(&router, "ChangeMessageVisibility", release).await.0, StatusCode::OK);
+    let (status, answer) = action(&router, "ReceiveMessage", created).await;
+    assert_eq!((status, &answer["Messages"]), (StatusCode::OK, &json!(null)), "{answer}");
+    let dead: Queue<str> = connection.queue("dead").await.unwrap();
+    let page = dead.list(Listed::Ready).next_page().await.unwrap().unwrap();
+    let expires = page[0].expires_at.unwrap().since(page[0].enqueued_at);
+    assert_eq!((page.len(), expires.as_secs()), (1, 60));
+}
+
+#[tokio::test]
 async fn an_attempt_whose_messages_were_deleted_receives_others() {
     let (_, router) = served().await;
     let create = json!({"QueueName": "q.fifo", "Attributes": {"FifoQueue": "true"}});

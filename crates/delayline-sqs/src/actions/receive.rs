@@ -105,8 +105,8 @@ async fn buried(
         return Ok(false);
     }
     // A dead-letter queue that was deleted: the message stays, as it does in SQS.
-    let target = match call.shared.queues.get(&redrive.queue).await {
-        Ok((target, _)) => target,
+    let (target, to) = match call.shared.queues.get(&redrive.queue).await {
+        Ok(target) => target,
         Err(error) if error.code() == Code::QueueDoesNotExist => return Ok(false),
         Err(error) => return Err(error),
     };
@@ -115,7 +115,8 @@ async fn buried(
     extras.source_sequence = Some(delivery.message.info.sequence);
     // Not the epoch: if the move is repeated, the message must have the same content.
     extras.receives = extras.receives.saturating_add(redrive.max_receive_count);
-    transfer(open, delivery, &target, &extras).await?;
+    let expiry = to.expiry(Duration::ZERO, call.shared.is_strict);
+    transfer(open, delivery, &target, expiry, &extras).await?;
     Ok(true)
 }
 

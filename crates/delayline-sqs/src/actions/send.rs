@@ -160,9 +160,8 @@ impl Prepared {
         // The end of a lease is no failure: only a redrive policy ends the attempts.
         draft = draft.max_failures(MAX_ATTEMPT_LIMIT).max_crashes(MAX_ATTEMPT_LIMIT);
         draft = draft.due_in(self.delay);
-        if call.shared.is_strict || settings.has_retention() {
-            let after = self.delay + Duration::from_secs(settings.retention_s());
-            draft = draft.expires_in(after.min(Duration::from_millis(MAX_DELAY_MS)));
+        if let Some(after) = settings.expiry(self.delay, call.shared.is_strict) {
+            draft = draft.expires_in(after);
         }
         if let Some(group) = &self.group {
             draft = draft.group(group);

@@ -111,6 +111,8 @@ impl FileBackend {
         let room = log.room(bytes, false).await?;
         let (elements, last) = {
             let mut live = self.queue.lock();
+            // After a failure, they stay.
+            log.check()?;
             let elements = live.state.take_relayed(key);
             if !elements.is_empty() {
                 live.changed(log.append([body])?);
@@ -166,6 +168,9 @@ impl FileBackend {
             let frame = usize::try_from(crate::segment::FRAME).unwrap_or(usize::MAX);
             let room = log.room(body.len() + name.len() + frame, grows(op)).await?;
             prepared = Some((body, room));
+        } else {
+            // A directory that is being closed holds its queues locked.
+            log.check()?;
         }
         let mut live = self.queue.lock();
         log.check()?;

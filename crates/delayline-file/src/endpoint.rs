@@ -138,8 +138,15 @@ fn find(reached: &dyn Reached, name: &str) -> Result<FileBackend, Error> {
 
 /// Workers must be in the process of the queues, which alone wakes them.
 async fn apply(queue: &FileBackend, op: &Op) -> Result<delayline_core::Applied, Error> {
-    if let Op::Claim(_) | Op::Extend(_) | Op::Settle(_) | Op::HandOff(_) | Op::Relay(_) = op {
-        return Err(Error::new(ErrorKind::Unsupported("working on a queue of another process")));
+    match op {
+        // A claim for no messages only reclaims expired leases.
+        Op::Claim(claim) if claim.max == 0 => {}
+        Op::Claim(_) | Op::Extend(_) | Op::Settle(_) | Op::HandOff(_) | Op::Relay(_) => {
+            return Err(Error::new(ErrorKind::Unsupported(
+                "working on a queue of another process",
+            )));
+        }
+        _ => {}
     }
     queue.apply(At::Server, op).await
 }

@@ -257,6 +257,20 @@ mod beside {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_queue_moves_away_while_its_process_works() {
+        let parent = tempfile::tempdir().unwrap();
+        let owner = connect(parent.path()).share(true).connect().await.unwrap();
+        let orders: Queue<u64> = owner.queue("orders").await.unwrap();
+        assert!(orders.message(&7).id("order-7").send().await.unwrap().is_accepted());
+        let beside = connect(parent.path()).beside(true).connect().await.unwrap();
+        let seen: Queue<u64> = beside.queue("orders").await.unwrap();
+        let other = delayline::connect("memory:").await.unwrap();
+        let mut transfer = seen.transfer_to(&other.queue::<u64>("orders").await.unwrap()).unwrap();
+        assert_eq!(transfer.pass().await.unwrap(), 1);
+        assert_eq!(orders.stats().await.unwrap().ready, 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn only_operators_work_beside_a_process_and_only_while_it_shares() {
         use delayline::backend::{At, Claim, ClaimId, ConsumerName, Millis, Op};
 

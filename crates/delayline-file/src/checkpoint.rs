@@ -245,7 +245,7 @@ mod tests {
     fn the_next_checkpoint_may_begin_before_the_thread_of_the_last_one_has_ended() {
         let disk = Arc::new(Volume::new(SimulatedDisk::default()));
         let files = Files::find(&**disk).unwrap();
-        let log = Arc::new(Log::new(1, 0, 0));
+        let log = Arc::new(Log::new(1, 0, 0, 0));
         let checkpoints = Checkpoints::new(disk, Arc::clone(&log), 800, &files, 1, 0, 0);
         let checkpoints = Arc::new(checkpoints);
         let running = checkpoints.begin();

@@ -119,7 +119,8 @@ impl Directory {
             record::claims_lost(until)
         });
         let taken = lost.as_ref().map_or(0, |body| frame_len(body));
-        let log = Arc::new(Log::new(next, begun.room().saturating_sub(taken), options.reserve));
+        let left = begun.room().saturating_sub(taken);
+        let log = Arc::new(Log::new(next, left, taken, options.reserve));
         // Claims wait for it, like for any change before them.
         let last = if lost.is_some() { next } else { 0 };
         log.append(lost).map_err(|error| failed("begin the log")(std::io::Error::other(error)))?;

@@ -112,8 +112,9 @@ pub(crate) struct Grow {
 }
 
 impl Log {
-    /// A log whose next frame has the number `next`, and whose segment has `left` bytes of room.
-    pub(crate) fn new(next: u64, left: u64, reserve: u64) -> Self {
+    /// A log whose next frame has the number `next`, and whose segment has `left` bytes of room after
+    /// the `promised` ones.
+    pub(crate) fn new(next: u64, left: u64, promised: u64, reserve: u64) -> Self {
         Self {
             tail: Mutex::new(Tail {
                 pending: Vec::new(),
@@ -123,7 +124,7 @@ impl Log {
                 written: next - 1,
                 batches: 0,
                 left,
-                promised: 0,
+                promised,
                 wanted: 0,
                 draining: false,
                 full: None,
@@ -457,7 +458,7 @@ mod tests {
     #[test]
     fn only_calls_that_drain_a_queue_ask_for_the_room_kept_for_them() {
         for grows in [true, false] {
-            let log = Log::new(1, 0, 0);
+            let log = Log::new(1, 0, 0, 0);
             let mut call = pin!(log.room(100, grows));
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             let grow = log.work(Duration::ZERO).grow.unwrap();

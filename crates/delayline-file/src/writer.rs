@@ -109,7 +109,7 @@ impl Segment {
 
     /// Returns the free space behind the written data.
     pub(crate) const fn room(&self) -> u64 {
-        self.allocated - self.written
+        self.allocated.saturating_sub(self.written)
     }
 }
 

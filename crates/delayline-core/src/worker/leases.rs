@@ -33,8 +33,8 @@ pub(super) struct Leases {
     backoff: Backoff,
     /// Whether parts of the queue can fail alone.
     has_parts: bool,
-    /// The earliest time of the next extension of a suspect.
-    suspects_at: Moment,
+    /// How many suspects are extended together: more while that succeeds.
+    together: usize,
     /// The earliest time at which something must be done.
     next: Option<Moment>,
 }
@@ -46,6 +46,7 @@ struct Extension {
     /// The messages of the hand-offs that follow them.
     kept: Vec<MessageId>,
     sent: Moment,
+    of_suspects: bool,
 }
 
 /// The lease of an unconfirmed hand-off.
@@ -74,8 +75,8 @@ pub(super) struct Held {
     since: Moment,
     cancelled: bool,
     asked: Asked,
-    /// When its extension failed last, if parts of the queue can fail alone. It is then extended
-    /// without others.
+    /// If its extension failed, and parts of the queue can fail alone: the time from which it is
+    /// extended again, without those that did not fail.
     suspect: Option<Moment>,
     /// Boxed, because most handlers save nothing.
     saving: Option<Box<Saving>>,
@@ -118,7 +119,7 @@ impl Leases {
             retry_at: None,
             backoff: FAILURES,
             has_parts: plan.has_parts,
-            suspects_at: Moment::START,
+            together: 1,
             next: None,
         }
     }
@@ -251,19 +252,18 @@ impl Leases {
         extend
     }
 
-    /// Returns an extension if it is time for one: of all leases but suspects, or of one suspect.
-    fn extension(&mut self, now: Moment, of_suspect: bool) -> Option<Extend> {
-        if of_suspect && now < self.suspects_at {
-            return None;
-        }
+    /// Returns an extension if it is time for one: of suspects, or of all other leases.
+    fn extension(&mut self, now: Moment, of_suspects: bool) -> Option<Extend> {
         let beat = self.beat();
+        let is_wanted = |suspect: Option<Moment>| match suspect {
+            Some(at) => of_suspects && at <= now,
+            None => !of_suspects,
+        };
         let firm = || {
             let held = self.held.iter();
-            held.filter(|(_, held)| {
-                held.state == LeaseState::Held && held.suspect.is_some() == of_suspect
-            })
+            held.filter(|(_, it)| it.state == LeaseState::Held && is_wanted(it.suspect))
         };
-        let kept = || self.kept.iter().filter(|(_, it)| it.suspect.is_some() == of_suspect);
+        let kept = || self.kept.iter().filter(|(_, it)| is_wanted(it.suspect));
         let is_asked = firm().any(|(_, held)| held.asked == Asked::Yes);
         let mut since =
             firm().map(|(_, held)| held.since).chain(kept().map(|(_, kept)| kept.since));
@@ -276,29 +276,25 @@ impl Leases {
         let saves_now = |held: &Held| saves && held.is_unsaved();
         let due = firm()
             .filter(|(_, held)| held.asked == Asked::Yes || is_due(held.since) || saves_now(held));
-        let mut slots: Vec<_> = due.map(|(slot, held)| (*slot, held)).collect();
+        let mut slots: Vec<_> = due.collect();
         let mut hand_offs: Vec<_> = kept().filter(|(_, kept)| is_due(kept.since)).collect();
-        if of_suspect {
-            let slot = slots.iter().min_by_key(|(_, held)| held.suspect).copied();
-            let hand_off = hand_offs.iter().min_by_key(|(_, kept)| kept.suspect).copied();
-            let is_slot = match (slot, hand_off) {
-                (Some((_, held)), Some((_, kept))) => held.suspect <= kept.suspect,
-                (slot, _) => slot.is_some(),
-            };
-            slots = slot.filter(|_| is_slot).into_iter().collect();
-            hand_offs = hand_off.filter(|_| !is_slot).into_iter().collect();
+        if of_suspects {
+            slots.sort_by_key(|(_, held)| held.suspect);
+            slots.truncate(self.together);
+            hand_offs.sort_by_key(|(_, kept)| kept.suspect);
+            hand_offs.truncate(self.together.saturating_sub(slots.len()));
         }
         hand_offs.truncate(MAX_BATCH.saturating_sub(slots.len()));
         let held = slots.iter().map(|(_, held)| (held.id.clone(), held.lease));
         let kept = hand_offs.iter().map(|(id, kept)| ((*id).clone(), kept.lease));
         let leases: Vec<_> = held.chain(kept).collect();
         let kept = hand_offs.into_iter().map(|(id, _)| id.clone()).collect();
-        let slots: Vec<_> = slots.into_iter().map(|(slot, _)| slot).collect();
+        let slots: Vec<_> = slots.into_iter().map(|(slot, _)| *slot).collect();
         for slot in &slots {
             self.held.entry(*slot).and_modify(|held| held.asked.sent());
         }
         let saves = if saves { self.take_saves(now, &slots) } else { Vec::new() };
-        self.under_way = Some(Extension { slots, kept, sent: now });
+        self.under_way = Some(Extension { slots, kept, sent: now, of_suspects });
         Some(Extend::new(leases, self.lease).saves(saves))
     }
 
@@ -322,9 +318,13 @@ impl Leases {
     }
 
     pub(super) fn extended(&mut self, items: Vec<Extended>, todo: &mut VecDeque<Action>) {
-        let Some(Extension { slots, kept, sent }) = self.under_way.take() else { return };
+        let Some(extension) = self.under_way.take() else { return };
+        let Extension { slots, kept, sent, of_suspects } = extension;
         self.retry_at = None;
         self.backoff.reset();
+        if of_suspects {
+            self.together = self.together.saturating_mul(2).min(MAX_BATCH);
+        }
         let mut items = items.into_iter();
         for (slot, extended) in slots.into_iter().zip(items.by_ref()) {
             let Some(held) = self.held.get_mut(&slot) else { continue };
@@ -357,7 +357,10 @@ impl Leases {
 
     pub(super) fn failed(&mut self, now: Moment, rng: &mut Rng) {
         let Some(Extension { slots, kept, .. }) = self.under_way.take() else { return };
-        let suspect = self.has_parts.then_some(now);
+        let retry_at = now.after(self.backoff.next(rng.chance()));
+        // Of several, only some may have failed.
+        let at = if slots.len() + kept.len() > 1 { now } else { retry_at };
+        let suspect = self.has_parts.then_some(at);
         for slot in slots {
             self.held.entry(slot).and_modify(|held| {
                 held.asked.failed();
@@ -368,9 +371,8 @@ impl Leases {
         for id in kept {
             self.kept.entry(id).and_modify(|kept| kept.suspect = suspect);
         }
-        let retry_at = now.after(self.backoff.next(rng.chance()));
         if self.has_parts {
-            self.suspects_at = retry_at;
+            self.together = 1;
         } else {
             self.retry_at = Some(retry_at);
         }
@@ -383,7 +385,7 @@ impl Leases {
         let (lease, beat) = (self.lease(), self.beat());
         let retry_at = self.retry_at.unwrap_or(Moment::START);
         let beats = self.under_way.is_none();
-        let retry_at = |suspect: Option<Moment>| suspect.map_or(retry_at, |_| self.suspects_at);
+        let retry_at = |suspect: Option<Moment>| suspect.unwrap_or(retry_at);
         let next = |held: &Held| {
             let retry_at = retry_at(held.suspect);
             let beat = match held.asked {

@@ -1,6 +1,6 @@
 //! Settlements: the results of handlers, on their way to the queue.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::plan::FAILURES;
@@ -18,10 +18,15 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
-    /// Those of failed operations, if parts of the queue can fail alone. They are repeated one by
-    /// one.
-    suspects: VecDeque<T>,
-    suspects_at: Moment,
+    /// Those of failed operations, if parts of the queue can fail alone, by the time from which they
+    /// are repeated. They are repeated one by one, and more at a time while that succeeds.
+    suspects: BTreeMap<(Moment, u64), T>,
+    /// The number of suspects so far.
+    suspected: u64,
+    /// How many suspects are repeated together.
+    together: usize,
+    /// Whether the latest operation was of suspects: then it is the turn of others.
+    was_of_suspects: bool,
     has_parts: bool,
     under_way: usize,
     /// The leases of settlements that may have been executed without a reply.
@@ -91,8 +96,10 @@ impl<T: Settling> Settles<T> {
     pub(super) fn new(has_parts: bool) -> Self {
         Self {
             waiting: VecDeque::new(),
-            suspects: VecDeque::new(),
-            suspects_at: Moment::START,
+            suspects: BTreeMap::new(),
+            suspected: 0,
+            together: 1,
+            was_of_suspects: false,
             has_parts,
             under_way: 0,
             perhaps_done: HashSet::new(),
@@ -130,7 +137,7 @@ impl<T: Settling> Settles<T> {
     /// When a batch should be sent.
     pub(super) fn next(&self) -> Option<Moment> {
         let waiting = (!self.waiting.is_empty()).then(|| self.retry_at.unwrap_or(Moment::START));
-        let suspects = (!self.suspects.is_empty()).then_some(self.suspects_at);
+        let suspects = self.suspects.keys().next().map(|(at, _)| *at);
         waiting.into_iter().chain(suspects).min().filter(|_| self.under_way == 0)
     }
 
@@ -139,13 +146,18 @@ impl<T: Settling> Settles<T> {
         if self.next().is_none_or(|next| now < next) {
             return None;
         }
-        if now >= self.suspects_at
-            && let Some(suspect) = self.suspects.pop_front()
-        {
-            self.under_way = 1;
-            return Some(vec![suspect]);
-        }
+        let is_ready = |(at, _): &(Moment, u64)| *at <= now;
+        let others = !self.waiting.is_empty() && self.retry_at.is_none_or(|at| at <= now);
         let mut batch = Batch::default();
+        self.was_of_suspects =
+            self.suspects.keys().next().is_some_and(is_ready) && !(others && self.was_of_suspects);
+        if self.was_of_suspects {
+            let ready = self.suspects.iter().take_while(|(key, _)| is_ready(key));
+            let ready = ready.take(self.together).take_while(|(_, item)| batch.takes(*item));
+            self.under_way = ready.count();
+            let taken = (0..self.under_way).filter_map(|_| self.suspects.pop_first());
+            return Some(taken.map(|(_, item)| item).collect());
+        }
         self.under_way = self.waiting.iter().take_while(|item| batch.takes(*item)).count();
         Some(self.waiting.drain(..self.under_way).collect())
     }
@@ -206,8 +218,13 @@ impl<T: Settling> Settles<T> {
         // The next attempt decides again: the worker may claim no more by then.
         items.iter_mut().for_each(|item| item.settlement_mut().claims_next = false);
         if self.has_parts {
-            self.suspects.extend(items);
-            self.suspects_at = retry_at;
+            // Of several, only some may have failed.
+            let at = if items.len() > 1 { now } else { retry_at };
+            for item in items {
+                self.suspected += 1;
+                self.suspects.insert((at, self.suspected), item);
+            }
+            self.together = 1;
             return;
         }
         items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
@@ -228,8 +245,11 @@ impl<T: Settling> Settles<T> {
         self.bytes = self.bytes.saturating_sub(bytes.sum());
         self.under_way = 0;
         self.retry_at = None;
-        self.is_out_of_memory = false;
+        self.is_out_of_memory &= !self.suspects.is_empty();
         self.backoff.reset();
+        if self.was_of_suspects {
+            self.together = self.together.saturating_mul(2);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Operations on many messages, split into operations within the limits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use delayline_core::{MessageId, NewMessage, Op, Reply};
 
@@ -41,8 +41,9 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// For each message like [`Draft::send`](super::Draft::send), except that a batch is never
     /// refused because too many sends are waiting. A draft of a queue with another name is invalid
     /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)). Messages after a failed operation
-    /// are not sent and fail with [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) or
-    /// with the error of that operation.
+    /// of the same shard are not sent and fail with
+    /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) or with the error of that
+    /// operation.
     pub async fn send_many<M: Sendable>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -103,16 +104,25 @@ pub(super) async fn send_all(
     mut waiting: VecDeque<(usize, NewMessage)>,
     results: &mut [Option<Result<Sent, Error>>],
 ) {
-    let mut failed = None;
+    // By shard: messages of others are sent.
+    let mut failed = BTreeMap::<usize, Error>::new();
     while !waiting.is_empty() {
         let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
-        if let Some(error) = &failed {
-            batch.iter().for_each(|&(place, _)| results[place] = Some(Err(Error::clone(error))));
+        let mut sending = Vec::with_capacity(batch.len());
+        for (place, message) in batch {
+            let shard = client.shard_of(&message);
+            match failed.get(&shard) {
+                Some(error) => results[place] = Some(Err(error.clone())),
+                None => sending.push(((place, shard), message)),
+            }
+        }
+        if sending.is_empty() {
             continue;
         }
-        for Answered { key: place, result } in enqueue(client, client.give_up(), batch).await {
+        for answered in enqueue(client, client.give_up(), sending).await {
+            let Answered { key: (place, shard), result } = answered;
             if let Err(error) = &result {
-                failed = Some(error.of_unsent());
+                failed.insert(shard, error.of_unsent());
             }
             results[place] = Some(result);
         }

@@ -110,7 +110,10 @@ impl Schedules {
             None => self.now().await?,
         };
         let plan = Plan::new(spec, progress.next.unwrap_or(u64::MAX), now);
-        progress.missed += plan.missed;
+        // After a failed attempt, ticks that have been created are planned again.
+        if progress.next >= Some(job.due().as_ms().saturating_add(spec.lead_ms())) {
+            progress.missed += plan.missed;
+        }
         progress.next = plan.ticks.first().copied().or(plan.next);
         for (index, &tick) in plan.ticks.iter().enumerate() {
             // Another scheduler has the schedule, or gets it with the same due time.

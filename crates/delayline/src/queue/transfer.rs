@@ -41,6 +41,9 @@ use crate::shards::RECORD;
 ///
 /// **A message that waits for others** ([`Draft::after`](crate::Draft::after)) is set aside until
 /// they have moved or ended.
+/// But a member that ends in this queue wakes it: if a worker of this queue then checks it before
+/// the next pass, it sees members that have moved as cancelled. If messages wait for others, stop
+/// the workers of this queue first.
 ///
 /// **What stays**, with the reason in [`left`](Self::left): messages with a checkpoint, which only
 /// a worker can store, and messages whose id the other queue knows with different content or as

@@ -119,10 +119,10 @@ pub(crate) struct Extras {
     /// The queue that a dead letter comes from.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "q")]
     pub(crate) source: Option<String>,
-    /// The sequence number of a dead letter in that queue. It distinguishes messages that have one
-    /// id one after the other.
+    /// A hash of the place of a moved message in the queue that it was moved from. It distinguishes
+    /// messages that have one id one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "n")]
-    pub(crate) source_sequence: Option<u64>,
+    pub(crate) place: Option<u64>,
     /// How many times a dead letter was received before.
     #[serde(default, skip_serializing_if = "is_zero", rename = "r")]
     pub(crate) receives: u64,

@@ -8,8 +8,8 @@ use delayline::backend::{
     NewResult, Op, Outcome, Reply, Schedule, Settled, Settlement,
 };
 use delayline::limits::{MAX_ATTEMPT_LIMIT, MAX_CONSUMER_BYTES};
-use delayline::{Enqueued, MessageId};
-use ring::digest::{SHA256, digest};
+use delayline::{Enqueued, Found, MessageId};
+use ring::digest::{Digest, SHA256, digest};
 use uuid::Uuid;
 
 use crate::attributes::{self, Extras};
@@ -69,14 +69,20 @@ pub(crate) async fn counted(open: &Open) -> Result<Stats, Error> {
 ///
 /// If the queue cannot be reached.
 pub(crate) async fn ack(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error> {
+    if open.is_fifo() {
+        // An expired lease stays valid until it is reclaimed.
+        reclaim(open).await?;
+    }
+    settle(open, receipts).await
+}
+
+/// Like [`ack`], but also if a lease has expired and was not reclaimed.
+async fn settle(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error> {
     receipts.iter().for_each(|receipt| open.latest.forget(receipt));
     let settlements = receipts.iter().map(|Receipt { id, lease, sequence }| {
         (Settlement::new(id.clone(), *lease, Outcome::Ack), *sequence)
     });
-    if open.is_fifo() {
-        // An expired lease stays valid until it is reclaimed.
-        reclaim(open).await?;
-    } else {
+    if !open.is_fifo() {
         let settlements = settlements.map(|(settlement, _)| settlement).collect();
         let reply = open.queue.apply(&Op::Settle(settlements)).await?.reply;
         let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
@@ -93,41 +99,59 @@ pub(crate) async fn ack(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled
 }
 
 /// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in
-/// between, it sends nothing, because the other queue knows the id and the content.
+/// between, it sends nothing, because the other queue knows the id and the content, even if the
+/// message there has been deleted.
 pub(crate) async fn transfer(
     from: &Open,
     delivery: &Delivery,
     to: &Open,
     expiry: Option<Duration>,
-    extras: &Extras,
+    mut extras: Extras,
 ) -> Result<(), Error> {
     let message = &delivery.message;
+    let place = place(from, &message.info);
+    extras.place = place.as_ref().first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
     let mut headers = message.headers.clone();
-    attributes::set(&mut headers, extras).map_err(|()| Error::internal())?;
+    attributes::set(&mut headers, &extras).map_err(|()| Error::internal())?;
     let mut moved = NewMessage::new(message.info.id.clone(), message.payload.clone())
         .headers(headers)
         .group(message.info.group.clone())
         .max_failures(MAX_ATTEMPT_LIMIT)
-        .max_crashes(MAX_ATTEMPT_LIMIT)
-        // It may have been there before.
-        .finished_ids(FinishedIds::Reuse);
+        .max_crashes(MAX_ATTEMPT_LIMIT);
     if let Some(after) = expiry {
         moved = moved.expires(Schedule::In(Millis::try_from(after)?));
     }
     if message.info.group.is_none() {
         moved = moved.priority(message.info.priority);
     }
-    let sent = sent(to, moved.clone()).await?;
-    if matches!(sent, Enqueued::Conflict { .. }) {
-        // Another message has this id: a FIFO queue uses it again after five minutes.
-        moved.id = MessageId::try_from(Uuid::now_v7().to_string())?;
-        if !matches!(self::sent(to, moved).await?, Enqueued::Created { .. }) {
-            return Err(Error::internal());
+    let of_place = place.as_ref().first_chunk().copied().ok_or_else(Error::internal)?;
+    let of_place = uuid::Builder::from_random_bytes(of_place).into_uuid().to_string();
+    let of_place = MessageId::try_from(of_place)?;
+    let mut sent = sent(to, moved.clone()).await?;
+    if let Enqueued::Conflict { status } = sent {
+        if status.is_finished() && to.queue.get(&of_place).await? == Found::Unknown {
+            // An earlier message with this id was there.
+            moved = moved.finished_ids(FinishedIds::Reuse);
+        } else {
+            // Another message has this id, or had it when this move began: a FIFO queue uses it
+            // again after five minutes.
+            moved.id = of_place;
         }
+        sent = self::sent(to, moved).await?;
+    }
+    if !matches!(sent, Enqueued::Created { .. } | Enqueued::Duplicate { .. }) {
+        return Err(Error::internal());
     }
     let MessageInfo { id, sequence, .. } = &message.info;
     let receipt = Receipt { id: id.clone(), lease: delivery.lease, sequence: *sequence };
-    ack(from, &[receipt]).await.map(drop)
+    settle(from, &[receipt]).await.map(drop)
+}
+
+/// A hash of the place of a message in its queue, which no other message has or had.
+fn place(open: &Open, info: &MessageInfo) -> Digest {
+    let numbers = [info.sequence, info.enqueued_at.as_ms()].map(u64::to_be_bytes).concat();
+    let parts = [&numbers, open.name.as_bytes(), &[0], info.id.as_bytes()];
+    digest(&SHA256, &parts.concat())
 }
 
 async fn sent(to: &Open, message: NewMessage) -> Result<Enqueued, Error> {
@@ -137,3 +161,49 @@ async fn sent(to: &Open, message: NewMessage) -> Result<Enqueued, Error> {
 
 /// How long a deduplication id counts.
 pub(crate) const DEDUPLICATION: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use delayline::codec::Raw;
+    use delayline::{Bytes, Durability, Queue};
+
+    use super::*;
+    use crate::queues::Queues;
+
+    async fn claimed(open: &Open) -> Delivery {
+        let (consumer, claim_id) = claim_ids("test", &open.name, None).unwrap();
+        let claim = Claim::new(consumer, claim_id, 1, Millis::new(60_000).unwrap());
+        let reply = open.queue.apply(&Op::Claim(claim)).await.unwrap().reply;
+        let Reply::Claim(mut claimed) = reply else { panic!("a reply to a claim") };
+        claimed.deliveries.remove(0)
+    }
+
+    #[tokio::test]
+    async fn a_repeated_move_makes_no_second_copy() {
+        let connection = delayline::connect("memory:").await.unwrap();
+        let queues = Queues::open(connection, "s".to_owned(), None, Durability::None, false);
+        let queues = queues.await.unwrap();
+        let (from, to) =
+            (queues.opened("orders").await.unwrap(), queues.opened("dead").await.unwrap());
+        let send = async |queue: &Queue<Bytes, Raw>, body: &'static str| {
+            let draft = queue.message(&Bytes::from_static(body.as_bytes())).id("order-1");
+            assert!(draft.reuse_finished_id().send().await.unwrap().is_accepted());
+        };
+        let enqueued = async || to.queue.stats().await.unwrap().totals.enqueued;
+        // The copy of the first message is deleted before its move is repeated. The second message
+        // has the same content. The third one meets another message of its id, which is deleted.
+        for (count, body) in [(1, "x"), (2, "x"), (4, "y")] {
+            send(&from.queue, body).await;
+            let delivery = claimed(&from).await;
+            if count == 4 {
+                send(&to.queue, "z").await;
+            }
+            for _ in 0..2 {
+                transfer(&from, &delivery, &to, None, Extras::default()).await.unwrap();
+                assert_eq!(enqueued().await, count, "{body}");
+                to.queue.cancel("order-1").await.unwrap();
+            }
+        }
+        assert_eq!(to.queue.stats().await.unwrap().ready, 1);
+    }
+}

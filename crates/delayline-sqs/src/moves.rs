@@ -288,12 +288,11 @@ async fn move_one(
     let mut extras = Extras::of(&delivery.message.headers);
     let origin = extras.source.take();
     extras.receives = 0;
-    extras.source_sequence = Some(delivery.message.info.sequence);
     let target = task.destination.as_ref().or(origin.as_ref());
     let target = target.ok_or_else(|| Error::value("CouldNotDetermineMessageSource"))?;
     let (target, settings) = queues.existing(target).await?;
     let expiry = settings.expiry(Duration::ZERO, queues.is_strict);
-    transfer(source, delivery, &target, expiry, &extras).await
+    transfer(source, delivery, &target, expiry, extras).await
 }
 
 /// The id of the message with the tasks of a queue that have ended. No queue has this name.

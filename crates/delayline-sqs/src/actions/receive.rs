@@ -112,11 +112,10 @@ async fn buried(
     };
     let mut extras = Extras::of(&delivery.message.headers);
     extras.source = Some(open.name.clone());
-    extras.source_sequence = Some(delivery.message.info.sequence);
     // Not the epoch: if the move is repeated, the message must have the same content.
     extras.receives = extras.receives.saturating_add(redrive.max_receive_count);
     let expiry = to.expiry(Duration::ZERO, call.shared.is_strict);
-    transfer(open, delivery, &target, expiry, &extras).await?;
+    transfer(open, delivery, &target, expiry, extras).await?;
     Ok(true)
 }
 

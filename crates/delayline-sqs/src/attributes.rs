@@ -191,6 +191,30 @@ pub(crate) fn set(headers: &mut Headers, extras: &Extras) -> Result<(), ()> {
     headers.set(HEADER, json).map_err(drop)
 }
 
+/// Sets the header of the extras. If headers do not have that much room, leaves out what a message
+/// that is moved needs least. Returns the headers, and `false` if they have no extras at all.
+pub(crate) fn set_what_fits(headers: &Headers, mut extras: Extras) -> (Headers, bool) {
+    let mut changed = headers.clone();
+    let drops: [fn(&mut Extras); 4] = [
+        |_| {},
+        |extras| extras.trace_header = None,
+        |extras| extras.sender = None,
+        |extras| extras.types.clear(),
+    ];
+    for leave_out in drops {
+        leave_out(&mut extras);
+        if set(&mut changed, &extras).is_ok() {
+            return (changed, true);
+        }
+    }
+    let mut bare = Headers::new();
+    for (name, value) in headers.iter().filter(|(name, _)| *name != HEADER) {
+        // They fit with the other header.
+        drop(bare.set(name, value.clone()));
+    }
+    (bare, false)
+}
+
 /// The attributes that headers hold. A header whose name or value is no attribute is left out.
 pub(crate) fn of_headers(headers: &Headers, extras: &Extras) -> Attributes {
     let mut attributes = Attributes::new();
@@ -301,6 +325,27 @@ mod tests {
         assert_eq!(kept, ["gif", "number"]);
         assert!(of_headers(&headers, &extras) == attributes);
         assert_eq!(write(&only(attributes, &["te*".to_owned()])), json!({"text": map["text"]}));
+    }
+
+    #[test]
+    fn a_moved_message_keeps_the_extras_that_fit() {
+        let extras = || Extras {
+            types: [("n".to_owned(), "Number".to_owned())].into(),
+            trace_header: Some("t".repeat(500)),
+            source: Some("orders".to_owned()),
+            ..Extras::default()
+        };
+        let filled = |bytes| {
+            let mut headers = Headers::new();
+            headers.set("n", vec![b'7'; bytes]).unwrap();
+            headers
+        };
+        let (headers, has_extras) = set_what_fits(&filled(8_000), extras());
+        let kept = Extras::of(&headers);
+        assert!(has_extras && kept.trace_header.is_none() && !kept.types.is_empty());
+        assert_eq!(kept.source.as_deref(), Some("orders"));
+        let full = filled(8_180);
+        assert!(set_what_fits(&full, extras()) == (full, false));
     }
 
     #[test]

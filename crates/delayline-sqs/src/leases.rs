@@ -111,8 +111,7 @@ pub(crate) async fn transfer(
     let message = &delivery.message;
     let place = place(from, &message.info);
     extras.place = place.as_ref().first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-    let mut headers = message.headers.clone();
-    attributes::set(&mut headers, &extras).map_err(|()| Error::internal())?;
+    let (headers, has_extras) = attributes::set_what_fits(&message.headers, extras);
     let mut moved = NewMessage::new(message.info.id.clone(), message.payload.clone())
         .headers(headers)
         .group(message.info.group.clone())
@@ -127,6 +126,10 @@ pub(crate) async fn transfer(
     let of_place = place.as_ref().first_chunk().copied().ok_or_else(Error::internal)?;
     let of_place = uuid::Builder::from_random_bytes(of_place).into_uuid().to_string();
     let of_place = MessageId::try_from(of_place)?;
+    if !has_extras {
+        // The content does not distinguish it from an earlier message with this id.
+        moved.id = of_place.clone();
+    }
     let mut sent = sent(to, moved.clone()).await?;
     if let Enqueued::Conflict { status } = sent {
         if status.is_finished() && to.queue.get(&of_place).await? == Found::Unknown {

@@ -288,7 +288,7 @@ async fn a_fifo_queue_that_programs_have_used_is_in_order() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_expires() {
+async fn a_dead_letter_expires_and_may_have_no_room_for_its_origin() {
     let (connection, router) = served().await;
     let dead = json!({"QueueName": "dead", "Attributes": {"MessageRetentionPeriod": "60"}});
     action(&router, "CreateQueue", dead).await;
@@ -299,7 +299,7 @@ async fn a_dead_letter_expires() {
     let create = json!({"QueueName": "orders", "Attributes": attributes});
     let (_, created) = action(&router, "CreateQueue", create).await;
     let queue: Queue<str> = connection.queue("orders").await.unwrap();
-    let draft = queue.message("x").id("order-1").header("h", "7");
+    let draft = queue.message("x").id("order-1").header("h", vec![b'7'; 8_180]);
     assert!(draft.send().await.unwrap().is_accepted());
     let (_, answer) = action(&router, "ReceiveMessage", created.clone()).await;
     let release = json!({

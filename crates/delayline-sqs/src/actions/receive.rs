@@ -1,5 +1,6 @@
 //! Receiving messages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::MessageId;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::attributes::{self, Extras};
-use crate::call::{Answer, Call, Number, read, token};
+use crate::call::{Answer, Call, Number, read, to_the_end, token};
 use crate::digest::{hex, of_attributes, of_body};
 use crate::error::{Code, Error};
 use crate::leases::{claim_ids, transfer};
@@ -61,6 +62,7 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
         .then(|| Instant::now() + Duration::from_secs(wait_s));
     let attempt = token("ReceiveRequestAttemptId", asked.receive_request_attempt_id)?;
     let mut attempt = attempt.filter(|_| open.is_fifo());
+    let mut failure = None;
     for _ in 0..MOST_CLAIMS {
         let visitor = &call.caller.visitor.name;
         let attempt = attempt.take();
@@ -72,16 +74,25 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
         let (queue, stop) = (&open.queue, &shared.stop);
         let granted = open.polls.claim(queue, claim, is_new, &hold, deadline, stop).await?;
         let was_empty = granted.claimed.deliveries.is_empty();
-        let mut deliveries = Vec::new();
-        for delivery in granted.claimed.deliveries {
-            if !buried(call, &open, &settings, &delivery).await? {
-                deliveries.push(delivery);
+        let work = {
+            let (call, open, settings) = (call.clone(), Arc::clone(&open), Arc::clone(&settings));
+            let (deliveries, hold) = (granted.claimed.deliveries, hold.clone());
+            async move {
+                let left = not_buried(&call, &open, &settings, deliveries).await;
+                drop(hold);
+                Ok(left)
             }
-        }
+        };
+        let (deliveries, error) = to_the_end(work).await?;
         if !deliveries.is_empty() {
             let written = |it: &Delivery| wanted.write(call, &open, it, granted.at);
             let messages: Vec<_> = deliveries.iter().map(written).collect();
             return Ok(Answer { value: json!({"Messages": messages}), hold: Some(hold) });
+        }
+        if error.is_some() {
+            // Released, they would be the first ones of each claim.
+            hold.delivered();
+            failure = error;
         }
         // The messages of an earlier request of this attempt may have been deleted.
         let is_last = was_empty && is_new;
@@ -89,7 +100,33 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
             break;
         }
     }
-    Ok(json!({}).into())
+    failure.map_or_else(|| Ok(json!({}).into()), Err)
+}
+
+/// Moves the messages that have been received too often. Returns the others, and the error of a
+/// move that failed: that message, and those of its group behind it, stay leased.
+async fn not_buried(
+    call: &Call,
+    open: &Open,
+    settings: &Settings,
+    deliveries: Vec<Delivery>,
+) -> (Vec<Delivery>, Option<Error>) {
+    let (mut left, mut failure, mut blocked) = (Vec::new(), None, Vec::new());
+    for delivery in deliveries {
+        let group = delivery.message.info.group.clone();
+        if open.is_fifo() && group.is_some() && blocked.contains(&group) {
+            continue;
+        }
+        match buried(call, open, settings, &delivery).await {
+            Ok(true) => {}
+            Ok(false) => left.push(delivery),
+            Err(error) => {
+                failure = Some(error);
+                blocked.push(group);
+            }
+        }
+    }
+    (left, failure)
 }
 
 /// Moves a message to the dead-letter queue if it has been received too often. Returns `true` if it

@@ -18,8 +18,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
-    /// Those of failed operations, if parts of the queue can fail alone, by the time from which they
-    /// are repeated. They are repeated one by one, and more at a time while that succeeds.
+    /// Those of failed operations, if parts of the queue can fail alone, by the time from which
+    /// they are repeated. They are repeated one by one, and more at a time while that succeeds.
     suspects: BTreeMap<(Moment, u64), T>,
     /// The number of suspects so far.
     suspected: u64,

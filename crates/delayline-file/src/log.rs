@@ -112,8 +112,8 @@ pub(crate) struct Grow {
 }
 
 impl Log {
-    /// A log whose next frame has the number `next`, and whose segment has `left` bytes of room after
-    /// the `promised` ones.
+    /// A log whose next frame has the number `next`, and whose segment has `left` bytes of room
+    /// after the `promised` ones.
     pub(crate) fn new(next: u64, left: u64, promised: u64, reserve: u64) -> Self {
         Self {
             tail: Mutex::new(Tail {

@@ -317,6 +317,44 @@ async fn a_dead_letter_expires_and_may_have_no_room_for_its_origin() {
 }
 
 #[tokio::test]
+async fn a_dead_letter_that_cannot_move_holds_up_no_other_message() {
+    let (connection, router) = served().await;
+    action(&router, "CreateQueue", json!({"QueueName": "dead"})).await;
+    let policy = json!({
+        "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 1,
+    });
+    let attributes = json!({"RedrivePolicy": policy.to_string()});
+    let create = json!({"QueueName": "orders", "Attributes": attributes});
+    let (_, created) = action(&router, "CreateQueue", create).await;
+    let [queue, dead] = ["orders", "dead"].map(|name| connection.queue::<str>(name));
+    let (queue, dead): (Queue<str>, Queue<str>) = (queue.await.unwrap(), dead.await.unwrap());
+    assert!(queue.message("a").id("a").send().await.unwrap().is_accepted());
+    let page = queue.list(Listed::Ready).next_page().await.unwrap().unwrap();
+    // Other messages have its id, and the one that it would get instead.
+    let numbers = [page[0].sequence, page[0].enqueued_at.as_ms()];
+    let parts = [&numbers.map(u64::to_be_bytes).concat()[..], b"orders", b"\0", b"a"].concat();
+    let hash = ring::digest::digest(&ring::digest::SHA256, &parts);
+    let other = uuid::Builder::from_random_bytes(*hash.as_ref().first_chunk().unwrap());
+    for id in ["a", &other.into_uuid().to_string()] {
+        assert!(dead.message("other").id(id).send().await.unwrap().is_accepted());
+    }
+    let (_, answer) = action(&router, "ReceiveMessage", created.clone()).await;
+    let release = json!({
+        "QueueUrl": created["QueueUrl"],
+        "ReceiptHandle": answer["Messages"][0]["ReceiptHandle"],
+        "VisibilityTimeout": 0,
+    });
+    assert_eq!(action(&router, "ChangeMessageVisibility", release).await.0, StatusCode::OK);
+    assert!(queue.message("b").id("b").send().await.unwrap().is_accepted());
+    let receive = json!({"QueueUrl": created["QueueUrl"], "MaxNumberOfMessages": 10});
+    let (status, answer) = action(&router, "ReceiveMessage", receive).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(answer["Messages"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["Messages"][0]["Body"], "\"b\"");
+    assert_eq!(queue.stats().await.unwrap().leased, 2);
+}
+
+#[tokio::test]
 async fn an_attempt_whose_messages_were_deleted_receives_others() {
     let (_, router) = served().await;
     let create = json!({"QueueName": "q.fifo", "Attributes": {"FifoQueue": "true"}});

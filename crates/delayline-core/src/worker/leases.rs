@@ -35,6 +35,8 @@ pub(super) struct Leases {
     has_parts: bool,
     /// How many suspects are extended together: more while that succeeds.
     together: usize,
+    /// The earliest time at which a lease that failed alone is extended.
+    failing_at: Moment,
     /// The earliest time at which something must be done.
     next: Option<Moment>,
 }
@@ -75,8 +77,8 @@ pub(super) struct Held {
     since: Moment,
     cancelled: bool,
     asked: Asked,
-    /// If its extension failed, and parts of the queue can fail alone: the time from which it is
-    /// extended again, without those that did not fail.
+    /// If its extension failed, and parts of the queue can fail alone: when it failed alone, or the
+    /// start if it has only failed with others.
     suspect: Option<Moment>,
     /// Boxed, because most handlers save nothing.
     saving: Option<Box<Saving>>,
@@ -120,6 +122,7 @@ impl Leases {
             backoff: FAILURES,
             has_parts: plan.has_parts,
             together: 1,
+            failing_at: Moment::START,
             next: None,
         }
     }
@@ -256,7 +259,7 @@ impl Leases {
     fn extension(&mut self, now: Moment, of_suspects: bool) -> Option<Extend> {
         let beat = self.beat();
         let is_wanted = |suspect: Option<Moment>| match suspect {
-            Some(at) => of_suspects && at <= now,
+            Some(failed) => of_suspects && (failed == Moment::START || now >= self.failing_at),
             None => !of_suspects,
         };
         let firm = || {
@@ -279,10 +282,15 @@ impl Leases {
         let mut slots: Vec<_> = due.collect();
         let mut hand_offs: Vec<_> = kept().filter(|(_, kept)| is_due(kept.since)).collect();
         if of_suspects {
-            slots.sort_by_key(|(_, held)| held.suspect);
-            slots.truncate(self.together);
-            hand_offs.sort_by_key(|(_, kept)| kept.suspect);
-            hand_offs.truncate(self.together.saturating_sub(slots.len()));
+            // First those that have not failed alone, then the one whose failure is the oldest.
+            let of_slots = slots.iter().map(|(_, held)| held.suspect);
+            let first = of_slots.chain(hand_offs.iter().map(|(_, kept)| kept.suspect)).min();
+            slots.retain(|(_, held)| Some(held.suspect) == first);
+            hand_offs.retain(|(_, kept)| Some(kept.suspect) == first);
+            let fresh = first == Some(Some(Moment::START));
+            let most = if fresh { self.together } else { 1 };
+            slots.truncate(most);
+            hand_offs.truncate(most.saturating_sub(slots.len()));
         }
         hand_offs.truncate(MAX_BATCH.saturating_sub(slots.len()));
         let held = slots.iter().map(|(_, held)| (held.id.clone(), held.lease));
@@ -321,9 +329,20 @@ impl Leases {
         let Some(extension) = self.under_way.take() else { return };
         let Extension { slots, kept, sent, of_suspects } = extension;
         self.retry_at = None;
-        self.backoff.reset();
         if of_suspects {
             self.together = self.together.saturating_mul(2).min(MAX_BATCH);
+        }
+        if of_suspects || !self.has_parts {
+            self.backoff.reset();
+        }
+        let was_failing = slots.iter().any(|slot| {
+            self.held.get(slot).is_some_and(|it| it.suspect.is_some_and(|at| at > Moment::START))
+        });
+        if was_failing {
+            // That part works again.
+            let again = |suspect: &mut Option<Moment>| *suspect = suspect.map(|_| Moment::START);
+            self.held.values_mut().for_each(|held| again(&mut held.suspect));
+            self.kept.values_mut().for_each(|kept| again(&mut kept.suspect));
         }
         let mut items = items.into_iter();
         for (slot, extended) in slots.into_iter().zip(items.by_ref()) {
@@ -359,8 +378,8 @@ impl Leases {
         let Some(Extension { slots, kept, .. }) = self.under_way.take() else { return };
         let retry_at = now.after(self.backoff.next(rng.chance()));
         // Of several, only some may have failed.
-        let at = if slots.len() + kept.len() > 1 { now } else { retry_at };
-        let suspect = self.has_parts.then_some(at);
+        let is_alone = slots.len() + kept.len() == 1;
+        let suspect = self.has_parts.then_some(if is_alone { now } else { Moment::START });
         for slot in slots {
             self.held.entry(slot).and_modify(|held| {
                 held.asked.failed();
@@ -373,6 +392,9 @@ impl Leases {
         }
         if self.has_parts {
             self.together = 1;
+            if is_alone {
+                self.failing_at = retry_at;
+            }
         } else {
             self.retry_at = Some(retry_at);
         }
@@ -385,7 +407,11 @@ impl Leases {
         let (lease, beat) = (self.lease(), self.beat());
         let retry_at = self.retry_at.unwrap_or(Moment::START);
         let beats = self.under_way.is_none();
-        let retry_at = |suspect: Option<Moment>| suspect.unwrap_or(retry_at);
+        let retry_at = |suspect: Option<Moment>| match suspect {
+            None => retry_at,
+            Some(Moment::START) => Moment::START,
+            Some(_) => self.failing_at,
+        };
         let next = |held: &Held| {
             let retry_at = retry_at(held.suspect);
             let beat = match held.asked {

@@ -1,6 +1,6 @@
 //! Settlements: the results of handlers, on their way to the queue.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use super::plan::FAILURES;
@@ -18,15 +18,16 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
-    /// Those of failed operations, if parts of the queue can fail alone, by the time from which
-    /// they are repeated. They are repeated one by one, and more at a time while that succeeds.
-    suspects: BTreeMap<(Moment, u64), T>,
-    /// The number of suspects so far.
-    suspected: u64,
+    /// Those of failed operations, if parts of the queue can fail alone: only some may have failed.
+    /// They are repeated one by one, and more at a time while that succeeds.
+    suspects: VecDeque<T>,
     /// How many suspects are repeated together.
     together: usize,
-    /// Whether the latest operation was of suspects: then it is the turn of others.
-    was_of_suspects: bool,
+    /// Those that failed alone. One of them is tried after each pause.
+    failing: VecDeque<T>,
+    failing_at: Moment,
+    /// What the latest operation was of.
+    latest: Source,
     has_parts: bool,
     under_way: usize,
     /// The leases of settlements that may have been executed without a reply.
@@ -96,10 +97,11 @@ impl<T: Settling> Settles<T> {
     pub(super) fn new(has_parts: bool) -> Self {
         Self {
             waiting: VecDeque::new(),
-            suspects: BTreeMap::new(),
-            suspected: 0,
+            suspects: VecDeque::new(),
             together: 1,
-            was_of_suspects: false,
+            failing: VecDeque::new(),
+            failing_at: Moment::START,
+            latest: Source::Waiting,
             has_parts,
             under_way: 0,
             perhaps_done: HashSet::new(),
@@ -117,7 +119,7 @@ impl<T: Settling> Settles<T> {
 
     /// The number of unconfirmed settlements.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len().saturating_add(self.suspects.len()).saturating_add(self.under_way)
+        self.waiting.len() + self.suspects.len() + self.failing.len() + self.under_way
     }
 
     /// The number of unconfirmed settlements that hold up new claims. Settlements that a full
@@ -137,8 +139,10 @@ impl<T: Settling> Settles<T> {
     /// When a batch should be sent.
     pub(super) fn next(&self) -> Option<Moment> {
         let waiting = (!self.waiting.is_empty()).then(|| self.retry_at.unwrap_or(Moment::START));
-        let suspects = self.suspects.keys().next().map(|(at, _)| *at);
-        waiting.into_iter().chain(suspects).min().filter(|_| self.under_way == 0)
+        let suspects = (!self.suspects.is_empty()).then_some(Moment::START);
+        let failing = (!self.failing.is_empty()).then_some(self.failing_at);
+        let all = [waiting, suspects, failing].into_iter().flatten();
+        all.min().filter(|_| self.under_way == 0)
     }
 
     /// Returns the batch to send, if it is time.
@@ -146,18 +150,22 @@ impl<T: Settling> Settles<T> {
         if self.next().is_none_or(|next| now < next) {
             return None;
         }
-        let is_ready = |(at, _): &(Moment, u64)| *at <= now;
-        let others = !self.waiting.is_empty() && self.retry_at.is_none_or(|at| at <= now);
         let mut batch = Batch::default();
-        self.was_of_suspects =
-            self.suspects.keys().next().is_some_and(is_ready) && !(others && self.was_of_suspects);
-        if self.was_of_suspects {
-            let ready = self.suspects.iter().take_while(|(key, _)| is_ready(key));
-            let ready = ready.take(self.together).take_while(|(_, item)| batch.takes(*item));
-            self.under_way = ready.count();
-            let taken = (0..self.under_way).filter_map(|_| self.suspects.pop_first());
-            return Some(taken.map(|(_, item)| item).collect());
+        let others = !self.waiting.is_empty() && self.retry_at.is_none_or(|at| at <= now);
+        let fails = !self.failing.is_empty() && self.failing_at <= now;
+        let is_their_turn = !others || self.latest == Source::Waiting;
+        if is_their_turn && !self.suspects.is_empty() {
+            self.latest = Source::Suspects;
+            let some = self.suspects.iter().take(self.together);
+            self.under_way = some.take_while(|item| batch.takes(*item)).count();
+            return Some(self.suspects.drain(..self.under_way).collect());
         }
+        if is_their_turn && fails {
+            self.latest = Source::Failing;
+            self.under_way = 1;
+            return self.failing.pop_front().map(|item| vec![item]);
+        }
+        self.latest = Source::Waiting;
         self.under_way = self.waiting.iter().take_while(|item| batch.takes(*item)).count();
         Some(self.waiting.drain(..self.under_way).collect())
     }
@@ -218,13 +226,13 @@ impl<T: Settling> Settles<T> {
         // The next attempt decides again: the worker may claim no more by then.
         items.iter_mut().for_each(|item| item.settlement_mut().claims_next = false);
         if self.has_parts {
-            // Of several, only some may have failed.
-            let at = if items.len() > 1 { now } else { retry_at };
-            for item in items {
-                self.suspected += 1;
-                self.suspects.insert((at, self.suspected), item);
-            }
             self.together = 1;
+            if items.len() > 1 {
+                self.suspects.extend(items);
+            } else {
+                self.failing.extend(items);
+                self.failing_at = retry_at;
+            }
             return;
         }
         items.into_iter().rev().for_each(|item| self.waiting.push_front(item));
@@ -245,12 +253,26 @@ impl<T: Settling> Settles<T> {
         self.bytes = self.bytes.saturating_sub(bytes.sum());
         self.under_way = 0;
         self.retry_at = None;
-        self.is_out_of_memory &= !self.suspects.is_empty();
-        self.backoff.reset();
-        if self.was_of_suspects {
-            self.together = self.together.saturating_mul(2);
+        self.is_out_of_memory &= !self.failing.is_empty();
+        match self.latest {
+            Source::Waiting if self.has_parts => {}
+            Source::Waiting => self.backoff.reset(),
+            Source::Suspects => self.together = self.together.saturating_mul(2),
+            Source::Failing => {
+                // That part works again.
+                self.backoff.reset();
+                self.suspects.append(&mut self.failing);
+            }
         }
     }
+}
+
+/// What an operation is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Waiting,
+    Suspects,
+    Failing,
 }
 
 fn lease_of(settlement: &Settlement) -> (MessageId, Lease) {
@@ -384,6 +406,29 @@ mod tests {
         }
         assert_eq!((done, settles.len()), (["a", "b", "c"].map(str::to_owned).to_vec(), 1));
         assert!(now >= Moment::START.after(Duration::from_secs(1)), "it is tried again in a loop");
+    }
+
+    #[test]
+    fn many_settlements_for_a_part_that_is_away_are_tried_as_rarely_as_one() {
+        let (mut rng, away) = (Rng::new([0; 16]), Error::new(ErrorKind::Unreachable));
+        let mut settles = Settles::new(true);
+        (0..100).for_each(|n| settles.push(item(&n.to_string(), Vec::new())));
+        let (mut now, mut tries) = (Moment::START, 0);
+        while now < Moment::START.after(Duration::from_secs(60)) {
+            now = now.max(settles.next().unwrap());
+            let batch = settles.send(now).unwrap();
+            settles.failed(now, batch, Some(&away), &mut rng);
+            tries += 1;
+        }
+        // Each alone once, and then one after each pause.
+        assert!(tries < 200, "{tries}");
+        while let Some(next) = settles.next() {
+            now = now.max(next);
+            let batch = settles.send(now).unwrap();
+            settles.refused(&batch);
+            tries += 1;
+        }
+        assert!(settles.len() == 0 && tries < 210, "{tries}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
         .then(|| Instant::now() + Duration::from_secs(wait_s));
     let attempt = token("ReceiveRequestAttemptId", asked.receive_request_attempt_id)?;
     let mut attempt = attempt.filter(|_| open.is_fifo());
-    let mut failure = None;
+    let (mut failure, mut failures) = (None, 0);
     for _ in 0..MOST_CLAIMS {
         let visitor = &call.caller.visitor.name;
         let attempt = attempt.take();
@@ -93,10 +93,13 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
             // Released, they would be the first ones of each claim.
             hold.delivered();
             failure = error;
+            failures += 1;
         }
         // The messages of an earlier request of this attempt may have been deleted.
         let is_last = was_empty && is_new;
-        if is_last || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        // A move fails after the patience of its queue.
+        let has_tried = failures >= MOST_FAILURES;
+        if is_last || has_tried || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             break;
         }
     }
@@ -117,6 +120,11 @@ async fn not_buried(
         if open.is_fifo() && group.is_some() && blocked.contains(&group) {
             continue;
         }
+        // The server may be full, and each move would take seconds to fail.
+        if failure.is_some() && has_been_received_too_often(settings, &delivery) {
+            blocked.push(group);
+            continue;
+        }
         match buried(call, open, settings, &delivery).await {
             Ok(true) => {}
             Ok(false) => left.push(delivery),
@@ -129,6 +137,11 @@ async fn not_buried(
     (left, failure)
 }
 
+fn has_been_received_too_often(settings: &Settings, delivery: &Delivery) -> bool {
+    let most = settings.redrive().map(|redrive| redrive.max_receive_count);
+    most.is_some_and(|most| delivery.message.info.epoch > most)
+}
+
 /// Moves a message to the dead-letter queue if it has been received too often. Returns `true` if it
 /// did.
 async fn buried(
@@ -138,7 +151,7 @@ async fn buried(
     delivery: &Delivery,
 ) -> Result<bool, Error> {
     let Some(redrive) = settings.redrive() else { return Ok(false) };
-    if delivery.message.info.epoch <= redrive.max_receive_count {
+    if !has_been_received_too_often(settings, delivery) {
         return Ok(false);
     }
     // A dead-letter queue that was deleted: the message stays, as it does in SQS.
@@ -254,3 +267,5 @@ const SYSTEM: [&str; 11] = [
 const SENDER: &str = "delayline";
 /// Claims of one receive whose messages all go to a dead-letter queue.
 const MOST_CLAIMS: usize = 20;
+/// Maximum number of claims of one request of which a move fails.
+const MOST_FAILURES: u32 = 2;

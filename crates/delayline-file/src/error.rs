@@ -75,7 +75,8 @@ pub enum OpenError {
     /// does not know.
     #[error(
         "{file} was written by version {found} of the {what}, and this library has version \
-         {supported}: {reason}. Open the directory with the version that wrote it and close it"
+         {supported}: {reason}. Use the version that wrote it: open and close the directory, and if \
+         that does not help, import its queues into a server"
     )]
     Version {
         /// The name of the file.

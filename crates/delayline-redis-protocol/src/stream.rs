@@ -198,6 +198,7 @@ mod tests {
         #[cfg(target_os = "linux")]
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(TCP_UPKEEP.user_timeout));
     }
+
     #[tokio::test(start_paused = true)]
     async fn one_silent_address_of_a_host_does_not_hide_the_others() {
         let begin = Instant::now();

@@ -21,8 +21,8 @@ impl Bodies {
         Self { room: Semaphore::new(MOST_BODIES), patience: PATIENCE }
     }
 
-    /// Reads a body. What it declares reserves nothing: it takes room as its bytes arrive, beyond
-    /// [`FREE_BYTES`].
+    /// Reads a body. It takes room as its bytes arrive, beyond [`FREE_BYTES`]: the length that it
+    /// declares reserves nothing.
     ///
     /// # Errors
     ///

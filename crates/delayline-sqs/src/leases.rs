@@ -133,7 +133,7 @@ pub(crate) async fn transfer(
     let mut sent = sent(to, moved.clone()).await?;
     if let Enqueued::Conflict { status } = sent {
         if status.is_finished() && to.queue.get(&of_place).await? == Found::Unknown {
-            // An earlier message with this id was there.
+            // The other message with this id has ended, and this move has sent none.
             moved = moved.finished_ids(FinishedIds::Reuse);
         } else {
             // Another message has this id, or had it when this move began: a FIFO queue uses it

@@ -72,6 +72,7 @@ type Known = (Instant, Option<Arc<Settings>>);
 pub(crate) struct Queues {
     connection: Connection,
     durability: Durability,
+    /// Whether the limits of SQS apply where ours are wider.
     pub(crate) is_strict: bool,
     /// One message for each queue. It is due in the year 9000, unless the queue was deleted.
     settings: Queue<Settings>,

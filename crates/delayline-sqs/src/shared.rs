@@ -13,7 +13,6 @@ use crate::queues::Queues;
 pub(crate) struct Shared {
     pub(crate) queues: Arc<Queues>,
     pub(crate) access: Access,
-    pub(crate) is_strict: bool,
     pub(crate) public_url: Option<String>,
     pub(crate) bodies: Bodies,
     pub(crate) moves: Arc<Moves>,

@@ -116,7 +116,6 @@ impl Sqs {
         let shared = Arc::new(Shared {
             queues,
             access,
-            is_strict,
             public_url,
             bodies: Bodies::new(),
             moves,

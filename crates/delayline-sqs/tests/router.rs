@@ -287,27 +287,37 @@ async fn a_fifo_queue_that_programs_have_used_is_in_order() {
     assert_eq!((limits.in_order, limits.leased), (true, Some(7)));
 }
 
-#[tokio::test]
-async fn a_dead_letter_expires_and_may_have_no_room_for_its_origin() {
-    let (connection, router) = served().await;
-    let dead = json!({"QueueName": "dead", "Attributes": {"MessageRetentionPeriod": "60"}});
-    action(&router, "CreateQueue", dead).await;
+/// Creates a queue whose messages are moved to the queue `dead` at their second receive. Returns
+/// the answer, which has its URL.
+async fn orders_with_a_redrive_policy(router: &Router) -> Value {
     let policy = json!({
         "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 1,
     });
     let attributes = json!({"RedrivePolicy": policy.to_string()});
     let create = json!({"QueueName": "orders", "Attributes": attributes});
-    let (_, created) = action(&router, "CreateQueue", create).await;
-    let queue: Queue<str> = connection.queue("orders").await.unwrap();
-    let draft = queue.message("x").id("order-1").header("h", vec![b'7'; 8_180]);
-    assert!(draft.send().await.unwrap().is_accepted());
-    let (_, answer) = action(&router, "ReceiveMessage", created.clone()).await;
+    action(router, "CreateQueue", create).await.1
+}
+
+async fn receive_and_release(router: &Router, created: &Value) {
+    let (_, answer) = action(router, "ReceiveMessage", created.clone()).await;
     let release = json!({
         "QueueUrl": created["QueueUrl"],
         "ReceiptHandle": answer["Messages"][0]["ReceiptHandle"],
         "VisibilityTimeout": 0,
     });
-    assert_eq!(action(&router, "ChangeMessageVisibility", release).await.0, StatusCode::OK);
+    assert_eq!(action(router, "ChangeMessageVisibility", release).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_dead_letter_expires_and_may_have_no_room_for_its_origin() {
+    let (connection, router) = served().await;
+    let dead = json!({"QueueName": "dead", "Attributes": {"MessageRetentionPeriod": "60"}});
+    action(&router, "CreateQueue", dead).await;
+    let created = orders_with_a_redrive_policy(&router).await;
+    let queue: Queue<str> = connection.queue("orders").await.unwrap();
+    let draft = queue.message("x").id("order-1").header("h", vec![b'7'; 8_180]);
+    assert!(draft.send().await.unwrap().is_accepted());
+    receive_and_release(&router, &created).await;
     let (status, answer) = action(&router, "ReceiveMessage", created).await;
     assert_eq!((status, &answer["Messages"]), (StatusCode::OK, &json!(null)), "{answer}");
     let dead: Queue<str> = connection.queue("dead").await.unwrap();
@@ -320,17 +330,12 @@ async fn a_dead_letter_expires_and_may_have_no_room_for_its_origin() {
 async fn a_dead_letter_that_cannot_move_holds_up_no_other_message() {
     let (connection, router) = served().await;
     action(&router, "CreateQueue", json!({"QueueName": "dead"})).await;
-    let policy = json!({
-        "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 1,
-    });
-    let attributes = json!({"RedrivePolicy": policy.to_string()});
-    let create = json!({"QueueName": "orders", "Attributes": attributes});
-    let (_, created) = action(&router, "CreateQueue", create).await;
+    let created = orders_with_a_redrive_policy(&router).await;
     let [queue, dead] = ["orders", "dead"].map(|name| connection.queue::<str>(name));
     let (queue, dead): (Queue<str>, Queue<str>) = (queue.await.unwrap(), dead.await.unwrap());
     assert!(queue.message("a").id("a").send().await.unwrap().is_accepted());
     let page = queue.list(Listed::Ready).next_page().await.unwrap().unwrap();
-    // Other messages have its id, and the one that it would get instead.
+    // Other messages have its id, and the id that it would get instead.
     let numbers = [page[0].sequence, page[0].enqueued_at.as_ms()];
     let parts = [&numbers.map(u64::to_be_bytes).concat()[..], b"orders", b"\0", b"a"].concat();
     let hash = ring::digest::digest(&ring::digest::SHA256, &parts);
@@ -338,13 +343,7 @@ async fn a_dead_letter_that_cannot_move_holds_up_no_other_message() {
     for id in ["a", &other.into_uuid().to_string()] {
         assert!(dead.message("other").id(id).send().await.unwrap().is_accepted());
     }
-    let (_, answer) = action(&router, "ReceiveMessage", created.clone()).await;
-    let release = json!({
-        "QueueUrl": created["QueueUrl"],
-        "ReceiptHandle": answer["Messages"][0]["ReceiptHandle"],
-        "VisibilityTimeout": 0,
-    });
-    assert_eq!(action(&router, "ChangeMessageVisibility", release).await.0, StatusCode::OK);
+    receive_and_release(&router, &created).await;
     assert!(queue.message("b").id("b").send().await.unwrap().is_accepted());
     let receive = json!({"QueueUrl": created["QueueUrl"], "MaxNumberOfMessages": 10});
     let (status, answer) = action(&router, "ReceiveMessage", receive).await;

@@ -282,7 +282,7 @@ impl Leases {
         let mut slots: Vec<_> = due.collect();
         let mut hand_offs: Vec<_> = kept().filter(|(_, kept)| is_due(kept.since)).collect();
         if of_suspects {
-            // First those that have not failed alone, then the one whose failure is the oldest.
+            // First the leases that have not failed alone, then the one with the oldest failure.
             let of_slots = slots.iter().map(|(_, held)| held.suspect);
             let first = of_slots.chain(hand_offs.iter().map(|(_, kept)| kept.suspect)).min();
             slots.retain(|(_, held)| Some(held.suspect) == first);

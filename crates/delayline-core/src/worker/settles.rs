@@ -18,12 +18,12 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Settles<T> {
     waiting: VecDeque<T>,
-    /// Those of failed operations, if parts of the queue can fail alone: only some may have failed.
-    /// They are repeated one by one, and more at a time while that succeeds.
+    /// The items of failed operations, if parts of the queue can fail alone: only some items may
+    /// have failed. They are repeated one by one, and more at a time while that succeeds.
     suspects: VecDeque<T>,
     /// How many suspects are repeated together.
     together: usize,
-    /// Those that failed alone. One of them is tried after each pause.
+    /// The suspects that failed alone. One of them is tried after each pause.
     failing: VecDeque<T>,
     failing_at: Moment,
     /// What the latest operation was of.
@@ -255,14 +255,13 @@ impl<T: Settling> Settles<T> {
         self.retry_at = None;
         self.is_out_of_memory &= !self.failing.is_empty();
         match self.latest {
-            Source::Waiting if self.has_parts => {}
-            Source::Waiting => self.backoff.reset(),
+            Source::Waiting => {}
             Source::Suspects => self.together = self.together.saturating_mul(2),
-            Source::Failing => {
-                // That part works again.
-                self.backoff.reset();
-                self.suspects.append(&mut self.failing);
-            }
+            // That part works again.
+            Source::Failing => self.suspects.append(&mut self.failing),
+        }
+        if self.failing.is_empty() {
+            self.backoff.reset();
         }
     }
 }

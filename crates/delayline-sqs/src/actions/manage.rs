@@ -32,7 +32,7 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     let name = queue_name.ok_or_else(|| Error::missing("QueueName"))?;
     let attributes = attributes.unwrap_or_default();
     let (shared, tags) = (&call.shared, tags.unwrap_or_default());
-    names::valid(&name, shared.is_strict)?;
+    names::valid(&name, shared.queues.is_strict)?;
     let wants_fifo =
         attributes.get("FifoQueue").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if name.ends_with(FIFO) && !wants_fifo {
@@ -49,12 +49,12 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     let now_ms = shared.queues.settings().server_time().await?.as_ms();
     let mut settings =
         Settings { tags, created_ms: now_ms, modified_ms: now_ms, ..Settings::default() };
-    settings.set(&name, &attributes, shared.is_strict)?;
+    settings.set(&name, &attributes, shared.queues.is_strict)?;
     valid_tags(&name, &settings.tags)?;
     has_target(call, &settings).await?;
     let url = json!({"QueueUrl": call.url(&name)});
     let shared = Arc::clone(shared);
-    let is_strict = shared.is_strict;
+    let is_strict = shared.queues.is_strict;
     let work = async move {
         shared.queues.wait_for_removal(&name, MOST_WAIT).await?;
         let _changing = shared.queues.changing().await;
@@ -141,7 +141,7 @@ pub(super) async fn purge(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
     let at = open.queue.server_time().await?.as_ms();
     change(call, &input, |settings, name| {
-        if call.shared.is_strict && at < settings.purged_ms.saturating_add(MINUTE_MS) {
+        if call.shared.queues.is_strict && at < settings.purged_ms.saturating_add(MINUTE_MS) {
             let why =
                 format!("Only one PurgeQueue operation on {name} is allowed every 60 seconds.");
             return Err(Error::new(Code::PurgeQueueInProgress, why));
@@ -281,7 +281,7 @@ pub(super) async fn set_attributes(call: &Call, input: Value) -> Result<Value, E
     if attributes.is_empty() {
         return Err(Error::missing("Attribute.Name"));
     }
-    let is_strict = call.shared.is_strict;
+    let is_strict = call.shared.queues.is_strict;
     let mut asked = Settings::default();
     asked.set(&queue_name(&input)?, &attributes, is_strict)?;
     has_target(call, &asked).await?;

@@ -45,7 +45,7 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
     let shared = &call.shared;
     let max = asked.max_number_of_messages.unwrap_or(Number(1));
     let max = max.within("MaxNumberOfMessages", 1, 10)?;
-    let most_visibility_s = if shared.is_strict { 43_200 } else { MAX_LEASE_MS / 1_000 };
+    let most_visibility_s = if shared.queues.is_strict { 43_200 } else { MAX_LEASE_MS / 1_000 };
     let visibility_s = match asked.visibility_timeout {
         Some(number) => number.within("VisibilityTimeout", 0, most_visibility_s)?,
         None => settings.visibility_timeout_s(),
@@ -164,7 +164,7 @@ async fn buried(
     extras.source = Some(open.name.clone());
     // Not the epoch: if the move is repeated, the message must have the same content.
     extras.receives = extras.receives.saturating_add(redrive.max_receive_count);
-    let expiry = to.expiry(Duration::ZERO, call.shared.is_strict);
+    let expiry = to.expiry(Duration::ZERO, call.shared.queues.is_strict);
     transfer(open, delivery, &target, expiry, extras).await?;
     Ok(true)
 }

@@ -160,7 +160,7 @@ impl Prepared {
         // The end of a lease is no failure: only a redrive policy ends the attempts.
         draft = draft.max_failures(MAX_ATTEMPT_LIMIT).max_crashes(MAX_ATTEMPT_LIMIT);
         draft = draft.due_in(self.delay);
-        if let Some(after) = settings.expiry(self.delay, call.shared.is_strict) {
+        if let Some(after) = settings.expiry(self.delay, call.shared.queues.is_strict) {
             draft = draft.expires_in(after);
         }
         if let Some(group) = &self.group {
@@ -186,13 +186,13 @@ fn prepare(call: &Call, open: &Open, settings: &Settings, entry: Entry) -> Resul
             return Err(Error::value(why));
         }
         Some(number) if !is_fifo => {
-            let most = if call.shared.is_strict { 900 } else { MAX_DELAY_MS / 1_000 };
+            let most = if call.shared.queues.is_strict { 900 } else { MAX_DELAY_MS / 1_000 };
             number.within("DelaySeconds", 0, most)?
         }
         _ => settings.delay_s(),
     };
     let attributes = attributes::read(&entry.message_attributes.unwrap_or_default())?;
-    if call.shared.is_strict && attributes.len() > 10 {
+    if call.shared.queues.is_strict && attributes.len() > 10 {
         let count = attributes.len();
         let why =
             format!("Number of message attributes [{count}] exceeds the allowed maximum [10].");

@@ -29,7 +29,7 @@ impl Named {
     }
 
     fn visibility_s(&self, call: &Call) -> Result<u64, Error> {
-        let most = if call.shared.is_strict { 43_200 } else { MAX_LEASE_MS / 1_000 };
+        let most = if call.shared.queues.is_strict { 43_200 } else { MAX_LEASE_MS / 1_000 };
         let number = self.visibility_timeout.ok_or_else(|| Error::missing("VisibilityTimeout"))?;
         number.within("VisibilityTimeout", 0, most)
     }

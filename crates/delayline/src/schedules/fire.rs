@@ -195,7 +195,7 @@ fn first_tick(job: &Job<Spec>, due: u64) -> u64 {
     if job.failures() == 0 || spec.next(first.saturating_sub(1)) == Some(first) {
         return first;
     }
-    let longest_delay = (LATE_MS << job.failures().min(12)).min(LONGEST_RETRY_MS);
+    let longest_delay = (FIRST_RETRY_MS << job.failures().min(12)).min(LONGEST_RETRY_MS);
     first.saturating_sub(longest_delay).max(job.info().enqueued_at.as_ms() + 1)
 }
 
@@ -213,6 +213,8 @@ async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
 const MOST_COUNTED: u64 = 10_000;
 /// A tick is late if it is sent this long after its instant.
 const LATE_MS: u64 = 1_000;
+/// The longest pause before the first retry. Each later one is at most twice as long.
+const FIRST_RETRY_MS: u64 = 1_000;
 /// By how much retries move the due time at most. Ids of finished messages are remembered for
 /// longer.
 const LONGEST_RETRY_MS: u64 = 3_600_000;

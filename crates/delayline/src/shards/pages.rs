@@ -15,10 +15,6 @@ impl Shards {
     /// shards. Only ready messages with a group are listed shard by shard, after all others: their
     /// order is that of turns, which each shard takes alone.
     pub(super) async fn list(&self, how: How, list: &List) -> Result<Applied, Error> {
-        if self.shards.len() == 1 {
-            // In one step, so that the page is of one instant.
-            return self.send(0, how, &Op::List(list.clone())).await;
-        }
         let after = list.after.map(|after| self.split_cursor(after));
         let by_turns = |(position, _): &Place| {
             list.status == Status::Ready && position.index >= Position::LANES

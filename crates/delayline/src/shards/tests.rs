@@ -99,7 +99,7 @@ fn failing() -> (Shards, [Arc<Failing>; 2]) {
 }
 
 /// A queue of one shard that behaves like a plain queue: relays go to the shard, and stats have no
-/// skew.
+/// skew. So do lists: those of a queue with shards are not of one instant.
 #[derive(Debug)]
 struct One(Shards);
 
@@ -109,7 +109,7 @@ struct Ones;
 impl Backend for One {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         match op {
-            Op::Relay(_) => self.0.shards[0].backend.apply(at, op).await,
+            Op::Relay(_) | Op::List(_) => self.0.shards[0].backend.apply(at, op).await,
             op => {
                 let mut applied = self.0.apply(at, op).await?;
                 if let Reply::Stats(stats) = &mut applied.reply {

@@ -286,8 +286,8 @@ impl Tries {
     }
 
     /// The error that a caller gets whose latest attempt failed with this one.
-    pub(crate) fn reported(&self, error: delayline_core::Error) -> Error {
-        self.unknown.clone().unwrap_or(error).into()
+    pub(crate) fn reported(&self, error: impl Into<Error>) -> Error {
+        self.unknown.clone().map_or_else(|| error.into(), Error::from)
     }
 }
 

@@ -1,11 +1,14 @@
 //! Operations on many messages, split into operations within the limits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use delayline_core::{MessageId, NewMessage, Op, Reply};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use tokio::sync::watch;
 
 use super::Queue;
-use super::enqueue::{Answered, enqueue};
+use super::enqueue::{Answered, Progress, Turn, enqueue};
 use super::sendable::{Parts, Sendable, same_queue};
 use super::sent::Sent;
 use crate::Error;
@@ -18,6 +21,10 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// possible. Returns one result per message, in order. If an id occurs twice, the second
     /// message is a duplicate or a conflict ([G18](crate::guarantees#g18)). The durability is that
     /// of this queue, not of the queue that created the drafts.
+    ///
+    /// Messages are created in order. There is one exception: two operations are in flight at a time
+    /// if no message has a group and no id occurs twice. If the first one fails and is repeated, the
+    /// second one may precede it.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -40,10 +47,10 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// For each message like [`Draft::send`](super::Draft::send), except that a batch is never
     /// refused because too many sends are waiting. A draft of a queue with another name is invalid
-    /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)). Messages after a failed operation
+    /// ([`Violation::OtherQueue`](crate::Violation::OtherQueue)). After a failed operation, messages
     /// of the same shard are not sent and fail with
     /// [`ErrorClass::NotExecuted`](crate::ErrorClass::NotExecuted) or with the error of that
-    /// operation.
+    /// operation. Only the next operation may already be in flight.
     pub async fn send_many<M: Sendable>(
         &self,
         messages: impl IntoIterator<Item = M>,
@@ -99,32 +106,52 @@ impl<T: ?Sized, C> Queue<T, C> {
 }
 
 /// Sends messages to one queue, and puts the result of each into its place.
+///
+/// Where the order of operations matters to no message, two are in flight at a time, so that the
+/// server has the next one when it has executed the first. If an attempt fails, the next operation
+/// is repeated only after this one is over.
 pub(super) async fn send_all(
     client: &Client,
     mut waiting: VecDeque<(usize, NewMessage)>,
     results: &mut [Option<Result<Sent, Error>>],
 ) {
-    // By shard: messages of others are sent.
-    let mut failed = BTreeMap::<usize, Error>::new();
-    while !waiting.is_empty() {
-        let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
-        let mut sending = Vec::with_capacity(batch.len());
-        for (place, message) in batch {
-            let shard = client.shard_of(&message);
-            match failed.get(&shard) {
-                Some(error) => results[place] = Some(Err(error.clone())),
-                None => sending.push(((place, shard), message)),
+    let most = if may_overtake(waiting.iter().map(|(_, it)| it)) { 2 } else { 1 };
+    let (mut in_flight, mut started) = (FuturesOrdered::new(), 0);
+    let progress = watch::Sender::new(Progress::default());
+    loop {
+        while in_flight.len() < most && !waiting.is_empty() {
+            let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
+            let mut sending = Vec::with_capacity(batch.len());
+            for (place, message) in batch {
+                let shard = client.shard_of(&message);
+                match progress.borrow().failed.get(&shard) {
+                    Some(error) => results[place] = Some(Err(error.clone())),
+                    None => sending.push(((place, shard), message)),
+                }
+            }
+            if !sending.is_empty() {
+                let turn = Turn { before: started, progress: progress.subscribe() };
+                in_flight.push_back(enqueue(client, client.give_up(), sending, turn));
+                started += 1;
             }
         }
-        if sending.is_empty() {
-            continue;
-        }
-        for answered in enqueue(client, client.give_up(), sending).await {
-            let Answered { key: (place, shard), result } = answered;
-            if let Err(error) = &result {
-                failed.insert(shard, error.of_unsent());
+        let Some(answered) = in_flight.next().await else { return };
+        progress.send_modify(|progress| {
+            progress.over += 1;
+            for Answered { key: (place, shard), result } in answered {
+                if let Err(error) = &result {
+                    // Messages of other shards are sent.
+                    progress.failed.entry(shard).or_insert_with(|| error.of_unsent());
+                }
+                results[place] = Some(result);
             }
-            results[place] = Some(result);
-        }
+        });
     }
+}
+
+/// Whether a later one of these messages may be created before an earlier one: none has an id that
+/// another has, or a group, in which order is promised.
+fn may_overtake<'a>(mut messages: impl Iterator<Item = &'a NewMessage>) -> bool {
+    let mut ids = HashSet::new();
+    messages.all(|message| message.group.is_none() && ids.insert(&message.id))
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use delayline_core::{ErrorClass, FinishedIds, Known, NewMessage, Op, Reply};
 use futures_util::future::join_all;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::sent::Sent;
@@ -17,22 +18,60 @@ pub(crate) struct Answered<K> {
     pub(crate) result: Result<Sent, Error>,
 }
 
+/// The operations of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// How many are over.
+    pub(crate) over: usize,
+    /// Why the first one failed, by shard.
+    pub(crate) failed: BTreeMap<usize, Error>,
+}
+
+/// When an operation may be repeated: once all before it are over.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    /// How many are before it.
+    pub(crate) before: usize,
+    pub(crate) progress: watch::Receiver<Progress>,
+}
+
+impl Turn {
+    /// The turn of the only operation of a call.
+    pub(crate) fn of_only() -> Self {
+        Self { before: 0, progress: watch::channel(Progress::default()).1 }
+    }
+
+    /// Waits for it. Returns `false` if one before it has failed at this shard.
+    async fn comes(&mut self, shard: usize) -> bool {
+        let before = self.before;
+        let progress = self.progress.wait_for(|progress| progress.over >= before).await;
+        // If nobody waits for the progress any more, nobody waits for this operation either.
+        progress.is_ok_and(|progress| !progress.failed.contains_key(&shard))
+    }
+}
+
 /// Sends messages until their outcome is known, like [`Group`]: those of each shard separately.
-/// They must fit in one operation. Returns one result per message, in any order.
+/// They must fit in one operation. It is sent at once, and repeated when its turn comes. Returns one
+/// result per message, in any order.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,
     items: Vec<(K, NewMessage)>,
+    turn: Turn,
 ) -> Vec<Answered<K>> {
     let mut by_shard = BTreeMap::<_, Vec<_>>::new();
     for (key, message) in items {
         let shard = client.shard_of(&message);
         by_shard.entry(shard).or_default().push((key, give_up, message));
     }
-    let groups = by_shard.into_values().map(async |items| {
-        let (mut group, mut answered) = (Group::new(items.into_iter()), Vec::new());
+    let groups = by_shard.into_iter().map(async |(shard, items)| {
+        let mut group = Group::new(items.into_iter());
+        let (mut turn, mut answered) = (turn.clone(), group.attempt(client).await);
         while !group.is_over() {
-            answered.extend(group.attempt(client).await);
+            answered.extend(match turn.comes(shard).await {
+                true => group.attempt(client).await,
+                false => group.end(),
+            });
         }
         answered
     });
@@ -107,6 +146,16 @@ impl<K> Group<K> {
                 self.failure = Some((failure, next));
             }
             Err(error) => self.fail(|_, _| true, &error, &mut failed),
+        }
+        failed
+    }
+
+    /// Fails the remaining messages as the latest attempt has failed.
+    fn end(&mut self) -> Vec<Answered<K>> {
+        let mut failed = Vec::new();
+        if let Some((error, _)) = self.failure.take() {
+            let error = self.tries.reported(error);
+            self.fail(|_, _| true, &error, &mut failed);
         }
         failed
     }

@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use super::enqueue::{Answered, Group, enqueue};
+use super::enqueue::{Answered, Group, Turn, enqueue};
 use super::sent::Sent;
 use crate::batches::fitting;
 use crate::client::Client;
@@ -132,7 +132,7 @@ impl Merger {
         loop {
             let Ok(runtime) = Handle::try_current() else {
                 // Without a runtime no task can send groups, so it is sent alone.
-                let answered = enqueue(client, give_up, vec![((), message)]).await;
+                let answered = enqueue(client, give_up, vec![((), message)], Turn::of_only()).await;
                 let only = answered.into_iter().next();
                 return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
             };

@@ -121,12 +121,50 @@ async fn the_rest_of_a_failed_batch_is_not_sent_and_says_so() {
         if operations == 1 { Fault::None } else { Fault::LostRequest }
     });
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let drafts: Vec<_> = (0..3_000).map(|n| queue.message(&n)).collect();
+    let drafts: Vec<_> = (0..4_000).map(|n| queue.message(&n)).collect();
     let sent = queue.send_many(drafts).await;
     assert!(sent[..1_000].iter().all(Result::is_ok));
     let class = |place: usize| sent[place].as_ref().unwrap_err().class();
-    assert_eq!((class(1_000), class(2_999)), (ErrorClass::Ambiguous, ErrorClass::NotExecuted));
-    assert_eq!(backend.sent("enqueue").len(), 6);
+    // The third operation was in flight when the second one failed.
+    assert_eq!([1_000, 2_000].map(class), [ErrorClass::Ambiguous; 2]);
+    assert_eq!(class(3_999), ErrorClass::NotExecuted);
+    assert_eq!(backend.sent("enqueue").len(), 1 + 5 + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_operations_of_a_batch_are_in_flight_unless_order_matters() {
+    for (what, starts_ms) in
+        [("", [0, 0, 100]), ("a group", [0, 100, 200]), ("an id twice", [0, 100, 200])]
+    {
+        let backend = Faulty::with_faults("enqueue", &[Fault::SlowReply; 3]);
+        let queue: Queue<u64> = Queue::new(backend.clone());
+        let mut drafts: Vec<_> = (0..2_001).map(|n| queue.message(&n).id(format!("{n}"))).collect();
+        match what {
+            "a group" => drafts[7] = queue.message(&7).group("tenant-7"),
+            "an id twice" => drafts[1_500] = queue.message(&7).id("7"),
+            _ => {}
+        }
+        assert!(queue.send_many(drafts).await.iter().all(Result::is_ok));
+        let starts: Vec<_> =
+            backend.sent("enqueue").iter().map(|(start, _)| start.as_millis()).collect();
+        assert_eq!(starts, starts_ms, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_of_a_batch_is_not_repeated_before_an_earlier_one() {
+    let faults = [Fault::Busy, Fault::Busy, Fault::LostRequest, Fault::LostReply];
+    let backend = Faulty::with_faults("enqueue", &faults);
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let sent = queue.send_many((0..1_500).map(|n| queue.message(&n))).await;
+    assert!(sent.iter().all(Result::is_ok));
+    let sizes: Vec<_> = backend.sent("enqueue").iter().map(|(_, op)| size(op)).collect();
+    assert_eq!(sizes, [1_000, 500, 1_000, 1_000, 1_000, 500]);
+}
+
+fn size(op: &Op) -> usize {
+    let Op::Enqueue(messages) = op else { panic!("{op:?}") };
+    messages.len()
 }
 
 #[tokio::test(start_paused = true)]

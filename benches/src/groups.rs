@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, timeout_at};
 
-use crate::instructions::of_server;
+use crate::instructions::CountedServer;
 use crate::lateness::{Late, QUANTILES, quantiles};
 use crate::table::{Columns, Table, number, spread};
 use crate::transport::DRIVERS;
@@ -81,10 +81,12 @@ async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> 
         let messages = (messages / 4).min(batch * 2_000).next_multiple_of(SEND_BATCH);
         let each = async |case: Case| {
             progress.set_message(format!("instructions of {}, batches of {batch}", case.name));
+            let counted = CountedServer::start()?;
             // The first batch loads the scripts.
-            let loaded = of_server(async |server| lives(server, case, batch, 0).await).await?;
-            let all = of_server(async |server| lives(server, case, batch, messages).await).await?;
-            anyhow::Ok((all - loaded) / number(messages))
+            lives(counted.server(), case, batch, 0).await?;
+            counted.count()?;
+            lives(counted.server(), case, batch, messages).await?;
+            anyhow::Ok(counted.count()? / number(messages))
         };
         for (case, (_, figures)) in CASES.into_iter().zip(&mut rows) {
             figures.push(each(case).await? / each(case.without_groups()).await?);
@@ -98,7 +100,7 @@ async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> 
         rows,
         columns_are: Columns::Cases,
         wide: false,
-        note: "Enqueue, claim and ack together, counted by cachegrind. With a backlog, all messages \
+        note: "Enqueue, claim and ack together, counted by callgrind. With a backlog, all messages \
                are sent before the first claim.",
     })
 }

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use delayline_benches::plot;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -62,6 +62,10 @@ struct Args {
     /// Write a page with tables, plots and the figures as JSON to this directory
     #[arg(long)]
     save: Option<PathBuf>,
+
+    /// Compare `instructions` with the figures in this directory; fails if one has grown by 2 %
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["save", "redraw"])]
+    compare: Option<PathBuf>,
 
     /// Measure nothing: draw the plots anew from the `figures.json` in this directory
     #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["what", "save"])]
@@ -159,6 +163,10 @@ fn run(args: &Args) -> Result<()> {
         None => {}
     }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
+    if let Some(directory) = &args.compare {
+        ensure!(args.what == [Subject::Instructions], "--compare is for `instructions`");
+        return runtime.block_on(instructions::compare(directory, &ProgressBar::hidden()));
+    }
     let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
     let apart = [
@@ -236,7 +244,7 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         Subject::Scale => return scale::measure(args.backlog, progress).await,
         Subject::Schedules => return schedules::measure(args.messages, progress).await,
         Subject::Client => drivers::of_client(args.messages, progress).await,
-        Subject::Instructions => instructions::measure(args.messages / 50, progress).await,
+        Subject::Instructions => instructions::measure(progress).await,
         Subject::Drivers | Subject::Topologies => bail!("it is a page, not a table"),
     };
     Ok(vec![table?])

@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 
 use crate::groups::settle;
 use crate::idle;
-use crate::instructions::of_server;
+use crate::instructions::CountedServer;
 use crate::lateness::{QUANTILES, lone_messages, quantiles};
 use crate::pull::median;
 use crate::table::{Columns, Table, number, spread};
@@ -37,14 +37,13 @@ async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> 
         let messages = messages.min(batch * 2_000).next_multiple_of(1_000);
         let each = async |shards: u32| {
             progress.set_message(format!("instructions, {}, batches of {batch}", label(shards)));
-            let life = async |server: &Server, messages| {
-                let queue = open(&server.url(), QUEUE, shards).await?;
-                live(&queue, batch, 10 * batch).await?;
-                live(&queue, batch, messages).await
-            };
-            let loaded = of_server(async |server| life(server, 0).await).await?;
-            let all = of_server(async |server| life(server, messages).await).await?;
-            anyhow::Ok((all - loaded) / number(messages))
+            let counted = CountedServer::start()?;
+            let queue = open(&counted.server().url(), QUEUE, shards).await?;
+            // The first batches load the scripts.
+            live(&queue, batch, 10 * batch).await?;
+            counted.count()?;
+            live(&queue, batch, messages).await?;
+            anyhow::Ok(counted.count()? / number(messages))
         };
         let ratio = each(SHARDS).await? / each(1).await?;
         rows.push((format!("batches of {batch}"), vec![ratio]));
@@ -57,10 +56,10 @@ async fn instructions(messages: usize, progress: &ProgressBar) -> Result<Table> 
         rows,
         columns_are: Columns::Cases,
         wide: false,
-        note: "Enqueue, claim and ack together, counted by cachegrind, with all shards on one \
+        note: "Enqueue, claim and ack together, counted by callgrind, with all shards on one \
                server. Ids are generated, so a batch is of one shard or of two. A shard that was not \
                looked at for a second is asked, too. This happens in most claims here, because \
-               cachegrind slows the server down.",
+               callgrind slows the server down.",
     })
 }
 

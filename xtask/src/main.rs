@@ -16,6 +16,7 @@ mod deny;
 mod dependencies;
 mod deployment;
 mod fix;
+mod instructions;
 mod inventory;
 mod links;
 mod lua;
@@ -105,6 +106,7 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "servers") => servers::run(shell, args),
         ("prove", "clients") => clients::run(shell, args),
         ("prove", "consumers") => consumers::run(shell),
+        ("prove", "instructions") => instructions::run(shell, args),
         ("prove", "cost") => cost::run(shell, args),
         ("prove", "released") => released::run(shell, args),
         ("prove", "deployment") => deployment::run(shell, args),
@@ -133,7 +135,8 @@ For every change:
 cargo xtask test [--server NAME] [--all | CARGO ARGS] [-- TEST ARGS]
     Run the tests, against a private redis-server. Installs one with apt-get where it may.
     With --all, run what takes longer, too: examples and benchmarks as programs, partitions, chaos,
-    the simulation, and (without --server) the conformance suite on the newest Redis and Valkey.
+    the simulation, instructions, and (without --server) the conformance suite on the newest Redis and
+    Valkey.
     With cargo arguments (-p delayline-core, say) only what they select.
 
 cargo xtask ci [lint]
@@ -223,6 +226,11 @@ cargo xtask prove outbox
     Kill processes between the commit of a transaction and the send, and between the send and the
     deletion of its row. Every committed order must be handled once. Starts a private PostgreSQL;
     installs Debian's where it may.
+
+cargo xtask prove instructions
+    Count the server's instructions for each operation, and fail if one needs 2 % more than on the page
+    in docs/benchmarks/instructions. Installs Debian's valgrind where it may. `bench instructions
+    --save docs/benchmarks/instructions` accepts the new figures.
 
 cargo xtask prove cost [REVISION ...]
     Count files and lines by kind, and the files, places and lines that name features which stand for

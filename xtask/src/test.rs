@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::programs::Program;
-use crate::{chaos, inventory, programs, redis_server, servers, sim};
+use crate::{chaos, instructions, inventory, programs, redis_server, servers, sim};
 
 /// Runs the tests, on this machine's server or on the one named by `--server`; with `--all` also
 /// the long ones. In `args`, arguments before `--` choose the tests, and the others are passed to
@@ -97,6 +97,7 @@ fn long(shell: &Shell, programs: &[Program], own_server: bool, args: &[String]) 
             servers::test_newest(shell, programs)?;
         }
         sim::run(shell, &[])?;
+        instructions::run(shell, &[])?;
         chaos.join().unwrap_or_else(|panic| resume_unwind(panic))
     })?;
     let took = start.elapsed().as_secs_f64();
@@ -120,8 +121,8 @@ const LONG: [&str; 5] = ["conformance_of_ways", "moving_shards", "partition", "r
 
 /// What a run without `--all` has left out.
 const LONG_PARTS: &str = "examples and benchmarks as programs, moving shards, partitions, chaos, \
-                          simulation, and the conformance suite on clusters and on the newest \
-                          servers";
+                          simulation, instructions, and the conformance suite on clusters and on the \
+                          newest servers";
 
 /// Programs by the time that they take.
 const SLOWEST: [&str; 6] = [

@@ -109,7 +109,7 @@ impl<T: ?Sized, C> Queue<T, C> {
 ///
 /// Where the order of operations matters to no message, two are in flight at a time, so that the
 /// server has the next one when it has executed the first. If an attempt fails, the next operation
-/// is repeated only after this one is over.
+/// is repeated only after this one has ended.
 pub(super) async fn send_all(
     client: &Client,
     mut waiting: VecDeque<(usize, NewMessage)>,

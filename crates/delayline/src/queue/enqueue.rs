@@ -21,13 +21,13 @@ pub(crate) struct Answered<K> {
 /// The operations of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// How many are over.
+    /// How many have ended.
     pub(crate) over: usize,
     /// Why the first one failed, by shard.
     pub(crate) failed: BTreeMap<usize, Error>,
 }
 
-/// When an operation may be repeated: once all before it are over.
+/// When an operation may be repeated: once all before it have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     /// How many are before it.
@@ -45,7 +45,7 @@ impl Turn {
     async fn comes(&mut self, shard: usize) -> bool {
         let before = self.before;
         let progress = self.progress.wait_for(|progress| progress.over >= before).await;
-        // If nobody waits for the progress any more, nobody waits for this operation either.
+        // Without a sender of the progress, no caller waits for this operation either.
         progress.is_ok_and(|progress| !progress.failed.contains_key(&shard))
     }
 }

@@ -22,9 +22,9 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// message is a duplicate or a conflict ([G18](crate::guarantees#g18)). The durability is that
     /// of this queue, not of the queue that created the drafts.
     ///
-    /// Messages are created in order. There is one exception: two operations are in flight at a time
-    /// if no message has a group and no id occurs twice. If the first one fails and is repeated, the
-    /// second one may precede it.
+    /// Messages are created in order. There is one exception: two operations, of up to 1,000
+    /// messages each, are in flight at a time if no message has a group and no id occurs twice. If
+    /// the first one fails and is repeated, the second one may precede it.
     ///
     /// ```
     /// # use delayline::Queue;
@@ -115,10 +115,12 @@ pub(super) async fn send_all(
     mut waiting: VecDeque<(usize, NewMessage)>,
     results: &mut [Option<Result<Sent, Error>>],
 ) {
-    let most = if may_overtake(waiting.iter().map(|(_, it)| it)) { 2 } else { 1 };
+    let may_overtake = may_overtake(waiting.iter().map(|(_, it)| it));
     let (mut in_flight, mut started) = (FuturesOrdered::new(), 0);
     let progress = watch::Sender::new(Progress::default());
     loop {
+        // The first one may have to wait for a connection, for which two would race.
+        let most = if may_overtake && progress.borrow().over > 0 { 2 } else { 1 };
         while in_flight.len() < most && !waiting.is_empty() {
             let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
             let mut sending = Vec::with_capacity(batch.len());

@@ -51,8 +51,8 @@ impl Turn {
 }
 
 /// Sends messages until their outcome is known, like [`Group`]: those of each shard separately.
-/// They must fit in one operation. It is sent at once, and repeated when its turn comes. Returns one
-/// result per message, in any order.
+/// They must fit in one operation. It is sent at once, and repeated when its turn comes. Returns
+/// one result per message, in any order.
 pub(crate) async fn enqueue<K>(
     client: &Client,
     give_up: Instant,
@@ -68,7 +68,8 @@ pub(crate) async fn enqueue<K>(
         let mut group = Group::new(items.into_iter());
         let (mut turn, mut answered) = (turn.clone(), group.attempt(client).await);
         while !group.is_over() {
-            answered.extend(match turn.comes(shard).await {
+            // The turn may come after the time limit.
+            answered.extend(match turn.comes(shard).await && Instant::now() < give_up {
                 true => group.attempt(client).await,
                 false => group.end(),
             });

@@ -53,6 +53,11 @@ struct Waiting {
     client: Option<Client>,
     /// Whether there is a task that sends.
     sending: bool,
+    /// Whether that task is between two groups. Its runtime may not run any more, so the next caller
+    /// starts another task.
+    resting: bool,
+    /// The number of the task: an earlier one ends.
+    lead: u64,
 }
 
 /// A message that waits for its group.
@@ -136,9 +141,8 @@ impl Merger {
                 let only = answered.into_iter().next();
                 return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
             };
-            let (place, leads) = enter(&waiting, client, message, give_up, span)?;
-            if leads {
-                let lead = Lead { waiting: Arc::clone(&waiting), over: false };
+            let (place, lead) = enter(&waiting, client, message, give_up, span)?;
+            if let Some(lead) = lead {
                 runtime.spawn(lead.send_all());
             }
             match place.verdict().await {
@@ -172,14 +176,14 @@ impl Waiting {
     }
 }
 
-/// Adds a message, and returns whether its caller has to start the task that sends.
+/// Adds a message, and returns the task that its caller has to start, if any.
 fn enter(
     waiting: &Shared,
     client: &Client,
     message: NewMessage,
     give_up: Instant,
     span: &Span,
-) -> Result<(Place, bool), Error> {
+) -> Result<(Place, Option<Lead>), Error> {
     let all = Arc::clone(waiting);
     let mut waiting = lock(waiting);
     let bytes = waiting.bytes.saturating_add(message.content_bytes());
@@ -195,8 +199,13 @@ fn enter(
     let (reply, verdict) = oneshot::channel();
     let caller = Caller { number, give_up, span: span.clone(), reply };
     waiting.put(Entry { message, caller }, client);
-    let leads = !std::mem::replace(&mut waiting.sending, true);
-    Ok((Place { verdict, number, waiting: all }, leads))
+    let follows = std::mem::take(&mut waiting.resting);
+    let leads = !std::mem::replace(&mut waiting.sending, true) || follows;
+    waiting.lead += u64::from(leads);
+    let number_of_lead = waiting.lead;
+    let lead = || Lead { waiting: Arc::clone(&all), number: number_of_lead, follows, over: false };
+    let lead = leads.then(lead);
+    Ok((Place { verdict, number, waiting: all }, lead))
 }
 
 impl Place {
@@ -216,21 +225,32 @@ impl Drop for Place {
 /// ends or the backend panics, the waiting callers are released and choose another task.
 struct Lead {
     waiting: Shared,
+    number: u64,
+    /// Whether it takes the place of another one.
+    follows: bool,
     over: bool,
 }
 
 impl Lead {
     async fn send_all(mut self) {
-        while let Some((client, group)) = self.next() {
-            self.send_group(client, group).await;
+        loop {
             // Callers that were answered and have more to send join the next group.
-            yield_now().await;
+            if std::mem::replace(&mut self.follows, true) {
+                yield_now().await;
+            }
+            let Some((client, group)) = self.next() else { return };
+            self.send_group(client, group).await;
         }
     }
 
     /// The next group, and the client that sends it. After `None`, another task has to send.
     fn next(&mut self) -> Option<(Client, Vec<Entry>)> {
         let mut waiting = lock(&self.waiting);
+        if waiting.lead != self.number {
+            self.over = true;
+            return None;
+        }
+        waiting.resting = false;
         let group = waiting.group();
         self.over = group.is_empty();
         waiting.sending = !self.over;
@@ -260,12 +280,15 @@ impl Lead {
             let answered = tokio::select! {
                 biased;
                 answered = group.attempt(&sender).instrument(span.clone()) => answered,
-                () = all_gone(&mut callers) => return,
+                () = all_gone(&mut callers) => return self.rest(),
             };
             if let Some((error, next_attempt)) = group.failure() {
                 self.fail_overdue(*next_attempt, &error.of_unsent());
             }
             client = Some(sender).filter(|_| !group.is_over());
+            if group.is_over() {
+                self.rest();
+            }
             for Answered { key: place, result } in answered {
                 if let Some(caller) = callers.get_mut(place).and_then(Option::take) {
                     // Fails if the caller is gone.
@@ -273,6 +296,11 @@ impl Lead {
                 }
             }
         }
+    }
+
+    /// From here to the next group, another task may take its place.
+    fn rest(&self) {
+        lock(&self.waiting).resting = true;
     }
 
     /// Fails the waiting sends that would give up before the group is sent again.
@@ -297,7 +325,10 @@ impl Drop for Lead {
             return;
         }
         let mut waiting = lock(&self.waiting);
-        waiting.sending = false;
+        if waiting.lead != self.number {
+            return;
+        }
+        (waiting.sending, waiting.resting) = (false, false);
         waiting.bytes = 0;
         let unsent = std::mem::take(&mut waiting.entries);
         let client = waiting.client.take();

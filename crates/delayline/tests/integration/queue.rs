@@ -14,6 +14,7 @@ use delayline::{
     Worker, limits,
 };
 use futures_util::StreamExt as _;
+use tokio::runtime::Builder;
 
 fn id(text: &str) -> MessageId {
     MessageId::try_from(text).unwrap()
@@ -134,7 +135,7 @@ async fn the_rest_of_a_failed_batch_is_not_sent_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn two_operations_of_a_batch_are_in_flight_unless_order_matters() {
     for (what, starts_ms) in
-        [("", [0, 0, 100]), ("a group", [0, 100, 200]), ("an id twice", [0, 100, 200])]
+        [("", [0, 100, 100]), ("a group", [0, 100, 200]), ("an id twice", [0, 100, 200])]
     {
         let backend = Faulty::with_faults("enqueue", &[Fault::SlowReply; 3]);
         let queue: Queue<u64> = Queue::new(backend.clone());
@@ -153,13 +154,41 @@ async fn two_operations_of_a_batch_are_in_flight_unless_order_matters() {
 
 #[tokio::test(start_paused = true)]
 async fn an_operation_of_a_batch_is_not_repeated_before_an_earlier_one() {
-    let faults = [Fault::Busy, Fault::Busy, Fault::LostRequest, Fault::LostReply];
+    let faults = [Fault::None, Fault::Busy, Fault::Busy, Fault::LostRequest, Fault::LostReply];
     let backend = Faulty::with_faults("enqueue", &faults);
     let queue: Queue<u64> = Queue::new(backend.clone());
-    let sent = queue.send_many((0..1_500).map(|n| queue.message(&n))).await;
+    let sent = queue.send_many((0..2_500).map(|n| queue.message(&n))).await;
     assert!(sent.iter().all(Result::is_ok));
     let sizes: Vec<_> = backend.sent("enqueue").iter().map(|(_, op)| size(op)).collect();
-    assert_eq!(sizes, [1_000, 500, 1_000, 1_000, 1_000, 500]);
+    assert_eq!(sizes, [1_000, 1_000, 500, 1_000, 1_000, 1_000, 500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_of_a_batch_is_not_repeated_after_the_time_limit() {
+    // The second one is answered late, the third one fails and waits for it.
+    let mut operations = 0;
+    let backend = Faulty::with_plan(move |_| {
+        operations += 1;
+        [Fault::None, Fault::SlowReply, Fault::LostReply][operations.min(3) - 1]
+    });
+    let queue: Queue<u64> = Queue::new(backend.clone()).patience(Duration::from_millis(90));
+    let sent = queue.send_many((0..2_500).map(|n| queue.message(&n))).await;
+    assert!(sent[..2_000].iter().all(Result::is_ok));
+    assert_eq!(sent[2_000].as_ref().unwrap_err().class(), ErrorClass::Ambiguous);
+    assert_eq!(backend.sent("enqueue").len(), 3);
+}
+
+#[test]
+fn a_send_does_not_wait_for_a_runtime_that_has_sent_before() {
+    let [first, second] =
+        [0, 1].map(|_| Builder::new_current_thread().enable_all().build().unwrap());
+    let queue: Queue<u64> = first.block_on(async {
+        delayline::connect("memory:").await.unwrap().queue("numbers").await.unwrap()
+    });
+    for runtime in [&first, &second, &first, &second] {
+        let sending = async { tokio::time::timeout(Duration::from_secs(60), queue.send(&1)).await };
+        runtime.block_on(sending).expect("it waits for the other runtime").unwrap();
+    }
 }
 
 fn size(op: &Op) -> usize {

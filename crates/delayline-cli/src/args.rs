@@ -97,7 +97,7 @@ pub(crate) struct Args {
 }
 
 /// The queue, and how to connect.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(next_help_heading = "Queue and server")]
 pub(crate) struct Target {
     /// redis://[USER[:PASSWORD]@]HOST[:PORT][/DB], redis-cluster://HOST:PORT,HOST:PORT,
@@ -157,6 +157,10 @@ pub(crate) struct Target {
     /// the current time
     #[arg(long, global = true)]
     pub(crate) accept_clock: bool,
+
+    /// The other place of an import.
+    #[arg(skip)]
+    pub(crate) other_url: Option<String>,
 }
 
 /// A Redis client.
@@ -265,8 +269,8 @@ impl Target {
             return Err(Failure::usage(sentence).hint("--from names the server or directory"));
         }
         let mut connect = self.connect_to(url, self.driver)?;
-        if let Some(pem) = self.ca_pem()? {
-            connect = connect.ca_pem(pem);
+        if url != self.url {
+            connect = self.with_ca(connect)?;
         }
         Ok(if is_of(url, "file") { connect.beside(true) } else { connect })
     }
@@ -315,6 +319,21 @@ impl Target {
         }
     }
 
+    /// Adds the authorities of `--tls-ca`. Of the two places of an import, they are for the one that
+    /// is encrypted.
+    fn with_ca(&self, connect: Connect) -> Result<Connect, Failure> {
+        let is_encrypted = |connect: &Connect| connect.to_string().starts_with("rediss");
+        let mut is_for_other = false;
+        for url in [Some(&self.url), self.other_url.as_ref()].into_iter().flatten() {
+            is_for_other |= !is_encrypted(&connect) && is_encrypted(&Connect::new(url)?);
+        }
+        let pem = if is_for_other { None } else { self.ca_pem()? };
+        Ok(match pem {
+            Some(pem) => connect.ca_pem(pem),
+            None => connect,
+        })
+    }
+
     /// The certificate authorities of `--tls-ca`.
     pub(crate) fn ca_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
         let read = |path: &PathBuf| {
@@ -344,10 +363,8 @@ impl Target {
         if self.accept_clock && url == self.url {
             connect = connect.accept_clock(true);
         }
-        if url == self.url
-            && let Some(pem) = self.ca_pem()?
-        {
-            connect = connect.ca_pem(pem);
+        if url == self.url {
+            connect = self.with_ca(connect)?;
         }
         if let Some(password) = &self.sentinel_password
             && url == self.url
@@ -380,10 +397,9 @@ impl Target {
         self.queue()?;
         self.refuse_new(&self.connect_to(&self.url, self.driver)?)?;
         // Without the number of shards, which would be stored.
-        let (connect, name) = (self.connect()?, self.queue()?);
-        let connection = connect.connect().await.map_err(|error| self.not_opened(&error))?;
-        let queue = connection.queue(name).await.map_err(|error| self.not_opened(&error))?;
-        let queue = queue.codec(Raw);
+        let connection = self.connect()?.connect().await;
+        let connection = connection.map_err(|error| self.not_opened(&error))?;
+        let queue = self.open_as_stored(&connection).await?;
         if !self.is_known(&connection, &queue).await? {
             return Err(self.unknown());
         }
@@ -424,7 +440,16 @@ impl Target {
         )
     }
 
-    /// The queue over a connection.
+    /// The queue over a connection, with the number of shards that is stored with it.
+    pub(crate) async fn open_as_stored(
+        &self,
+        connection: &Connection,
+    ) -> Result<Queue<Bytes, Raw>, Failure> {
+        let opened = connection.queue(self.queue()?).await;
+        Ok(opened.map_err(|error| self.not_opened(&error))?.codec(Raw))
+    }
+
+    /// The queue over a connection. A number of shards that was given is stored with a new queue.
     pub(crate) async fn open_in(
         &self,
         connection: &Connection,

@@ -163,7 +163,9 @@ with the fields
   id                       required, unless --make-ids is given
   payload                  a string is sent as its text, any other value as its compact JSON;
                            or payload_base64 for any bytes
-  delay, or at             like the flags
+  delay                    like the flag
+  at                       instead: 2026-12-01T09:00:00Z, also with an offset or a time zone, or
+                           seconds or milliseconds since 1970
   group                    the group of the message, such as a tenant
   priority                 "urgent", "high", "normal" or "low"
   kind                     the kind of the payload, as a string

@@ -14,9 +14,11 @@ use crate::print::{json_line, write};
 
 pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failure> {
     target.queue()?;
-    let connection = target.connect()?.connect().await;
+    let connect = target.connect()?;
+    target.refuse_new(&connect)?;
+    let connection = connect.connect().await;
     let connection = connection.map_err(|error| target.not_opened(&error))?;
-    let queue = target.open_in(&connection).await?;
+    let mut queue = target.open_as_stored(&connection).await?;
     let mut audit = queue.check().await?;
     // A queue that has lost its control record may have messages to be repaired.
     if audit.examined == 0
@@ -24,6 +26,10 @@ pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failur
         && !target.is_known(&connection, &queue).await?
     {
         return Err(target.unknown());
+    }
+    if target.shards.is_some() {
+        queue = target.open_in(&connection).await?;
+        audit = queue.check().await?;
     }
     let mut repaired = None;
     if args.repair && !audit.findings.is_empty() {

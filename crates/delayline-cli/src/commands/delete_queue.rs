@@ -13,7 +13,9 @@ use crate::print::{json_line, write};
 
 pub(crate) async fn run(target: &Target, args: DeleteQueue) -> Result<ExitCode, Failure> {
     let queue = target.queue()?;
-    let connection = target.connect()?.connect().await;
+    let connect = target.connect()?;
+    target.refuse_new(&connect)?;
+    let connection = connect.connect().await;
     let connection = connection.map_err(|error| target.not_opened(&error))?;
     let removal = connection.delete_queue(queue).await?;
     if !removal.existed {

@@ -29,25 +29,22 @@ use crate::progress;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failure> {
-    let from = match args.from {
-        Origin::Queue { name, live, how } => {
-            refuse_memory(target, &how)?;
-            return own::run(target, &name, &live, &how).await;
-        }
+    let from = args.from;
+    let how = match &from {
+        Origin::Queue { how, .. } => how,
+        Origin::Other(from) => from.how(),
+    };
+    let target = &Target { other_url: how.from_url.clone(), ..target.clone() };
+    refuse_memory(target, how)?;
+    let from = match &from {
+        Origin::Queue { name, live, how } => return own::run(target, name, live, how).await,
         Origin::Other(from) => from,
     };
-    let how = from.how();
-    refuse_memory(target, how)?;
     let interval = from.live().map(|live| live::check(target, how, live)).transpose()?;
-    let mut layout = Layout::of(&from);
+    let mut layout = Layout::of(from);
     layout.check()?;
     let source = Source::open(target, how.from_url.as_deref().unwrap_or(&target.url)).await?;
-    // Opening a directory would create it.
-    let queue = if how.dry_run && target.is_new_directory()? {
-        target.open_on(target.connect_to("memory:", target.driver)?, target.queue()?).await?
-    } else {
-        target.open().await?.durability(how.durability)
-    };
+    let queue = open_unchanged(target).await?;
     source.find_consumers(&mut layout).await?;
     source.check_payloads(&layout).await?;
     let mut total = 0;
@@ -65,7 +62,8 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
         let deed = format!("move {count}{more} from {keys} to the queue {queue}");
         confirm(&harmless_line(&deed), true)?;
     }
-    let followed = live::followed(&from);
+    let queue = if how.dry_run { queue } else { target.open().await?.durability(how.durability) };
+    let followed = live::followed(from);
     if let (Some(of), Some(interval), Some(live)) = (followed, interval, from.live()) {
         source.check_following(&of).await?;
         let (until_empty, counts) = (live.until_empty, Counts { live: true, ..Counts::default() });
@@ -78,7 +76,7 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
         return result.map(|()| follow.counts.code());
     }
     if !how.dry_run {
-        if let OldQueue::Zset { key, .. } = &from {
+        if let OldQueue::Zset { key, .. } = from {
             source.check_unfollowed(key).await?;
         }
         source.check_removal(&layout).await?;
@@ -90,6 +88,21 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     bar.finish_and_clear();
     import.counts.tell(how)?;
     result.map(|()| import.counts.code())
+}
+
+/// Opens the queue for a dry run or before a question: opening it otherwise can create a directory,
+/// or store the number of shards.
+async fn open_unchanged(target: &Target) -> Result<Queue<Bytes, Raw>, Failure> {
+    if target.is_new_directory()? {
+        let memory = target.connect_to("memory:", target.driver)?;
+        return target.open_on(memory, target.queue()?).await;
+    }
+    let connection = target.connect()?.connect().await;
+    let connection = connection.map_err(|error| target.not_opened(&error))?;
+    match connection.shards_of(target.queue()?).await? {
+        Some(_) => target.open_in(&connection).await,
+        None => target.open_as_stored(&connection).await,
+    }
 }
 
 /// Refuses a queue that ends with this command.

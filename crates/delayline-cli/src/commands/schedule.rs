@@ -31,15 +31,15 @@ pub(crate) async fn run(target: &Target, args: Schedule) -> Result<ExitCode, Fai
         ScheduleVerb::List(args) => place.list(&args).await,
         ScheduleVerb::Next(args) => place.next(args).await,
         ScheduleVerb::Remove(args) => {
-            let removed = place.open().await?.remove(&args.name).await?;
+            let removed = place.open_known().await?.remove(&args.name).await?;
             changed(&args, removed, "removed")
         }
         ScheduleVerb::Pause(args) => {
-            let paused = place.open().await?.pause(&args.name).await?;
+            let paused = place.open_known().await?.pause(&args.name).await?;
             changed(&args, paused, "paused")
         }
         ScheduleVerb::Resume(args) => {
-            let resumed = place.open().await?.resume(&args.name).await?;
+            let resumed = place.open_known().await?.resume(&args.name).await?;
             changed(&args, resumed, "resumed")
         }
         ScheduleVerb::RunNow(args) => place.run_now(&args).await,
@@ -56,6 +56,13 @@ struct Place<'a> {
 impl Place<'_> {
     async fn open(&self) -> Result<Schedules, Failure> {
         self.open_by(self.target.connect()?).await
+    }
+
+    /// For verbs that would find nothing in a new directory.
+    async fn open_known(&self) -> Result<Schedules, Failure> {
+        let connect = self.target.connect()?;
+        self.target.refuse_new(&connect)?;
+        self.open_by(connect).await
     }
 
     async fn open_by(&self, connect: Connect) -> Result<Schedules, Failure> {
@@ -129,7 +136,7 @@ impl Place<'_> {
     }
 
     async fn list(&self, args: &ScheduleList) -> Result<ExitCode, Failure> {
-        let entries = self.open().await?.list().await?;
+        let entries = self.open_known().await?.list().await?;
         let overdue = entries.iter().filter(|entry| entry.overdue >= SCHEDULE_OVERDUE);
         if let Some(longest) = overdue.clone().max_by_key(|entry| entry.overdue) {
             let (late, all) = (overdue.count(), entries.len());
@@ -175,7 +182,7 @@ impl Place<'_> {
             spec.upcoming(after).take(usize::from(args.count)).collect()
         };
         let (spec, next) = if let Some(name) = args.name {
-            let entry = self.open().await?.get(&name).await?;
+            let entry = self.open_known().await?.get(&name).await?;
             let entry = entry.ok_or_else(|| unknown(&name))?;
             let Some(spec) = entry.spec else {
                 let name = harmless_line(&name);
@@ -210,7 +217,7 @@ impl Place<'_> {
     }
 
     async fn run_now(&self, args: &ScheduleNamed) -> Result<ExitCode, Failure> {
-        let sent = self.open().await?.run_now(&args.name).await?;
+        let sent = self.open_known().await?.run_now(&args.name).await?;
         let sent = sent.ok_or_else(|| unknown(&args.name))?;
         let id = sent.id.to_string();
         let created = matches!(sent.outcome, Enqueued::Created { .. });

@@ -8,7 +8,7 @@ use delayline::backend::{NewMessage, QueueName};
 use delayline::codec::Raw;
 use delayline::limits::MAX_THROTTLED_IDS;
 use delayline::message::{Sent, Status};
-use delayline::{Bytes, Enqueued, Error, MessageId, Queue, Timestamp};
+use delayline::{Bytes, Enqueued, Error, ErrorClass, MessageId, Queue, Timestamp};
 use delayline_json::{self as json, Fields, harmless};
 use serde_json::json;
 
@@ -117,7 +117,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
                 if let Err(failure) = send_chunk(&queue, chunk, &mut counts, &mut complaints).await
                 {
                     break Err(failure.hint(
-                        "the lines before it were sent; send the file again to send the rest",
+                        "the lines that are counted were sent; send the file again for the rest",
                     ));
                 }
                 bar.set_message(format!("created {}", counts.created));
@@ -166,8 +166,18 @@ async fn send_chunk(
             }
         }
     }
+    let mut failure = None::<Error>;
     for (number, sent) in numbers.into_iter().zip(queue.send_many(messages).await) {
-        let sent = sent?;
+        let sent = match sent {
+            Ok(sent) => sent,
+            // The worst decides the exit code.
+            Err(error) => {
+                if failure.as_ref().is_none_or(|it| it.class() != ErrorClass::Ambiguous) {
+                    failure = Some(error);
+                }
+                continue;
+            }
+        };
         match sent.outcome {
             Enqueued::Created { .. } => counts.created += 1,
             Enqueued::Updated { .. } | Enqueued::Following { .. } => counts.updated += 1,
@@ -186,7 +196,7 @@ async fn send_chunk(
             other => complaints.add(number, other.name()),
         }
     }
-    Ok(())
+    failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn message(args: Send) -> Result<NewMessage, String> {

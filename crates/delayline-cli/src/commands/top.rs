@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Error, ErrorClass, Queue};
+use delayline_json::harmless_line;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -17,7 +18,7 @@ use self::keys::Keys;
 use self::rates::{Counted, Row};
 use super::durations::duration_of;
 use crate::args::{Target, Top};
-use crate::failure::Failure;
+use crate::failure::{Failure, SOME_BAD};
 use crate::print::{columns, json_line, write_on};
 use crate::screen::Screen;
 use crate::signals::Signals;
@@ -28,10 +29,11 @@ pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure>
         let why = format!("the interval {} is shorter than 200ms", args.interval);
         return Err(Failure::usage(why).about("--interval"));
     }
-    let (mut queues, left_out) = open(target).await?;
+    let Found { mut queues, left_out, incomplete } = open(target).await?;
+    let code = if incomplete { ExitCode::from(SOME_BAD) } else { ExitCode::SUCCESS };
     if queues.is_empty() {
         eprintln!("no queues");
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let mut signals = Signals::listen()?;
     let draws = !args.json && !args.once && std::io::stdout().is_terminal();
@@ -66,8 +68,11 @@ pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure>
         if let Some(size) = size {
             screen.clear_for(&text, size);
         }
-        if write_on(&text)? == ControlFlow::Break(()) || args.once {
+        if write_on(&text)? == ControlFlow::Break(()) {
             return Ok(ExitCode::SUCCESS);
+        }
+        if args.once {
+            return Ok(code);
         }
     }
 }
@@ -102,25 +107,36 @@ impl Listed {
     }
 }
 
-/// The queues, and how many are left out.
-type Queues = (Vec<Listed>, usize);
+/// The queues that are shown.
+struct Found {
+    queues: Vec<Listed>,
+    left_out: usize,
+    /// Whether there may be others, whose names could not be read.
+    incomplete: bool,
+}
 
 /// The queue of the target, or all that there are.
-async fn open(target: &Target) -> Result<Queues, Failure> {
+async fn open(target: &Target) -> Result<Found, Failure> {
     if target.queue.is_some() {
         let queue = target.open_known().await?.patience(PATIENCE);
-        return Ok((
-            vec![Listed { name: target.queue()?.to_owned(), place: Place::Open(queue) }],
-            0,
-        ));
+        let queue = Listed { name: target.queue()?.to_owned(), place: Place::Open(queue) };
+        return Ok(Found { queues: vec![queue], left_out: 0, incomplete: false });
     }
     let connect = target.connect()?;
     target.refuse_new(&connect)?;
     let opened = connect.connect().await;
     let connection = opened.map_err(|error| target.not_opened(&error))?;
     let found = connection.queues_within(MOST_KEYS).await?;
+    if let Some(error) = &found.failure {
+        eprintln!("delayline: some queues are missing: {}", harmless_line(&error.to_string()));
+    } else if !found.complete {
+        eprintln!("delayline: some queues are missing: the server has more keys than are read");
+    }
     let mut queues = Vec::new();
     let left_out = found.names.len().saturating_sub(MOST_QUEUES);
+    if left_out > 0 {
+        eprintln!("delayline: {left_out} queues are left out; --queue shows one");
+    }
     for name in found.names.iter().take(MOST_QUEUES) {
         let name = name.to_string();
         let place = match open_one(&connection, &name).await {
@@ -131,7 +147,7 @@ async fn open(target: &Target) -> Result<Queues, Failure> {
         };
         queues.push(Listed { name, place });
     }
-    Ok((queues, left_out))
+    Ok(Found { queues, left_out, incomplete: !found.complete })
 }
 
 async fn open_one(connection: &Connection, name: &str) -> Result<Queue<Bytes, Raw>, Error> {

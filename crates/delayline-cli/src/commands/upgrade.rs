@@ -14,7 +14,9 @@ use crate::progress;
 
 pub(crate) async fn run(target: &Target, args: &Upgrade) -> Result<ExitCode, Failure> {
     let queue = target.queue()?;
-    let connection = target.connect()?.connect().await;
+    let connect = target.connect()?;
+    target.refuse_new(&connect)?;
+    let connection = connect.connect().await;
     let connection = connection.map_err(|error| target.not_opened(&error))?;
     let found = connection.upgrade_status(queue).await?;
     if !found.exists {

@@ -272,7 +272,17 @@ fn a_backup_is_made_with_and_without_a_process_and_takes_the_place_of_the_direct
 fn what_is_no_directory_of_queues_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let absent = parent.path().join("absent");
-    for verb in [&["stats"][..], &["queues"], &["list"], &["dead", "list"], &["pause"]] {
+    for verb in [
+        &["stats"][..],
+        &["queues"],
+        &["list"],
+        &["dead", "list"],
+        &["pause"],
+        &["check"],
+        &["delete-queue"],
+        &["upgrade"],
+        &["schedule", "list"],
+    ] {
         let refused = at(&absent, verb).code(1);
         assert!(refused.stderr.contains("there is no directory"), "{}", refused.stderr);
     }

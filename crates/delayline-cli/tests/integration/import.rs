@@ -1,5 +1,6 @@
 //! `delayline import`, from data as other queues write it.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use crate::support::old::{LATER, expected, interrupted, redis, waiting};
@@ -286,6 +287,42 @@ fn a_dry_run_fails_if_this_queue_cannot_be_opened() {
     command.env("DELAYLINE_URL", target);
     let told = run(command).code(3).stderr;
     assert!(!told.contains("would import"), "{told}");
+}
+
+#[test]
+fn what_changes_nothing_stores_no_number_of_shards() {
+    let server = Server::start();
+    redis(&server, "ZADD jobs 0 a");
+    let zset = ["zset", "jobs", "--unit", "s"];
+    for flags in [&["--shards", "61", "--dry-run"][..], &["--shards", "61"]] {
+        // Without --yes, there is no terminal to answer on.
+        let code = if flags.contains(&"--dry-run") { 0 } else { 2 };
+        run(import(&server, "redis", &[&zset, flags].concat())).code(code);
+    }
+    run(on(&server, &["--queue", "misspelt", "--shards", "61", "check"])).code(1);
+    assert_eq!(redis(&server, "KEYS delayline*"), "");
+    run(import(&server, "redis", &[&zset[..], &["--shards", "2", "--yes"]].concat())).code(0);
+    let flags = [&zset[..], &["--shards", "61", "--dry-run"]].concat();
+    let told = run(import(&server, "redis", &flags)).code(3).stderr;
+    assert!(told.contains("2 shards"), "{told}");
+}
+
+#[test]
+fn an_authority_is_for_the_place_that_is_encrypted() {
+    let (plain, encrypted) = (Server::start(), Server::builder().tls().start());
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(encrypted.ca_pem().as_bytes()).unwrap();
+    let authority = ["--tls-ca", file.path().to_str().unwrap()];
+    run(on(&plain, &["send", "--id", "a", "--delay", "1h", "--payload", "1"])).code(0);
+    for (from, to) in [(&plain, &encrypted), (&encrypted, &plain)] {
+        let url = from.url();
+        let moves = ["import", "queue", "orders", "--from", &url, "--yes"];
+        let printed = run(on(to, &[&authority[..], &moves].concat())).code(0);
+        assert!(printed.stderr.contains("created 1"), "{}", printed.stderr);
+    }
+    let url = plain.url();
+    let moves = ["import", "queue", "orders", "--from", &url, "--yes"];
+    run(on(&Server::start(), &[&authority[..], &moves].concat())).code(2);
 }
 
 #[test]

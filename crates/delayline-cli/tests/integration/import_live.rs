@@ -1,6 +1,7 @@
 //! `delayline import zset --live`, while the old producers still run.
 
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::support::old::{LATER, expected, held, interrupted, redis, waiting};
 use crate::support::{
@@ -207,6 +208,47 @@ fn what_changes_in_the_moment_of_its_move_is_moved_as_it_is() {
         assert_eq!(waiting(&server).len(), 5);
         assert_clean(&server);
     }
+}
+
+#[test]
+fn what_comes_again_after_its_withdrawal_is_moved() {
+    let server = Server::start();
+    redis(&server, &format!("ZADD reminders {LATER} user-7"));
+    killed_before_the_removal(&server, "redis");
+    redis(&server, "ZREM reminders user-7");
+    // It is killed when the message is cancelled, and its entry still has a mark.
+    let (url, told) = held(&server, "forget");
+    let mut running = start(live(&server, "redis", &[]).env("DELAYLINE_URL", url));
+    told.recv().unwrap();
+    running.kill().unwrap();
+    ended(running);
+    assert_eq!(count(&server, "scheduled"), 0);
+    redis(&server, &format!("ZADD reminders {LATER} user-7"));
+    assert_counts(&moved(&server, "redis", &[], 0), &[("created", 1)]);
+    assert_eq!(waiting(&server), expected(&[("user-7", LATER * 1_000, 20)]));
+    assert_clean(&server);
+}
+
+#[test]
+fn new_entries_before_those_that_stay_are_moved() {
+    let server = Server::start();
+    for n in 0..100 {
+        redis(&server, &format!("ZADD reminders {LATER} no-payload-{n}"));
+    }
+    for n in 0..100 {
+        redis(&server, &format!("HSET data early-{n} payload"));
+    }
+    // They come after the look at the first page, and move its entries to the second one.
+    let early: String = (0..100).map(|n| format!(" 0 early-{n}")).collect();
+    EARLY.set(format!("ZADD reminders{early}")).unwrap();
+    static EARLY: OnceLock<String> = OnceLock::new();
+    let url = interrupted(&server, "199", 1, |_| EARLY.get().unwrap().clone());
+    let mut import = live(&server, "redis", &["--payloads", "data"]);
+    let running = start(import.env("DELAYLINE_URL", url));
+    wait_until("all new ones are moved", || count(&server, "enqueued_total") == 100);
+    send_signal(&running, "-TERM");
+    let counts = ended(running).code(1).lines().remove(0);
+    assert_counts(&counts, &[("created", 100), ("left", 100)]);
 }
 
 #[test]

@@ -89,16 +89,14 @@ impl Follow {
                 let count = number(told.1, "message");
                 bar.suspend(|| eprintln!("moved {count} so far"));
             }
-            if moved {
-                continue;
-            }
-            if self.until_empty {
+            if !moved && self.until_empty {
                 break;
             }
+            let pause = if moved { Duration::ZERO } else { self.interval };
             tokio::select! {
                 biased;
                 () = signals.next() => break,
-                () = tokio::time::sleep(self.interval) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
         // Nothing is on its way.
@@ -135,9 +133,11 @@ impl Follow {
         let (mut skip, mut moved) = (0, false);
         loop {
             let looked = self.source.look(&self.of, skip, PAGE).await?;
-            let (count, stays) = (looked.len() as u64, left.len());
-            moved |= self.page(looked, &mut left, bar).await?;
-            skip += (left.len() - stays) as u64;
+            let count = looked.len() as u64;
+            let page = self.page(looked, &mut left, bar).await?;
+            moved |= page.sent > 0;
+            // Also those that this pass has met before: new entries can have moved them here.
+            skip += page.left;
             if left.len() > MOST_LEFT {
                 self.left = left;
                 let sentence = format!("more than {MOST_LEFT} entries cannot be moved");
@@ -163,15 +163,14 @@ impl Follow {
         Ok(Some(moved))
     }
 
-    /// Sends entries and removes the accepted ones, if they are unchanged. Returns whether there
-    /// was something to send.
+    /// Sends entries and removes the accepted ones, if they are unchanged.
     async fn page(
         &mut self,
         entries: Vec<Looked>,
         left: &mut HashMap<Bytes, (Bytes, &'static str)>,
         bar: &ProgressBar,
-    ) -> Result<bool, Failure> {
-        let (mut marks, mut messages) = (Vec::new(), Vec::new());
+    ) -> Result<Page, Failure> {
+        let (mut marks, mut messages, mut page) = (Vec::new(), Vec::new(), Page::default());
         for entry in entries {
             match self.message(&entry) {
                 Ok(message) => {
@@ -183,6 +182,7 @@ impl Follow {
                         self.counts.name(&entry.member, reason, bar);
                     }
                     left.insert(entry.member, (entry.seed, reason));
+                    page.left += 1;
                 }
             }
         }
@@ -205,7 +205,7 @@ impl Follow {
         let gone: Vec<_> = gone.map(|(mark, _)| mark.clone()).collect();
         self.withdraw(&gone).await?;
         match failure {
-            None => Ok(!sent.is_empty()),
+            None => Ok(Page { sent: sent.len(), ..page }),
             Some(error) => Err(Failure::from(error).hint(AGAIN)),
         }
     }
@@ -242,6 +242,14 @@ impl Follow {
         self.counts.due_at(due);
         Ok(message)
     }
+}
+
+/// The entries of one page.
+#[derive(Default)]
+struct Page {
+    sent: usize,
+    /// Those that cannot be moved.
+    left: u64,
 }
 
 fn marks(left: &HashMap<Bytes, (Bytes, &'static str)>) -> Vec<(Bytes, Bytes)> {

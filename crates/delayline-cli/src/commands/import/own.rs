@@ -96,7 +96,8 @@ struct Import {
 }
 
 impl Import {
-    /// Until a pass moves nothing, or with `--live` until a signal.
+    /// Until a pass moves nothing, or with `--live` until a signal. Fails at a signal within a
+    /// pass: messages may be set aside then.
     async fn passes(
         &mut self,
         live: &Live,
@@ -110,7 +111,7 @@ impl Import {
                 bar.set_position(self.transfer.moved());
                 tokio::select! {
                     biased;
-                    () = signals.next() => return interrupted(live),
+                    () = signals.next() => return Err(Failure::input("interrupted")),
                     () = std::future::ready(()) => {}
                 }
             }
@@ -128,15 +129,11 @@ impl Import {
             }
             tokio::select! {
                 biased;
-                () = signals.next() => return interrupted(live),
+                () = signals.next() => return Ok(()),
                 () = tokio::time::sleep(interval) => {}
             }
         }
     }
-}
-
-fn interrupted(live: &Live) -> Result<(), Failure> {
-    if live.live { Ok(()) } else { Err(Failure::input("interrupted")) }
 }
 
 /// Says what stays in the old queue although it is not waiting.

@@ -268,7 +268,8 @@ return looked
 ";
 
 /// Keys as before. Arguments: what to do, then member and token of each. Returns for each whether
-/// it was taken (1), is gone (2), or neither (0).
+/// it was taken (1), is gone (2), or neither (0). The mark of one that is gone fits no entry any
+/// more: if a client adds the same entry again, it gets another token, and is sent again.
 const SETTLE: &str = "
 local outcomes = {}
 for i = 2, #ARGV, 2 do
@@ -279,6 +280,7 @@ for i = 2, #ARGV, 2 do
     if ARGV[1] == 'forget' then
       redis.call('HDEL', KEYS[2], member)
     elseif not score then
+      redis.call('HSET', KEYS[2], member, ARGV[i + 1] .. ' gone')
       outcome = 2
     elseif ARGV[1] == 'take' then
       local payload = member

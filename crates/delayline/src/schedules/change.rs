@@ -113,7 +113,21 @@ impl Schedules {
         for tick in spec.ahead(now) {
             let passed = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
             if tick > now.saturating_add(passed).saturating_add(TOO_LATE_MS) {
-                self.create(name, spec, tick, spec.next(tick), true).await?;
+                self.replace(name, spec, tick).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the waiting message of a tick the content of a new spec. If there is none, it was
+    /// cancelled, or a scheduler creates it with that content.
+    async fn replace(&self, name: &str, spec: &Spec, tick: u64) -> Result<(), Error> {
+        let ids = (0..fire::MOST_REVISIONS).map(|n| ids::tick_id(name, tick, n));
+        for found in self.target(spec.queue_name()).await?.get_many(ids).await? {
+            let Found::Live(live) = found else { continue };
+            if matches!(live.info.state, MessageState::Scheduled | MessageState::Ready) {
+                let draft = self.message(name, spec, tick).await?.id(live.info.id);
+                let _ = draft.update(UpdateContent::Replace, UpdateDue::Keep).send().await?;
             }
         }
         Ok(())

@@ -121,7 +121,7 @@ impl Schedules {
                 return Ok(false);
             }
             let next = plan.ticks.get(index + 1).copied().or(plan.next);
-            self.create(&name, spec, tick, next, false).await?;
+            self.create(&name, spec, tick, next).await?;
             progress.next = next;
             let is_late = tick.saturating_add(LATE_MS) < now;
             *(if is_late { &mut progress.late } else { &mut progress.sent }) += 1;
@@ -129,17 +129,14 @@ impl Schedules {
         Ok(true)
     }
 
-    /// Creates the message of a tick unless it exists. With `replace`, a waiting message gets the
-    /// spec's content.
-    pub(super) async fn create(
+    /// Creates the message of a tick unless it exists.
+    async fn create(
         &self,
         name: &str,
         spec: &Spec,
         tick: u64,
         next: Option<u64>,
-        replace: bool,
     ) -> Result<(), Error> {
-        let interval = Duration::from_millis(next.unwrap_or(u64::MAX).saturating_sub(tick));
         if spec.overlap_rule() == Overlap::Skip {
             let id = skipping_id(name);
             let found = self.target(spec.queue_name()).await?.get(id.as_str()).await?;
@@ -147,23 +144,18 @@ impl Schedules {
                 return Ok(());
             }
             // The queue remembers the tick with the id, in case another scheduler has sent it and
-            // its message has finished.
+            // its message has finished. A throttle would also refuse later ticks.
             let sent = UpdateToken::from_bytes(tick.to_be_bytes());
             let draft = self.message(name, spec, tick).await?.id(id);
             let draft = draft.update_as(UpdateContent::Keep, UpdateDue::Keep, sent);
-            let window = (interval / 2).clamp(SHORTEST_WINDOW, LONGEST_WINDOW);
-            return throttled(draft, window).await.map(drop);
+            return draft.send().await.map(drop);
         }
+        let interval = Duration::from_millis(next.unwrap_or(u64::MAX).saturating_sub(tick));
         let window = interval.saturating_mul(INTERVALS).clamp(SHORTEST_WINDOW, LONGEST_WINDOW);
         for revision in 0..MOST_REVISIONS {
             let id = tick_id(name, tick, revision);
             let draft = self.message(name, spec, tick).await?.id(id.as_str());
-            let outcome = if replace {
-                draft.update(UpdateContent::Replace, UpdateDue::Keep).send().await?.outcome
-            } else {
-                throttled(draft, window).await?
-            };
-            let is_cancelled = match outcome {
+            let is_cancelled = match throttled(draft, window).await? {
                 Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
                     status == Status::Cancelled
                 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 /// A full hour, and midnight in UTC.
 pub(crate) const START_MS: u64 = 1_893_456_000_000;
 

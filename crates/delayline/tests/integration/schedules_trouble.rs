@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use delayline::codec::Raw;
 use delayline::message::Status;
-use delayline::schedules::{Put, Schedules, Spec};
+use delayline::schedules::{Overlap, Put, Schedules, Spec};
 use delayline::{Bytes, ErrorKind, Job, Queue};
 
-use crate::schedules::{MINUTE, SECOND, World};
+use crate::schedules::{HOUR, MINUTE, SECOND, World};
 
 /// The minutes of all messages of the target queue, in order.
 fn minutes(world: &World) -> Vec<u64> {
@@ -80,6 +80,39 @@ async fn no_number_of_changes_just_before_a_tick_loses_it() {
         assert_eq!(world.target.queue().stats().await.unwrap().scheduled, 0, "{change}");
         assert!(world.schedules.resume("a").await.unwrap());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_was_sent_late_and_handled_takes_no_later_one_with_it() {
+    let world = World::new().await;
+    let spec = Spec::every(HOUR * 24, "work").unwrap().payload("tick").unwrap();
+    let spec = spec.overlap(Overlap::Skip).grace(HOUR * 24).unwrap();
+    world.schedules.put("a", &spec).await.unwrap();
+    for hours in [24 + 13, 11] {
+        world.test.advance(HOUR * hours);
+        world.run_for(Duration::ZERO).await;
+        let workers = world.test.workers().add(&world.target, |_| ready(Ok::<_, io::Error>(())));
+        assert_eq!(workers.drain_due().await.count(Status::Acked), 1);
+    }
+    assert_eq!(minutes(&world), [24 * 60, 48 * 60]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_content_revives_no_cancelled_message() {
+    let world = World::new().await;
+    let spec = minutely().lead(MINUTE * 3).unwrap();
+    world.schedules.put("a", &spec).await.unwrap();
+    world.run_for(Duration::ZERO).await;
+    world.schedules.pause("a").await.unwrap();
+    world.schedules.resume("a").await.unwrap();
+    world.run_for(Duration::ZERO).await;
+    let sent = world.target.sent();
+    assert_eq!(sent.len(), 6, "three are cancelled");
+    // As by an operator.
+    world.target.queue().cancel(sent[5].id().clone()).await.unwrap();
+    world.schedules.put("a", &spec.payload("new").unwrap()).await.unwrap();
+    let stats = world.target.queue().stats().await.unwrap();
+    assert_eq!((stats.scheduled, stats.totals.replaced), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,15 +106,27 @@ async fn record(
 /// # Errors
 ///
 /// The first error of `call`.
+///
+/// # Panics
+///
+/// If claims go on saying that more messages are due, and get none.
 pub async fn drain<E>(mut call: impl AsyncFnMut(Op) -> Result<Applied, E>) -> Result<(), E> {
     call(Op::Resume).await?;
+    let mut empty = 0;
     for round in 0.. {
         let reply = call(Op::Claim(oracle::drain_claim(round))).await?.reply;
         let Reply::Claim(claimed) = reply else { break };
         let acks: Vec<_> = claimed.deliveries.iter().map(oracle::ack).collect();
         if !acks.is_empty() {
+            empty = 0;
             call(Op::Settle(acks)).await?;
-        } else if !claimed.more {
+        } else if claimed.more {
+            empty += 1;
+            assert!(
+                empty < MOST_EMPTY,
+                "{MOST_EMPTY} claims got no message, although more are due"
+            );
+        } else {
             break;
         }
     }
@@ -179,3 +191,28 @@ impl Client {
 
 /// Calls of each client after which the shared clock advances by a millisecond.
 const CALLS_A_TICK: usize = 4;
+
+/// A claim without messages may have reclaimed some, but not as often as this in a row.
+const MOST_EMPTY: u32 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use delayline_core::State;
+
+    use super::*;
+
+    #[tokio::test]
+    #[should_panic(expected = "claims got no message, although more are due")]
+    async fn claims_that_promise_more_for_ever_end_a_drain() {
+        let (mut state, mut calls) = (State::new(), 0);
+        let ended = drain(async |op| {
+            let mut applied = state.apply(Timestamp::MAX, &op);
+            if let Reply::Claim(claimed) = &mut applied.reply {
+                claimed.more = true;
+            }
+            calls += 1;
+            if calls < 10_000 { Ok(applied) } else { Err("it does not end") }
+        });
+        ended.await.unwrap();
+    }
+}

@@ -2,7 +2,7 @@
 //! that were put in on purpose.
 
 mod broken;
-mod model;
+pub(crate) mod model;
 mod stored;
 
 use std::panic::AssertUnwindSafe;

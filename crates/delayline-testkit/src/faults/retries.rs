@@ -144,14 +144,17 @@ impl Client {
 
     /// Repeats an operation until it gets a reply.
     async fn persist(&self, op: &Op) -> Result<Reply, String> {
+        let mut failures = 0;
         loop {
             match self.queue.apply(At::Fixed(now()), op).await {
                 Ok(applied) => return Ok(applied.reply),
-                Err(error) if error.class() == ErrorClass::Rejected => {
+                // The schedule has no more faults than that, so the backend fails.
+                Err(error)
+                    if error.class() == ErrorClass::Rejected || failures == LONGEST_SCHEDULE =>
+                {
                     return Err(error.to_string());
                 }
-                // Only the schedule fails, and it ends.
-                Err(_) => {}
+                Err(_) => failures += 1,
             }
         }
     }
@@ -160,4 +163,18 @@ impl Client {
 /// Time stands still: no lease expires, so only a fault can cause an extra delivery.
 fn now() -> Timestamp {
     workload::start()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::model::Model;
+
+    #[tokio::test]
+    async fn a_backend_that_fails_for_ever_ends_the_test() {
+        let failing = Faulty::new(Model::default(), [Fault::Before; LONGEST_SCHEDULE + 1]);
+        let client = Client { queue: Faulty::new(Arc::new(failing), []) };
+        let reason = client.persist(&Op::Stats).await.unwrap_err();
+        assert!(reason.contains("on purpose"), "{reason}");
+    }
 }

@@ -46,7 +46,8 @@ pub(super) fn order(calls: &[Call]) -> Result<Vec<&Call>, String> {
                 ));
             }
         }
-        latest_call = group.iter().map(|call| call.called).max().unwrap_or_default();
+        // A call of an earlier group may have been sent after all of this one.
+        latest_call = group.iter().map(|call| call.called).fold(latest_call, Duration::max);
         latest_at = group.iter().map(|call| call.applied.at).max().unwrap_or(latest_at);
         order.extend(group);
         model = next;
@@ -126,3 +127,30 @@ fn step_of(call: &Call) -> Step {
 
 /// The number of calls shown before the failure.
 const SHOWN: usize = 30;
+
+#[cfg(test)]
+mod tests {
+    use delayline_core::{MessageId, NewMessage};
+
+    use super::*;
+
+    #[test]
+    fn a_call_that_returned_before_one_of_any_earlier_revision_was_sent_is_found() {
+        let enqueue = |id| Op::Enqueue(vec![NewMessage::new(MessageId::try_from(id).unwrap(), "")]);
+        let times = [
+            (enqueue("a"), 0, 1),
+            (Op::Stats, 10, 11),
+            (enqueue("b"), 0, 11),
+            (enqueue("c"), 1, 5),
+        ];
+        let mut state = State::new();
+        let calls = times.map(|(op, called, returned)| {
+            let applied = state.apply(Timestamp::MIN, &op);
+            let [called, returned] = [called, returned].map(Duration::from_secs);
+            Call { called, returned, op, applied }
+        });
+        assert!(order(&calls[..3]).is_ok());
+        let reason = order(&calls).unwrap_err();
+        assert!(reason.starts_with("at revision 3: enqueue had its answer before"), "{reason}");
+    }
+}

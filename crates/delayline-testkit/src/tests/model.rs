@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use delayline_core::{Applied, At, Backend, Error, Op, Reply, State, Timestamp, Wakeup};
 
 #[derive(Debug, Default)]
-pub(super) struct Model(Mutex<State>);
+pub(crate) struct Model(Mutex<State>);
 
 impl Model {
     pub(super) async fn paused(&self) -> bool {

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
-    Applied, At, Backend, Claimed, Completion, Delivery, Durability, Error, ErrorClass, Hold,
-    Lease, MessageId, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement, Status,
-    Timestamp, Wakeup,
+    Applied, At, Backend, Claimed, Completion, Delivery, Durability, Error, ErrorClass, ErrorKind,
+    Hold, Lease, MessageId, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement,
+    Status, Timestamp, Wakeup,
 };
 use futures_util::future::join_all;
 use tokio::time::timeout;
@@ -145,12 +145,11 @@ impl Gate {
         let seen = self.lock().seen.remove(&key).map(|seen| seen.ends);
         let seen = seen.filter(|ends| ends.len() == count);
         let mut check = Check::new(&self.reach, at, &read.waiting.members, seen);
-        let mut is_complete = matches!(timeout(LONGEST_CHECK, check.query()).await, Ok(Ok(())));
+        let mut is_complete = check.query(LONGEST_CHECK).await.is_ok();
         let waited = now.since(info.enqueued_at);
         let mut verdict = check.verdict(&read.waiting, waited);
         if matches!(verdict, Verdict::Deliver(_)) {
-            let has_results =
-                matches!(timeout(LONGEST_CHECK, check.query_results()).await, Ok(Ok(())));
+            let has_results = check.query_results(LONGEST_CHECK).await.is_ok();
             if !has_results && waited < read.waiting.at_most {
                 (verdict, is_complete) = (Verdict::Wait(0), false);
             }
@@ -317,33 +316,52 @@ impl<'a> Check<'a> {
         Self { reach, at, members, ends, results: vec![None; members.len()], acked_before }
     }
 
-    /// Queries the members that may not have ended.
+    /// Queries the members that may not have ended, each queue for at most this long.
     ///
     /// # Errors
     ///
     /// The first of those queues that could not be queried. The others are.
-    async fn query(&mut self) -> Result<(), crate::Error> {
+    async fn query(&mut self, limit: Duration) -> Result<(), crate::Error> {
         let left = (0..self.ends.len()).filter(|&place| !wire::is_final(self.ends[place]));
         let left: Vec<_> = left.collect();
         // Without a reply, it is not known whether a dead letter still is one.
         left.iter().for_each(|&place| self.ends[place] = wire::UNKNOWN);
-        self.query_these(left).await
+        self.query_these(left, limit).await
     }
 
     /// Queries the results of members that an earlier check has seen acked.
-    async fn query_results(&mut self) -> Result<(), crate::Error> {
+    async fn query_results(&mut self, limit: Duration) -> Result<(), crate::Error> {
         let acked = std::mem::take(&mut self.acked_before);
-        self.query_these(acked).await
+        self.query_these(acked, limit).await
     }
 
-    async fn query_these(&mut self, places: Vec<usize>) -> Result<(), crate::Error> {
+    async fn query_these(
+        &mut self,
+        places: Vec<usize>,
+        limit: Duration,
+    ) -> Result<(), crate::Error> {
         let mut by_queue = BTreeMap::<Option<&QueueName>, Vec<usize>>::new();
         for place in places {
             by_queue.entry(self.members[place].queue()).or_default().push(place);
         }
+        let this = &*self;
+        // All at once, so that a silent queue does not hide what the others answer.
+        let queries = by_queue.into_iter().map(async |(queue, places)| {
+            let mut found = Vec::new();
+            let query = this.query_queue(queue, &places, &mut found);
+            let silent = || Err(Error::new(ErrorKind::Timeout).into());
+            let queried = timeout(limit, query).await.unwrap_or_else(|_| silent());
+            (found, queried)
+        });
         let mut queried = Ok(());
-        for (queue, places) in by_queue {
-            if let Err(error) = self.query_queue(queue, &places).await {
+        for (found, result) in join_all(queries).await {
+            for (place, completion) in found {
+                if !wire::is_final(self.ends[place]) {
+                    self.ends[place] = wire::code(&completion);
+                }
+                self.results[place] = completion.result().cloned();
+            }
+            if let Err(error) = result {
                 tracing::warn!(%error, "the messages that another one waits for");
                 queried = queried.and(Err(error));
             }
@@ -351,30 +369,27 @@ impl<'a> Check<'a> {
         queried
     }
 
+    /// What is `found` before an error counts.
     async fn query_queue(
-        &mut self,
+        &self,
         queue: Option<&QueueName>,
         mut places: &[usize],
+        found: &mut Vec<(usize, Completion)>,
     ) -> Result<(), crate::Error> {
         let backend = self.reach.queue(queue).await?;
         while !places.is_empty() {
             let batch = places.get(..MAX_BATCH).unwrap_or(places);
             let ids = batch.iter().map(|&place| self.members[place].id.clone()).collect();
             let reply = backend.apply(self.at, &Op::Progress(ids)).await?.reply;
-            let Reply::Progress(found) = reply else {
+            let Reply::Progress(all) = reply else {
                 return Err(crate::Error::unexpected_reply());
             };
             // With large results, the reply is shorter.
-            if found.is_empty() {
+            if all.is_empty() {
                 return Err(crate::Error::unexpected_reply());
             }
-            for (&place, completion) in batch.iter().zip(&found) {
-                if !wire::is_final(self.ends[place]) {
-                    self.ends[place] = wire::code(completion);
-                }
-                self.results[place] = completion.result().cloned();
-            }
-            places = places.get(found.len()..).unwrap_or_default();
+            places = places.get(all.len()..).unwrap_or_default();
+            found.extend(batch.iter().copied().zip(all));
         }
         Ok(())
     }
@@ -399,7 +414,7 @@ impl<'a> Check<'a> {
 /// A member's queue could not be queried.
 pub(crate) async fn query(reach: &Reach, members: &[Member]) -> Result<Vec<Ended>, crate::Error> {
     let mut check = Check::new(reach, At::Server, members, None);
-    check.query().await?;
+    check.query(Duration::MAX).await?;
     let ends = members.iter().zip(check.ends).zip(check.results);
     Ok(ends
         .map(|((member, code), result)| Ended {
@@ -463,7 +478,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after a check that has failed.
 const FAILED: Duration = Duration::from_secs(1);
-/// A check must not hold up the other messages of its claim for long.
+/// How long a check waits for each queue. It must not hold up the other messages of its claim.
 const LONGEST_CHECK: Duration = Duration::from_secs(2);
 /// How often the end of a lease is tried.
 const TRIES: u32 = 3;
@@ -471,3 +486,53 @@ const TRIES: u32 = 3;
 const MOST_REMEMBERED: usize = 100_000;
 /// Maximum number of messages whose members' ends are remembered.
 const MOST_WAITING: usize = 1_000;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use std::sync::Arc;
+
+    use delayline_core::QueueBackend;
+    use delayline_memory::MemoryBackend;
+
+    use super::*;
+    use crate::after::siblings::Siblings;
+    use crate::local::Local;
+    use crate::store::{FoundQueues, Store};
+
+    /// Queues in memory, of which one never answers.
+    #[derive(Debug)]
+    struct OneIsSilent(Local<MemoryBackend>);
+
+    #[async_trait]
+    impl Store for OneIsSilent {
+        async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, crate::Error> {
+            if name.as_str() == "a-silent-one" {
+                std::future::pending::<()>().await;
+            }
+            self.0.open(name).await
+        }
+
+        async fn queues(&self, most_keys: u64) -> Result<FoundQueues, crate::Error> {
+            self.0.queues(most_keys).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_queue_hides_no_end_in_another() {
+        let store = OneIsSilent(Local::memory());
+        let work = store.open("work".parse().unwrap()).await.unwrap();
+        let id = MessageId::try_from("part").unwrap();
+        let message = delayline_core::NewMessage::new(id.clone(), "");
+        work.apply(At::Server, &Op::Enqueue(vec![message])).await.unwrap();
+        work.apply(At::Server, &Op::Cancel(vec![id.clone()])).await.unwrap();
+        let own: Arc<dyn QueueBackend> = Arc::new(MemoryBackend::new());
+        let reach = Reach::new(own, Siblings::of(Arc::new(store)));
+        let members = ["a-silent-one", "work"]
+            .map(|queue| Member::new(Some(queue.parse().unwrap()), id.clone()));
+        let mut check = Check::new(&reach, At::Server, &members, None);
+        assert!(check.query(LONGEST_CHECK).await.is_err());
+        assert_eq!(check.ends[0], wire::UNKNOWN);
+        assert!(wire::is_failure(check.ends[1]), "it is known to be cancelled");
+    }
+}

@@ -229,7 +229,9 @@ impl<'a> Drain<'a> {
     async fn start(&mut self, lane: &'a Lane, at: Timestamp, delivery: Delivery) {
         let most = self.workers.lanes.iter().map(|lane| lane.max_deliveries).max().unwrap_or(0);
         if self.drained.handled.len() + self.running.len() >= most {
-            lane.settle(&delivery, Settle::Release, None, Vec::new(), None).await;
+            let lease = delivery.lease;
+            let settlement = Settlement::new(delivery.message.info.id, lease, Settle::Release);
+            lane.settle(settlement, Vec::new(), None).await;
             fail(&self.gave_up());
         }
         if self.running.is_empty() {
@@ -348,26 +350,24 @@ impl Lane {
         let (id, due, epoch) = (info.id.clone(), info.due, info.epoch);
         let failures = info.failures.saturating_add(1);
         let wanted = delivery.message.headers.result_retention();
-        let (end, messages, result) = outcome.clone().of(&id, Some(&self.name), wanted);
+        let (end, hold) = outcome.clone().held();
+        let (end, messages, result) = end.of(&id, Some(&self.name), wanted);
         // As in a worker, the retry policy is not consulted after the last failure.
         let is_last = failures >= info.max_failures;
         let settle = end.settled(|error| {
             if is_last { Millis::ZERO } else { self.retry.longest_delay(failures, error) }
         });
-        let status = self.settle(delivery, settle, save, messages, result).await;
+        let settlement = Settlement::new(id.clone(), delivery.lease, settle).save(save).hold(hold);
+        let status = self.settle(settlement, messages, result).await;
         Handled { queue: self.name.clone(), id, epoch, due, at, outcome, status }
     }
 
     async fn settle(
         &self,
-        delivery: &Delivery,
-        outcome: Settle,
-        save: Option<Save>,
+        settlement: Settlement,
         messages: Vec<NewMessage>,
         result: Option<NewResult>,
     ) -> Option<Status> {
-        let id = delivery.message.info.id.clone();
-        let settlement = Settlement::new(id, delivery.lease, outcome).save(save);
         let op = match messages.is_empty() && result.is_none() {
             true => Op::Settle(vec![settlement]),
             false => Op::HandOff(vec![HandOff::new(settlement, messages).with_result(result)]),

@@ -90,15 +90,19 @@ where
             }
             match result {
                 Ok(outcome) => outcome.into(),
-                Err(error) => match error.into_outcome() {
-                    Outcome::Retry { error, .. } | Outcome::RetryAt { error, .. }
-                        if control.reason() == Some(CancelReason::Stopping) =>
-                    {
-                        tracing::info!(error, "released because the worker is stopping");
-                        Outcome::Release
-                    }
-                    outcome => outcome,
-                },
+                Err(error) => {
+                    let (outcome, hold) = error.into_outcome().held();
+                    let outcome = match outcome {
+                        Outcome::Retry { error, .. } | Outcome::RetryAt { error, .. }
+                            if control.reason() == Some(CancelReason::Stopping) =>
+                        {
+                            tracing::info!(error, "released because the worker is stopping");
+                            Outcome::Release
+                        }
+                        outcome => outcome,
+                    };
+                    outcome.with_hold(hold)
+                }
             }
         })
     })

@@ -192,6 +192,13 @@ impl Outcome {
         Self::Hold { outcome: Box::new(self), hold }
     }
 
+    pub(super) fn with_hold(self, hold: Option<Hold>) -> Self {
+        match hold {
+            Some(hold) => self.holding(hold),
+            None => self,
+        }
+    }
+
     /// Separates the outcome from its hold. Of several holds, the outermost counts.
     pub(crate) fn held(self) -> (Self, Option<Hold>) {
         match self {
@@ -271,10 +278,7 @@ impl Outcome {
         let other = MessageId::try_from(uuid::Uuid::new_v4().simple().to_string())?;
         let messages = validated(other, all, None)?.0;
         let then = Self::Then { outcome: Box::new(outcome), messages, queue };
-        Ok(match hold {
-            Some(hold) => then.holding(hold),
-            None => then,
-        })
+        Ok(then.with_hold(hold))
     }
 
     /// Separates the outcome, the messages to send, and their queue.

@@ -112,16 +112,20 @@ async fn while_a_worker_stops_a_chosen_retry_is_a_release_and_a_rejection_stays(
     let queue: Queue<u64> = delayline::connect("memory:").await.unwrap().queue("n").await.unwrap();
     let _ = queue.message(&2).id("retried").send().await.unwrap();
     let _ = queue.message(&0).id("rejected").send().await.unwrap();
+    let _ = queue.message(&9).id("held").send().await.unwrap();
     let worker = Worker::builder(queue.clone()).stop_grace(Duration::ZERO).build().unwrap();
     let started = Arc::new(tokio::sync::Semaphore::new(0));
     let begun = Arc::clone(&started);
-    let stop = async move { begun.acquire_many(2).await.unwrap().forget() };
+    let stop = async move { begun.acquire_many(3).await.unwrap().forget() };
     let handler = with_state(started, |started, job: Job<u64>| async move {
         started.add_permits(1);
         job.cancellation().cancelled().await;
-        charge(*job.payload()).await?;
-        Ok::<(), Outcome>(())
+        match charge(*job.payload()).await {
+            Ok(()) => Err(Outcome::retry("429 Too Many Requests").hold_queue(Duration::MAX)),
+            Err(error) => Err::<(), Outcome>(error.into()),
+        }
     });
     let summary = worker.run_until(stop, handler).await;
-    assert_eq!((summary.released, summary.rejected, summary.failed), (1, 1, 0));
+    assert_eq!((summary.released, summary.rejected, summary.failed), (2, 1, 0));
+    assert!(queue.stats().await.unwrap().limits.held_until.is_some());
 }

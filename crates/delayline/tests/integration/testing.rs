@@ -265,6 +265,27 @@ async fn a_handler_may_send_cancel_and_move_the_clock() {
 }
 
 #[tokio::test]
+async fn a_hold_delays_other_messages_and_keeps_what_comes_with_the_outcome() {
+    let test = TestQueue::new();
+    send(test.queue(), "first", Duration::ZERO, 1).await;
+    let (queue, begin) = (test.queue().clone(), test.now());
+    let drained = test
+        .drain(move |job: Job<u64>| {
+            let next = (*job.payload() == 1).then(|| queue.message(&2).id("next"));
+            async move {
+                match next {
+                    Some(next) => Ok(Outcome::Ack.then([next])?.hold_queue(secs(30))),
+                    None => Ok::<_, delayline::Error>(Outcome::Ack),
+                }
+            }
+        })
+        .await;
+    assert_eq!(drained.handled.len(), 2);
+    assert_eq!(drained.of("next")[0].status, Some(Status::Acked));
+    assert_eq!(test.now(), begin + secs(30));
+}
+
+#[tokio::test]
 async fn what_is_put_off_for_ever_ends_a_drain_with_a_text_that_tells_it() {
     let snooze = async |_: Job<u64>| Ok::<_, &str>(Outcome::Snooze(secs(60)));
     let test = TestQueue::new().max_deliveries(100);

@@ -19,11 +19,12 @@ end
 local scheduled, ready, earliest, groups = 0, 0, nil, 0
 for level = 0, LAST_LEVEL do
   local base = level * BAND
-  local first = redis.call('ZRANGEBYSCORE', key.index, base, base + MAX_TIMESTAMP,
-    'WITHSCORES', 'LIMIT', 0, 1)
-  if first[2] then
-    earliest = math.min(earliest or NEVER, tonumber(first[2]) - base)
-    local due = count(level, now)
+  local first = bit.band(control.uses, 2 ^ level) ~= 0 and redis.call('ZRANGEBYSCORE', key.index, base,
+    base + MAX_TIMESTAMP, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if first then
+    first = tonumber(first) - base
+    earliest = math.min(earliest or NEVER, first)
+    local due = first <= now and count(level, now) or 0
     scheduled, ready = scheduled + count(level, MAX_TIMESTAMP) - due, ready + due
   end
 end

@@ -67,22 +67,29 @@ impl DueMessages {
             return Ok(None);
         }
         let mut found = Vec::new();
+        // Where the page of an index ends that has more, the earliest of all. Later messages of
+        // other indices are for the next page. A page says nothing by its length: it is shorter
+        // if the record of a message cannot be read.
+        let mut end: Option<Position> = None;
         for index in Priority::ALL.map(Priority::level).into_iter().chain([Position::GROUPED]) {
             let listing = self.queue.list(Listed::Scheduled).page_size(self.page_size);
             let mut listing = listing.after(self.start(index));
             let page = listing.next_page().await?.unwrap_or_default();
             // A page continues with the next index.
             found.extend(page.into_iter().filter(|it| self.place(it).index == index));
+            let cut = listing.position().filter(|position| position.index == index);
+            end = end.into_iter().chain(cut).min_by_key(|position| by_instant(*position));
         }
         found.sort_by_key(|message| by_instant(self.place(message)));
-        let is_full = found.len() >= self.page_size;
-        found.truncate(self.page_size);
+        found.retain(|it| end.is_none_or(|end| by_instant(self.place(it)) <= by_instant(end)));
+        if found.len() > self.page_size {
+            found.truncate(self.page_size);
+            end = found.last().map(|last| self.place(last));
+        }
         let listed = found.len();
         found.retain(|message| message.due < self.until);
-        self.is_over = !is_full || found.len() < listed;
-        if let Some(last) = found.last() {
-            self.after = self.place(last);
-        }
+        self.is_over = end.is_none() || found.len() < listed;
+        self.after = end.unwrap_or(self.after);
         Ok(Some(found).filter(|found| !found.is_empty()))
     }
 
@@ -303,6 +310,41 @@ mod tests {
             assert!(found.is_sorted_by_key(|(due, _)| due));
             let ids: BTreeSet<_> = found.iter().map(|(_, id)| id).collect();
             assert_eq!((found.len(), ids.len()), (100, 100), "{size} a page");
+        }
+    }
+
+    /// A backend that cannot read every third record.
+    #[derive(Debug)]
+    struct Damaged(MemoryBackend);
+
+    #[async_trait]
+    impl Backend for Damaged {
+        async fn apply(&self, at: At, op: &Op) -> Result<Applied, backend::Error> {
+            let mut applied = self.0.apply(at, op).await?;
+            if let Reply::List(page) = &mut applied.reply {
+                page.messages.retain(|it| it.sequence % 3 != 0);
+            }
+            Ok(applied)
+        }
+    }
+
+    #[async_trait]
+    impl Wakeup for Damaged {
+        async fn wait(&self, timeout: Duration) -> Result<bool, backend::Error> {
+            self.0.wait(timeout).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_does_not_end_the_list() {
+        let queue = Queue::new(Arc::new(Damaged(backend().await)) as _).codec(Raw);
+        for size in [1, 7, 50, 100] {
+            let mut due = DueMessages::new(queue.clone(), at(0), at(9_000)).page_size(size);
+            let mut found = Vec::new();
+            while let Some(page) = due.next_page().await.unwrap() {
+                found.extend(page.iter().map(|it| by_instant(due.place(it))));
+            }
+            assert_eq!((found.len(), found.is_sorted()), (200, true), "{size} a page");
         }
     }
 

@@ -71,12 +71,17 @@ fn memory(info: &Fields, load: &Load<'_>, findings: &mut Findings) {
 
 /// How many messages there are more than a day ago; 0 if there are not more.
 fn growth(hours: &History) -> u64 {
-    let Some(last) = hours.points.last() else { return 0 };
+    day(hours).map_or(0, |[before, last]| stored(last).saturating_sub(stored(before)))
+}
+
+/// The states a day ago, or when the history begins, and now.
+fn day(hours: &History) -> Option<[&HistoryPoint; 2]> {
+    let last = hours.points.last()?;
     let day_ago = last.at.as_ms().saturating_sub(DAY_MS);
-    // What a queue was like until its next point is in the last point before.
-    let before = hours.points.iter().rev().find(|point| point.at.as_ms() <= day_ago);
-    let before = before.map_or(0, stored);
-    stored(last).saturating_sub(before)
+    // A point is the state before the first change of its unit, and a unit without a point changed
+    // nothing. So the next point has the state of an instant without one.
+    let before = hours.points.iter().find(|point| point.at.as_ms() >= day_ago)?;
+    Some([before, last])
 }
 
 /// The lateness of the last hour against that of the hour before.
@@ -152,8 +157,8 @@ fn busiest(minutes: &History) -> u64 {
     let rates = pairs.map(|[before, after]| {
         let sent = after.totals.enqueued.saturating_sub(before.totals.enqueued);
         let delivered = after.totals.delivered().saturating_sub(before.totals.delivered());
-        let seconds = after.at.since(before.at).as_secs().max(60);
-        sent.max(delivered) / seconds
+        // All of it in the minute of the first point, however much later the next one is.
+        sent.max(delivered) / 60
     });
     rates.max().unwrap_or_default()
 }
@@ -170,11 +175,10 @@ fn replicas(info: &Fields, hours: &History, findings: &mut Findings) {
 
 /// How often something happened in the last day.
 fn in_a_day(hours: &History, counter: impl Fn(&Totals) -> u64) -> u64 {
-    let Some(last) = hours.points.last() else { return 0 };
-    let day_ago = last.at.as_ms().saturating_sub(DAY_MS);
-    let before = hours.points.iter().rev().find(|point| point.at.as_ms() <= day_ago);
-    let before = before.or_else(|| hours.points.first()).map_or(0, |it| counter(&it.totals));
-    counter(&last.totals).saturating_sub(before)
+    let count = |[before, last]: [&HistoryPoint; 2]| {
+        counter(&last.totals).saturating_sub(counter(&before.totals))
+    };
+    day(hours).map_or(0, count)
 }
 
 fn stored(point: &HistoryPoint) -> u64 {
@@ -241,7 +245,7 @@ mod tests {
         let hours = History::new(vec![point(0, 1_000, 0, 0), point(1_440, 2_000, 0, 0)]);
         assert_eq!(growth(&hours), 1_000);
         // A queue that is younger than a day has grown from nothing.
-        assert_eq!(growth(&History::new(vec![point(0, 5, 0, 0), point(60, 7, 0, 0)])), 7);
+        assert_eq!(growth(&History::new(vec![point(0, 0, 0, 0), point(60, 7, 0, 0)])), 7);
         assert_eq!(growth(&History::new(vec![point(0, 9, 0, 0), point(1_500, 7, 0, 0)])), 0);
         assert_eq!(growth(&History::default()), 0);
         let mut stats = Stats::default();
@@ -263,6 +267,15 @@ mod tests {
             assert_eq!(is, verdict, "{detail}");
             assert!(detail.starts_with(expected), "{detail}");
         }
+    }
+
+    #[test]
+    fn what_happened_before_a_quiet_time_belongs_to_the_unit_of_its_first_point() {
+        // 120,000 messages were sent 26 hours ago, and 60 an hour ago.
+        let hours = [point(0, 0, 0, 0), point(1_500, 9, 120_000, 0), point(1_560, 9, 120_060, 0)];
+        let hours = History::new(hours.to_vec());
+        assert_eq!((growth(&hours), in_a_day(&hours, |totals| totals.enqueued)), (0, 60));
+        assert_eq!(busiest(&hours), 2_000, "within one minute");
     }
 
     #[test]

@@ -200,7 +200,8 @@ fn durability(address: &str, info: &Fields, settings: Option<&Fields>, findings:
 
 fn clients(address: &str, info: &Fields, findings: &mut Findings) {
     let (clients, most) = (number(info, "connected_clients"), number(info, "maxclients"));
-    let is_crowded = clients > most / 10 * 9;
+    // Old servers do not tell their limit.
+    let is_crowded = most > 0 && clients > most / 10 * 9;
     let detail =
         if is_crowded { format!("{clients} of {most}") } else { "room for more".to_owned() };
     let advice = "a process takes two connections; raise maxclients";
@@ -249,6 +250,7 @@ mod tests {
             (memory, "maxmemory:104857600 used_memory:99614720", Beware, "95 of 100 MiB used"),
             (clients, "connected_clients:90 maxclients:100", Good, "room for more"),
             (clients, "connected_clients:91 maxclients:100", Beware, "91 of 100"),
+            (clients, "connected_clients:3", Good, "room for more"),
             (last_save, "rdb_last_bgsave_status:ok", Good, "good"),
             (last_save, "rdb_last_bgsave_status:err", Bad, "the last snapshot failed"),
             (last_save, "aof_last_write_status:err", Bad, "the last write to the append-only"),

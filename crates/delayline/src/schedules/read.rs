@@ -209,14 +209,15 @@ impl Schedules {
         Ok(statuses.collect())
     }
 
-    /// The names of at most this number of schedules. A schedule that is being handled may change
-    /// its status at any time. So the statuses are read in the order of its life cycle, and the
-    /// first one twice.
+    /// The names of at most this number of schedules, those that are due first. A schedule that is
+    /// being handled may change its status at any time. So the statuses are read in the order of
+    /// its life cycle, and those that come first or may be overdue twice.
     pub(super) async fn names(&self, most: usize) -> Result<Vec<String>, Error> {
-        let order = [Listed::Scheduled, Listed::Ready, Listed::Leased, Listed::Dead];
+        let due = [Listed::Ready, Listed::Leased];
+        let cycle = [Listed::Scheduled, Listed::Ready, Listed::Leased, Listed::Dead];
         let mut names = Vec::new();
         let mut seen = HashSet::new();
-        for status in order.into_iter().chain([Listed::Scheduled]) {
+        for status in due.into_iter().chain(cycle).chain([Listed::Scheduled]) {
             let mut pages = self.queue.list(status);
             while names.len() < most
                 && let Some(page) = pages.next_page().await?
@@ -256,3 +257,26 @@ fn ms(instant: SystemTime) -> u64 {
 const LOOK_UP: usize = 256;
 /// Maximum number of next instants of an entry.
 const SHOWN: usize = 10;
+
+#[cfg(all(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+    use crate::testing::TestConnection;
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_schedules_those_that_are_due_are_named() {
+        let test = TestConnection::new();
+        let schedules = Schedules::open(test.connection()).await.unwrap();
+        for (name, hours) in [("late", 1), ("b", 24), ("c", 24)] {
+            let spec = Spec::every(Duration::from_secs(hours * 3_600), "work").unwrap();
+            schedules.put(name, &spec.payload("tick").unwrap()).await.unwrap();
+        }
+        test.advance(Duration::from_secs(2 * 3_600));
+        for most in [1, 2] {
+            let entries = schedules.list_within(most).await.unwrap();
+            assert_eq!(entries.len(), most);
+            assert!(entries.iter().any(|it| it.name == "late" && it.overdue > Duration::ZERO));
+        }
+    }
+}

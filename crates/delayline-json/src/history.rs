@@ -175,20 +175,20 @@ impl Parts {
         parts
     }
 
-    /// For each part, a level at the last point before its end, and at the first one after it.
-    pub(crate) fn around(
-        &self,
-        history: &History,
-        level: impl Fn(&HistoryPoint) -> u64,
-    ) -> (Vec<u64>, Vec<u64>) {
-        let mut before = vec![0; self.count];
-        for point in &history.points {
+    /// For each part, how many messages were surely ready until its end: those of the last point
+    /// before it, as far as nothing took them in the unit of that point.
+    pub(crate) fn kept_ready(&self, history: &History, taken: impl Fn(&Totals) -> u64) -> Vec<u64> {
+        let mut parts = vec![0; self.count];
+        let points = &history.points;
+        for (number, point) in points.iter().enumerate() {
+            let next = points.get(number + 1).unwrap_or(point);
+            let gone = taken(&next.totals).saturating_sub(taken(&point.totals));
             let from = self.index(point).unwrap_or_default();
-            if let Some(rest) = before.get_mut(from..) {
-                rest.fill(level(point));
+            if let Some(rest) = parts.get_mut(from..) {
+                rest.fill(point.ready.saturating_sub(gone));
             }
         }
-        (before, self.level(history, level))
+        parts
     }
 }
 

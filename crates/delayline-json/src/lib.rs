@@ -52,6 +52,6 @@ pub use self::schedule::{OwnedSchedules, schedule, schedule_spec, schedule_times
 pub use self::stats::{
     FORECAST_DELAYS, counts, falling_due, forecast, forecast_delays, lateness, limits, stats,
 };
-pub use self::steps::{Figures, Past, Step, failures, step_delays, steps};
+pub use self::steps::{Figures, Past, Step, failures, is_consumed, step_delays, steps};
 pub use self::text::{harmless, harmless_json, harmless_line};
 pub use self::time::{duration, instant};

@@ -43,7 +43,7 @@ pub struct Past {
     pub p50: Option<usize>,
     /// The same for 99 %.
     pub p99: Option<usize>,
-    /// Nothing was delivered, and due messages were known to wait before and after.
+    /// Nothing was delivered or relayed, and due messages were known to wait before and after.
     pub is_stalled: bool,
 }
 
@@ -57,7 +57,9 @@ pub fn steps(span: Span, history: &History, due: Option<&[u64]>) -> Vec<Step> {
     let (sent, acked, died) = (flow(|it| it.enqueued), flow(|it| it.acked), flow(Totals::died));
     let (delivered, failed) = (flow(Totals::delivered), flow(failures));
     let waiting = parts.level(history, |point| point.scheduled.saturating_add(point.ready));
-    let (ready_before, ready_after) = parts.around(history, |point| point.ready);
+    let taken = flow(taken);
+    let ready_before = parts.kept_ready(history, gone);
+    let ready_after = parts.level(history, |point| point.ready);
     let late = lateness_series(span, history);
     let count = parts.count;
     let length = part_of(span).as_ms();
@@ -76,7 +78,7 @@ pub fn steps(span: Span, history: &History, due: Option<&[u64]>) -> Vec<Step> {
             waiting: of(&waiting),
             p50: lateness_bucket(&late, 50),
             p99: lateness_bucket(&late, 99),
-            is_stalled: of(&delivered) == 0 && of(&ready_before) > 0 && of(&ready_after) > 0,
+            is_stalled: of(&taken) == 0 && of(&ready_before) > 0 && of(&ready_after) > 0,
         };
         let ahead = (number + 1).checked_sub(count);
         Some(Step {
@@ -87,6 +89,34 @@ pub fn steps(span: Span, history: &History, due: Option<&[u64]>) -> Vec<Step> {
         })
     };
     (0..(2 * count).saturating_sub(1)).map_while(step).collect()
+}
+
+/// Deliveries and relays: a relay claims nothing.
+fn taken(totals: &Totals) -> u64 {
+    totals.delivered().saturating_add(totals.relayed)
+}
+
+/// How often something may have taken a message from the ready ones.
+fn gone(totals: &Totals) -> u64 {
+    let Totals { cancelled, replaced, died_expired, died_unreadable, .. } = totals;
+    [cancelled, replaced, died_expired, died_unreadable]
+        .iter()
+        .fold(taken(totals), |sum, it| sum.saturating_add(**it))
+}
+
+/// Returns whether messages were delivered or relayed in the last minutes, or, by a history of
+/// hours, in this hour. Then something takes them, although its process may not be listed.
+#[must_use]
+pub fn is_consumed(span: Span, stats: &Stats, now: Timestamp, history: &History) -> bool {
+    let unit = span.resolution().unit_ms();
+    let start = now.as_ms().saturating_sub(MINUTES * MINUTE) / unit * unit;
+    taken(&stats.totals) > taken(&totals_at(stats, history, start))
+}
+
+/// The totals at an instant. A unit without a point changed nothing, so the next point has them.
+fn totals_at(stats: &Stats, history: &History, ms: u64) -> Totals {
+    let point = history.points.iter().find(|point| point.at.as_ms() >= ms);
+    point.map_or(stats.totals, |point| point.totals)
 }
 
 /// Returns the number of leases that ended in a failure or a rejection, or expired.
@@ -128,11 +158,7 @@ impl Figures {
     #[must_use]
     pub fn of(stats: &Stats, now: Timestamp, history: &History) -> Self {
         let (now, totals) = (now.as_ms(), &stats.totals);
-        // A minute without a point changed nothing, so the next point has its counts.
-        let at = |ms: u64| {
-            let point = history.points.iter().find(|point| point.at.as_ms() >= ms);
-            point.map_or(*totals, |point| point.totals)
-        };
+        let at = |ms: u64| totals_at(stats, history, ms);
         let start = now.saturating_sub(MINUTES * MINUTE) / MINUTE * MINUTE;
         let (before, hour_ago) = (at(start), at(now.saturating_sub(60 * MINUTE)));
         #[expect(clippy::cast_precision_loss, reason = "a rate with three digits")]
@@ -188,6 +214,41 @@ mod tests {
         assert_eq!((at(1_001).acked, at(1_001).is_stalled), (1, false));
         assert_eq!((at(1_003).p99, at(1_003).is_stalled), (None, true));
         assert!(!at(999).is_stalled, "nothing waited before the first point");
+    }
+
+    #[test]
+    fn a_queue_is_not_stalled_while_what_was_due_is_taken() {
+        // A message at the beginning of every hour, which is taken at once, and one an hour later.
+        let is_stalled = |take: fn(&mut Totals)| {
+            let mut points = [60, 120].map(|minute| point(minute, 0, 3, 1));
+            take(&mut points[1].totals);
+            let steps = steps(Span::Hour, &History::new(points.to_vec()), None);
+            steps[..59].iter().filter_map(|it| it.past.as_ref()).any(|past| past.is_stalled)
+        };
+        assert!(is_stalled(|_| {}), "nothing took it");
+        assert!(!is_stalled(|totals| totals.lateness[0] = 1), "delivered");
+        assert!(!is_stalled(|totals| totals.relayed = 1), "relayed");
+        assert!(!is_stalled(|totals| totals.cancelled = 1), "cancelled");
+        // More are due than a relay takes.
+        let mut points = [100, 101, 120].map(|minute| point(minute, 0, 3, 9));
+        (points[1].totals.relayed, points[2].totals.relayed) = (0, 1);
+        let steps = steps(Span::Hour, &History::new(points.to_vec()), None);
+        let at = |minute: usize| steps[minute + 59 - 120].past.as_ref().unwrap().is_stalled;
+        assert_eq!([100, 101, 102].map(at), [true, false, true]);
+    }
+
+    #[test]
+    fn what_was_delivered_or_relayed_lately_has_a_consumer() {
+        let history = History::new(vec![point(60, 0, 3, 0), point(62, 1, 3, 0)]);
+        let is_consumed = |span, minute: u64, relayed| {
+            let mut stats = Stats::default();
+            (stats.totals, stats.totals.relayed) = (history.points[1].totals, relayed);
+            is_consumed(span, &stats, Timestamp::from_ms(minute * MINUTE).unwrap(), &history)
+        };
+        assert!(is_consumed(Span::Hour, 65, 0) && !is_consumed(Span::Hour, 66, 0));
+        assert!(is_consumed(Span::Hour, 67, 1), "relayed since");
+        assert!(is_consumed(Span::Day, 66, 0), "in this hour");
+        assert!(!is_consumed(Span::Day, 130, 0));
     }
 
     #[test]

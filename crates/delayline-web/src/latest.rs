@@ -98,9 +98,33 @@ impl Counted {
         (Some((stats, now)), age)
     }
 
+    /// The last counts and their own instant, if they are younger than this. Against a later
+    /// instant, each message that was due when they were read would seem late.
+    pub(crate) fn younger_than(&self, most: Duration) -> Option<(Stats, Timestamp)> {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.filter(|(taken, ..)| taken.elapsed() < most).map(|(_, stats, at)| (stats, at))
+    }
+
     /// Keeps counts that were read now.
     pub(crate) fn keep(&self, stats: Stats, at: Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((Instant::now(), stats, at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_are_judged_by_their_own_instant() {
+        let (counted, at) = (Counted::default(), Timestamp::from_ms(5_000).unwrap());
+        assert_eq!(counted.younger_than(Duration::MAX), None);
+        counted.keep(Stats::default(), at);
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert_eq!(counted.younger_than(Duration::from_secs(60)), Some((Stats::default(), at)));
+        assert_eq!(counted.last().0.unwrap().1.as_ms(), 64_000, "metrics take the time now");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(counted.younger_than(Duration::from_secs(60)), None);
     }
 }

@@ -51,8 +51,8 @@
 //!
 //! The list of queues contains the added queues. With [`Dashboard::discover`], it also contains the
 //! queues found by searching the names of the server's keys. A search runs on request, at most once
-//! a minute. It reads up to 1,000,000 keys of each primary and finds up to 200 queues. Pages show
-//! when the list was read and whether it is complete.
+//! a minute. It reads up to 1,000,000 keys of each primary and finds up to 1,000 queues. Pages
+//! show when the list was read and whether it is complete.
 //!
 //! With [`Dashboard::server`], a page examines the servers: one connection and a few commands per
 //! server, at most once every five seconds for all visitors together.

@@ -11,7 +11,7 @@ use delayline::codec::Raw;
 use delayline::message::MessageInfo;
 use delayline::{Bytes, Error, Found, Queue, Timestamp};
 use delayline_admin::GroupCount;
-use delayline_json::{Span, Step, part_of, step_delays, steps};
+use delayline_json::{Span, Step, is_consumed, part_of, step_delays, steps};
 
 use crate::bulk::Slot;
 use crate::failure::Failure;
@@ -66,9 +66,9 @@ impl Served {
 
     /// The last counts, which tell the place of a queue among many.
     pub(crate) async fn surveyed(&self) -> Option<(Stats, Timestamp)> {
-        match self.counted.last() {
-            (Some(last), age) if age < SURVEY_AGE => Some(last),
-            _ => self.counts_within(ROW_AGE).await.ok(),
+        match self.counted.younger_than(SURVEY_AGE) {
+            None => self.counts_within(ROW_AGE).await.ok(),
+            last => last,
         }
     }
 
@@ -88,6 +88,12 @@ impl Served {
             Ok::<_, Failure>(())
         };
         self.turn.within(ROW_AGE, more).await;
+    }
+
+    /// Whether messages were taken lately, as far as the history that was read last tells.
+    pub(crate) fn is_consumed(&self, stats: &Stats, now: Timestamp) -> bool {
+        let history = self.minutes.last();
+        history.is_some_and(|history| is_consumed(Span::SixHours, stats, now, &history))
     }
 
     /// What a row of the first page shows: the counts, and the known past and future.

@@ -18,7 +18,7 @@ use crate::served::{ROW_AGE, Recent, Served};
 pub(crate) enum Need {
     /// It cannot be read.
     Unread,
-    /// Messages are due, and no worker handles the queue.
+    /// Messages are due, no listed worker handles the queue, and nothing was delivered lately.
     Worker,
     /// The oldest message has been due for some time.
     Behind,
@@ -71,7 +71,7 @@ impl<'a> Survey<'a> {
                     served.counts_within(ROW_AGE).await.ok()
                 };
                 let of = handlers.map(|it| it.get(name.as_str()).copied().unwrap_or_default());
-                (need(last, of), of, name.as_str(), *served)
+                (need(last, of, |it, now| served.is_consumed(it, now)), of, name.as_str(), *served)
             }
         });
         let mut placed = one_then_all(placed).await;
@@ -135,14 +135,21 @@ pub(crate) async fn handlers(context: &Context) -> Option<BTreeMap<String, u32>>
     (list.complete && list.processes.iter().all(|it| it.more_queues == 0)).then_some(all)
 }
 
-fn need(counts: Option<(Stats, Timestamp)>, handlers: Option<u32>) -> Need {
+/// Relays, and consumers over HTTP, are in no list of workers, so what was taken counts as well.
+fn need(
+    counts: Option<(Stats, Timestamp)>,
+    handlers: Option<u32>,
+    is_consumed: impl Fn(&Stats, Timestamp) -> bool,
+) -> Need {
     let Some((stats, now)) = counts else { return Need::Unread };
     let late = stats.earliest_due.filter(|_| stats.ready > 0);
     let is_late = late.is_some_and(|due| now.since(due).as_secs() >= LATE_SECONDS);
     match is_late {
         false => Need::Nothing,
         true if stats.paused || stats.limits.held_until.is_some() => Need::Stopped,
-        true if handlers == Some(0) && stats.leased == 0 => Need::Worker,
+        true if handlers == Some(0) && stats.leased == 0 && !is_consumed(&stats, now) => {
+            Need::Worker
+        }
         true => Need::Behind,
     }
 }
@@ -165,6 +172,7 @@ mod tests {
     #[test]
     fn the_need_of_a_queue_is_the_worst_that_applies() {
         let mut stats = Stats::default();
+        let need = |counts, handlers| need(counts, handlers, |it, _| it.totals.relayed > 0);
         let need_of = |stats: &Stats, handlers| need(Some((*stats, at(20_000))), handlers);
         assert_eq!((need(None, Some(1)), need_of(&stats, Some(0))), (Need::Unread, Need::Nothing));
         (stats.ready, stats.earliest_due) = (1, Some(at(10_001)));
@@ -172,7 +180,9 @@ mod tests {
         stats.earliest_due = Some(at(10_000));
         assert_eq!(need_of(&stats, Some(0)), Need::Worker);
         assert_eq!([Some(2), None].map(|it| need_of(&stats, it)), [Need::Behind; 2]);
-        stats.leased = 1;
+        stats.totals.relayed = 1;
+        assert_eq!(need_of(&stats, Some(0)), Need::Behind, "a relay is in no list");
+        (stats.totals.relayed, stats.leased) = (0, 1);
         assert_eq!(need_of(&stats, Some(0)), Need::Behind, "an unlisted consumer holds a message");
         stats.paused = true;
         assert_eq!(need_of(&stats, Some(0)), Need::Stopped);

@@ -7,6 +7,7 @@ use delayline::message::MessageInfo;
 use delayline::{Bytes, Queue, Timestamp};
 use delayline_admin::{Groups, Letters, RateLimit};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -179,7 +180,10 @@ impl Work {
     ) -> Result<End, Failure> {
         let batch = rate_limit.batch();
         loop {
+            // A queue in this process never makes the task wait.
+            yield_now().await;
             while !self.letters.has(batch) {
+                yield_now().await;
                 tokio::select! {
                     biased;
                     _ = stopped.changed() => return Ok(End::Stopped),

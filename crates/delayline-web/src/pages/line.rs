@@ -5,7 +5,7 @@ use delayline_json::{Past, Span, Step, lateness_within, part_of};
 use maud::{Markup, html};
 
 use super::parts::number;
-use super::picture::{Line, ratio, time, words};
+use super::picture::{Line, NO_WORKER, ratio, time, words};
 use crate::failure::Failure;
 
 /// The span that a query asks for.
@@ -69,7 +69,13 @@ impl Line<'_> {
                     ("depth", "waiting"),
                 ] { li { span class=(format!("key {class}")) {} (text) } }
                 @if stalled { li { span.key.stall {} "messages were due, none was delivered" } }
-                @if let Some((_, why)) = self.stopped() { li { span.key.stall {} (why) ": nothing is delivered" } }
+                @if let Some((_, why)) = self.stopped() {
+                    li {
+                        span.key.stall {} (why)
+                        // Others may take messages, which no list of workers has.
+                        @if why != NO_WORKER { ": nothing is delivered" }
+                    }
+                }
                 @if !self.marks.is_empty() { li { span.key.mark {} "a schedule sends a message" } }
                 @if let Some(rate) = self.stats.limits.rate {
                     li { span.key.limit {} "at most " (short(f64::from(rate.count)

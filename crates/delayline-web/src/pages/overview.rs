@@ -88,7 +88,7 @@ fn all(survey: &Survey<'_>) -> Markup {
     let of = |need: Need| survey.needs.get(&need).copied().unwrap_or_default();
     let told = [
         (Need::Unread, "cannot be read", "cannot be read"),
-        (Need::Worker, "has no worker", "have no worker"),
+        (Need::Worker, "has no listed worker", "have no listed worker"),
         (Need::Behind, "falls behind", "fall behind"),
         (Need::Stopped, "is stopped with messages due", "are stopped with messages due"),
     ];
@@ -120,7 +120,7 @@ fn row(context: &Context, row: &Row<'_>) -> Markup {
             th scope="row" {
                 a href=(format!("queue?queue={of}")) { (parts::name(row.name)) }
                 @if let Ok(recent) = &row.recent { (badges(&of, &recent.stats)) }
-                @if row.need == Need::Worker { " " span.badge.alarm { "no worker" } }
+                @if row.need == Need::Worker { " " span.badge.alarm { "no listed worker" } }
             }
             @match &row.recent {
                 Ok(recent) => (cells(&of, recent, row.handlers)),

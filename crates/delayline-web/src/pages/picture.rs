@@ -21,7 +21,7 @@ pub(super) struct Line<'a> {
     pub(super) later: Option<u64>,
     /// Instants of schedules that send to the queue, and the names of these schedules.
     pub(super) marks: &'a [(Timestamp, String)],
-    /// Whether it is known that no worker handles the queue.
+    /// Whether no listed worker handles the queue, and nothing was taken lately.
     pub(super) has_no_worker: bool,
 }
 
@@ -49,6 +49,9 @@ const DEPTH: Panel = Panel { top: 316.0, base: 376.0 };
 const HEIGHT: f64 = 400.0;
 /// The panels from above, each with its scale and how that names its ticks.
 type Scales = [(Panel, Scale, fn(f64) -> String); 3];
+
+/// Why nothing may be delivered, if it is only known that no worker is listed.
+pub(super) const NO_WORKER: &str = "no listed worker";
 
 /// The width of the coordinates of lines, which are stretched.
 const WIDE: f64 = 1_000.0;
@@ -177,12 +180,12 @@ impl Line<'_> {
         svg.label("why", (now + 0.01, FLOW.top + 14.0), "start", &why);
     }
 
-    /// Why nothing is delivered from now on, and until when if that is known.
+    /// Why nothing is delivered from now on, as far as known, and until when if that is known.
     pub(super) fn stopped(&self) -> Option<(Option<Timestamp>, String)> {
         match self.stats.limits.held_until {
             _ if self.stats.paused => Some((None, "paused".to_owned())),
             Some(until) => Some((Some(until), format!("held until {}", zone().clock(until)))),
-            None if self.has_no_worker => Some((None, "no worker".to_owned())),
+            None if self.has_no_worker => Some((None, NO_WORKER.to_owned())),
             None => None,
         }
     }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use delayline::Timestamp;
 use delayline::admin::{Limits, Stats};
 use delayline_admin::GroupCount;
-use delayline_json::Step;
+use delayline_json::{Step, is_consumed};
 use maud::{Markup, html};
 
 use super::layout::Frame;
@@ -30,6 +30,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let ahead = served.ahead(span, now, is_live.then_some(FORECAST_AGE)).await?;
     let history = served.history_for(span, is_live).await?;
     let handlers = handlers(&context, name).await;
+    let is_consumed = history.as_ref().is_some_and(|it| is_consumed(span, &stats, now, it));
     let steps = history.map(|history| timeline(span, &history, ahead.as_ref()));
     let until = steps.as_deref().and_then(<[Step]>::last).map_or(now, |step| step.until);
     let marks = marks(&context, name, until).await;
@@ -50,7 +51,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                         steps,
                         later: ahead.as_ref().map(|ahead| ahead.later),
                         marks: &marks,
-                        has_no_worker: handlers == Some(0) && stats.leased == 0,
+                        has_no_worker: handlers == Some(0) && stats.leased == 0 && !is_consumed,
                     }.shown())
                 }
                 None => p.alert { "The history of the queue cannot be read." },
@@ -113,7 +114,7 @@ fn state(stats: &Stats, now: Timestamp, handlers: Option<u32>) -> Markup {
                 None => { "No messages are waiting. " }
             }
             @match handlers {
-                Some(0) => strong { "No process has workers for this queue. " },
+                Some(0) => strong { "No listed process has workers for this queue. " },
                 Some(handlers) => { a href="workers" { (number(handlers.into())) " handlers" } ". " }
                 None => {}
             }

@@ -283,6 +283,18 @@ async fn a_limit_is_kept_and_what_is_redriven_is_due_when_it_was_asked_for() {
     assert_eq!((stats.dead, stats.ready), (49, 30));
 }
 
+/// Its queue never makes it wait.
+#[tokio::test]
+async fn a_job_leaves_time_for_other_tasks() {
+    let orders = orders().await;
+    die(&orders, 300, "no").await;
+    let site = site(&orders, Role::Operator);
+    let job = start(&site, &json!({"action": "redrive"})).await;
+    tokio::task::yield_now().await;
+    call(&site, "GET", &job, "").await.status(200).has("running");
+    assert_eq!(ended(&site, &job).await["done"], 300);
+}
+
 #[tokio::test(start_paused = true)]
 async fn open_pages_are_told_of_progress() {
     let orders = orders().await;

@@ -49,12 +49,15 @@ async fn the_first_page_says_in_a_line_what_is_wrong_and_begins_with_it() {
     let start = tokio::time::Instant::now();
     let page = get(&site, "/queues").await.status(200).has("<title>(3) Queues - ").has("trouble-");
     assert!(start.elapsed() < Duration::from_secs(3), "one time limit of a queue that is silent");
-    let page = page.has("1 of 5 queues cannot be read, 2 have no worker, 1 is stopped with");
+    let page = page.has("1 of 5 queues cannot be read, 2 have no listed worker, 1 is stopped with");
     let order: Vec<_> = ["silent", "late", "unhandled", "paused", "well"]
         .map(|name| page.text().find(&format!("data-part=\"row {name}\"")).unwrap())
         .to_vec();
     assert!(order.is_sorted(), "{order:?}");
-    get(&site, "/queue?queue=late").await.status(200).has("No process has workers for this queue.");
+    get(&site, "/queue?queue=late")
+        .await
+        .status(200)
+        .has("No listed process has workers for this queue.");
 }
 
 #[tokio::test]

@@ -319,8 +319,8 @@ impl Target {
         }
     }
 
-    /// Adds the authorities of `--tls-ca`. Of the two places of an import, they are for the one that
-    /// is encrypted.
+    /// Adds the authorities of `--tls-ca`. Of the two places of an import, they are for the one
+    /// that is encrypted.
     fn with_ca(&self, connect: Connect) -> Result<Connect, Failure> {
         let is_encrypted = |connect: &Connect| connect.to_string().starts_with("rediss");
         let mut is_for_other = false;

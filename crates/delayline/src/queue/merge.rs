@@ -53,8 +53,8 @@ struct Waiting {
     client: Option<Client>,
     /// Whether there is a task that sends.
     sending: bool,
-    /// Whether that task is between two groups. Its runtime may not run any more, so the next caller
-    /// starts another task.
+    /// Whether that task is between two groups. Its runtime may not run any more, so the next
+    /// caller starts another task.
     resting: bool,
     /// The number of the task: an earlier one ends.
     lead: u64,

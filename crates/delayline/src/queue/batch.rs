@@ -71,7 +71,8 @@ impl<T: ?Sized, C> Queue<T, C> {
                 Err(error) => results.push(Some(Err(error))),
             }
         }
-        send_all(self.client(), waiting, &mut results).await;
+        let overlaps = may_overtake(waiting.iter().map(|(_, it)| it));
+        send_all(self.client(), waiting, overlaps, &mut results).await;
         // Every slot is filled, because `enqueue` returns one result per message.
         results.into_iter().map(|it| it.unwrap_or_else(|| Err(Error::unexpected_reply()))).collect()
     }
@@ -107,20 +108,20 @@ impl<T: ?Sized, C> Queue<T, C> {
 
 /// Sends messages to one queue, and puts the result of each into its place.
 ///
-/// Where the order of operations matters to no message, two are in flight at a time, so that the
-/// server has the next one when it has executed the first. If an attempt fails, the next operation
-/// is repeated only after this one has ended.
+/// If operations may overlap, two are in flight at a time, so that the server has the next one when
+/// it has executed the first. If an attempt fails, the next operation is repeated only after this
+/// one has ended.
 pub(super) async fn send_all(
     client: &Client,
     mut waiting: VecDeque<(usize, NewMessage)>,
+    overlaps: bool,
     results: &mut [Option<Result<Sent, Error>>],
 ) {
-    let may_overtake = may_overtake(waiting.iter().map(|(_, it)| it));
     let (mut in_flight, mut started) = (FuturesOrdered::new(), 0);
     let progress = watch::Sender::new(Progress::default());
     loop {
         // The first one may have to wait for a connection, for which two would race.
-        let most = if may_overtake && progress.borrow().over > 0 { 2 } else { 1 };
+        let most = if overlaps && progress.borrow().over > 0 { 2 } else { 1 };
         while in_flight.len() < most && !waiting.is_empty() {
             let batch = next_batch(&mut waiting, |(_, it)| &it.id, |(_, it)| it.content_bytes());
             let mut sending = Vec::with_capacity(batch.len());

@@ -53,11 +53,6 @@ struct Waiting {
     client: Option<Client>,
     /// Whether there is a task that sends.
     sending: bool,
-    /// Whether that task is between two groups. Its runtime may not run any more, so the next
-    /// caller starts another task.
-    resting: bool,
-    /// The number of the task: an earlier one ends.
-    lead: u64,
 }
 
 /// A message that waits for its group.
@@ -141,8 +136,9 @@ impl Merger {
                 let only = answered.into_iter().next();
                 return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
             };
-            let (place, lead) = enter(&waiting, client, message, give_up, span)?;
-            if let Some(lead) = lead {
+            let (place, leads) = enter(&waiting, client, message, give_up, span)?;
+            if leads {
+                let lead = Lead { waiting: Arc::clone(&waiting), over: false };
                 runtime.spawn(lead.send_all());
             }
             match place.verdict().await {
@@ -176,14 +172,14 @@ impl Waiting {
     }
 }
 
-/// Adds a message, and returns the task that its caller has to start, if any.
+/// Adds a message, and returns whether its caller has to start the task that sends.
 fn enter(
     waiting: &Shared,
     client: &Client,
     message: NewMessage,
     give_up: Instant,
     span: &Span,
-) -> Result<(Place, Option<Lead>), Error> {
+) -> Result<(Place, bool), Error> {
     let all = Arc::clone(waiting);
     let mut waiting = lock(waiting);
     let bytes = waiting.bytes.saturating_add(message.content_bytes());
@@ -199,13 +195,8 @@ fn enter(
     let (reply, verdict) = oneshot::channel();
     let caller = Caller { number, give_up, span: span.clone(), reply };
     waiting.put(Entry { message, caller }, client);
-    let follows = std::mem::take(&mut waiting.resting);
-    let leads = !std::mem::replace(&mut waiting.sending, true) || follows;
-    waiting.lead += u64::from(leads);
-    let number_of_lead = waiting.lead;
-    let lead = || Lead { waiting: Arc::clone(&all), number: number_of_lead, follows, over: false };
-    let lead = leads.then(lead);
-    Ok((Place { verdict, number, waiting: all }, lead))
+    let leads = !std::mem::replace(&mut waiting.sending, true);
+    Ok((Place { verdict, number, waiting: all }, leads))
 }
 
 impl Place {
@@ -225,32 +216,25 @@ impl Drop for Place {
 /// ends or the backend panics, the waiting callers are released and choose another task.
 struct Lead {
     waiting: Shared,
-    number: u64,
-    /// Whether it takes the place of another one.
-    follows: bool,
     over: bool,
 }
 
 impl Lead {
     async fn send_all(mut self) {
         loop {
-            // Callers that were answered and have more to send join the next group.
-            if std::mem::replace(&mut self.follows, true) {
-                yield_now().await;
-            }
+            // Callers that were answered and have more to send join the group.
+            yield_now().await;
             let Some((client, group)) = self.next() else { return };
             self.send_group(client, group).await;
+            if self.over {
+                return;
+            }
         }
     }
 
     /// The next group, and the client that sends it. After `None`, another task has to send.
     fn next(&mut self) -> Option<(Client, Vec<Entry>)> {
         let mut waiting = lock(&self.waiting);
-        if waiting.lead != self.number {
-            self.over = true;
-            return None;
-        }
-        waiting.resting = false;
         let group = waiting.group();
         self.over = group.is_empty();
         waiting.sending = !self.over;
@@ -264,7 +248,7 @@ impl Lead {
 
     /// Sends a group. Drops the client before the last answer, so that a caller who then drops the
     /// queue has closed it.
-    async fn send_group(&self, client: Client, group: Vec<Entry>) {
+    async fn send_group(&mut self, client: Client, group: Vec<Entry>) {
         let (mut callers, items): (Vec<_>, Vec<_>) = group
             .into_iter()
             .enumerate()
@@ -280,27 +264,34 @@ impl Lead {
             let answered = tokio::select! {
                 biased;
                 answered = group.attempt(&sender).instrument(span.clone()) => answered,
-                () = all_gone(&mut callers) => return self.rest(),
+                () = all_gone(&mut callers) => return,
             };
             if let Some((error, next_attempt)) = group.failure() {
                 self.fail_overdue(*next_attempt, &error.of_unsent());
             }
             client = Some(sender).filter(|_| !group.is_over());
-            if group.is_over() {
-                self.rest();
-            }
+            let mut last = None;
             for Answered { key: place, result } in answered {
                 if let Some(caller) = callers.get_mut(place).and_then(Option::take) {
-                    // Fails if the caller is gone.
-                    let _ = caller.reply.send(Verdict::Answered(result));
+                    last.replace((caller, result)).map(answer);
                 }
             }
+            if group.is_over() {
+                self.end_if_idle();
+            }
+            last.map(answer);
         }
     }
 
-    /// From here to the next group, another task may take its place.
-    fn rest(&self) {
-        lock(&self.waiting).resting = true;
+    /// Ends if nothing waits. Once the last caller has its answer, its runtime may not run any more,
+    /// and another one could wait for this task.
+    fn end_if_idle(&mut self) {
+        let mut waiting = lock(&self.waiting);
+        self.over = waiting.entries.is_empty();
+        waiting.sending = !self.over;
+        let client = if self.over { waiting.client.take() } else { None };
+        drop(waiting);
+        drop(client);
     }
 
     /// Fails the waiting sends that would give up before the group is sent again.
@@ -325,10 +316,7 @@ impl Drop for Lead {
             return;
         }
         let mut waiting = lock(&self.waiting);
-        if waiting.lead != self.number {
-            return;
-        }
-        (waiting.sending, waiting.resting) = (false, false);
+        waiting.sending = false;
         waiting.bytes = 0;
         let unsent = std::mem::take(&mut waiting.entries);
         let client = waiting.client.take();
@@ -348,6 +336,11 @@ fn span(client: &Client, callers: &[Option<Caller>]) -> Span {
             telemetry::group_span(client.label().as_str(), members.into_iter())
         }
     }
+}
+
+/// Fails if the caller is gone.
+fn answer((caller, result): (Caller, Result<Sent, Error>)) {
+    let _ = caller.reply.send(Verdict::Answered(result));
 }
 
 /// Completes when all of these callers are gone.

@@ -146,7 +146,7 @@ async fn send_each(messages: Vec<(Client, NewMessage)>) -> Vec<Result<Sent, Erro
         let (of_queue, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_of_queue);
         rest = others;
         let of_queue = of_queue.into_iter().map(|(place, (_, message))| (place, message)).collect();
-        send_all(&client, of_queue, &mut results).await;
+        send_all(&client, of_queue, false, &mut results).await;
     }
     results.into_iter().map(|it| it.unwrap_or_else(|| Err(Error::unexpected_reply()))).collect()
 }

@@ -37,8 +37,7 @@ use crate::shards::RECORD;
 /// **After a crash**, up to one page of messages is set aside: they are due between the years 9575
 /// and 9975. Another transfer to the same queue continues with them, and takes every message that
 /// is due then for one of them. Messages that were set aside are neither lost nor delivered twice
-/// if that happens while the other queue remembers their ids, for at least an hour. What the other
-/// queue has got and cancelled meanwhile stays cancelled, if its content has at most 16 KiB.
+/// if that happens while the other queue remembers their ids, for at least an hour.
 ///
 /// **A message that waits for others** ([`Draft::after`](crate::Draft::after)) is set aside until
 /// they have moved or ended.
@@ -244,12 +243,7 @@ impl Transfer {
         }
         for (item, result) in self.send(sending, &mut failure).await? {
             match result {
-                // The last two: its id has come to be known since it was looked up.
-                Ok(
-                    Enqueued::Created { .. }
-                    | Enqueued::Following { .. }
-                    | Enqueued::Updated { .. },
-                ) => gone.push(item),
+                Ok(Enqueued::Created { .. }) => gone.push(item),
                 Ok(Enqueued::Duplicate { status }) if status != Status::Purged => gone.push(item),
                 Ok(outcome) => {
                     let is_purged = matches!(outcome, Enqueued::Duplicate { .. });
@@ -415,39 +409,15 @@ impl Transfer {
         Ok(Some(Some(seen)))
     }
 
-    /// Sends messages to the target.
+    /// Sends messages to the target. If it fails then, messages that the target knew are not
+    /// returned, and stay set aside.
     async fn send(
         &self,
         sending: Vec<(Item, NewMessage)>,
         failure: &mut Option<Error>,
     ) -> Result<Vec<(Item, Result<Enqueued, Error>)>, Error> {
         let (items, messages): (Vec<_>, Vec<_>) = sending.into_iter().unzip();
-        let ids = items.iter().map(|it| it.message.info.id.clone()).collect();
-        let known = match get(&self.to, ids).await {
-            Ok(known) => known,
-            Err(error) => {
-                failure.get_or_insert(error);
-                self.put_back(items).await?;
-                return Ok(Vec::new());
-            }
-        };
-        // The addresses of one server may differ.
-        let is_same = |(item, found): (&Item, &Found)| {
-            let Found::Live(there) = found else { return false };
-            let (here, there) = (&item.message.info, &there.info);
-            (here.sequence, here.enqueued_at, here.due)
-                == (there.sequence, there.enqueued_at, there.due)
-        };
-        if items.iter().zip(&known).any(is_same) {
-            self.put_back(items).await?;
-            return Err(same_queue(&self.to));
-        }
-        let first = items.iter().zip(&messages).zip(&known).map(|((item, message), known)| {
-            let message = message.clone();
-            // An update of a message that the target knows would not compare the content.
-            if *known == Found::Unknown { remembered(item, message) } else { message }
-        });
-        let mut results = self.send_all(first.enumerate().collect()).await;
+        let mut results = self.send_all(messages.iter().cloned().enumerate().collect()).await;
         // The target may be where a message was before, and has left it.
         let is_returning = |result: &Result<Enqueued, Error>| {
             matches!(result, Ok(Enqueued::Duplicate { status: Status::Cancelled }))
@@ -458,7 +428,30 @@ impl Transfer {
         for (&place, result) in places.iter().zip(again) {
             results[place] = result;
         }
-        Ok(items.into_iter().zip(results).collect())
+        let mut all: Vec<_> = items.into_iter().zip(results).collect();
+        let known = all.iter().filter(|(_, it)| matches!(it, Ok(Enqueued::Duplicate { .. })));
+        let known: HashMap<_, _> = known.map(|(item, _)| (&item.message.info.id, item)).collect();
+        // The addresses of one server may differ.
+        let ids = known.keys().map(|id| (*id).clone()).collect();
+        let at_target = match look_up(&self.to, ids).await {
+            Ok(messages) => messages,
+            Err(error) => {
+                failure.get_or_insert(error);
+                all.retain(|(_, result)| !matches!(result, Ok(Enqueued::Duplicate { .. })));
+                return Ok(all);
+            }
+        };
+        let is_same = |it: &MessageInfo| {
+            known.get(&it.id).is_some_and(|item| {
+                let here = &item.message.info;
+                (here.sequence, here.enqueued_at, here.due) == (it.sequence, it.enqueued_at, it.due)
+            })
+        };
+        if at_target.iter().any(|message| is_same(&message.info)) {
+            self.put_back(all.into_iter().map(|(item, _)| item).collect()).await?;
+            return Err(same_queue(&self.to));
+        }
+        Ok(all)
     }
 
     async fn send_all(
@@ -466,7 +459,7 @@ impl Transfer {
         messages: VecDeque<(usize, NewMessage)>,
     ) -> Vec<Result<Enqueued, Error>> {
         let mut results: Vec<_> = messages.iter().map(|_| None).collect();
-        send_all(&self.to, messages, &mut results).await;
+        send_all(&self.to, messages, false, &mut results).await;
         let result = |it: Option<Result<super::Sent, _>>| {
             it.unwrap_or_else(|| Err(Error::unexpected_reply())).map(|sent| sent.outcome)
         };
@@ -510,16 +503,11 @@ impl Transfer {
     }
 }
 
-/// A message that is created although the target knows its id as cancelled, unless it was sent
-/// there before and cancelled then.
+/// A message that is created although the target knows its id as cancelled. A repetition of the
+/// call changes nothing, even if the message has been handled in the meantime: updates have tokens.
 fn returning(item: &Item, message: NewMessage) -> NewMessage {
-    remembered(item, message.finished_ids(FinishedIds::Reuse))
-}
-
-/// A message whose id the target remembers together with this send, as an update has a token. A
-/// repetition changes nothing, even if the message has been handled or cancelled in the meantime.
-fn remembered(item: &Item, message: NewMessage) -> NewMessage {
     let info = &item.message.info;
+    let message = message.finished_ids(FinishedIds::Reuse);
     if message.content_bytes() > MAX_UPDATE_BYTES {
         return message;
     }
@@ -534,23 +522,17 @@ fn remembered(item: &Item, message: NewMessage) -> NewMessage {
 
 /// Reads the live and readable ones of these messages.
 async fn look_up(client: &Client, ids: Vec<MessageId>) -> Result<Vec<Box<Message>>, Error> {
-    let live = get(client, ids).await?.into_iter().filter_map(|it| match it {
-        Found::Live(message) => Some(message),
-        _ => None,
-    });
-    Ok(live.collect())
-}
-
-/// Reads messages, in order.
-async fn get(client: &Client, ids: Vec<MessageId>) -> Result<Vec<Found>, Error> {
     let gets = ids.chunks(MAX_LOOK_UP).map(|ids| Op::Get(ids.to_vec())).collect::<Vec<_>>();
     let replies = try_join_all(gets.iter().map(|op| client.apply(op))).await?;
-    let mut all = Vec::new();
+    let mut messages = Vec::new();
     for applied in replies {
         let Reply::Get(found) = applied.reply else { return Err(Error::unexpected_reply()) };
-        all.extend(found);
+        messages.extend(found.into_iter().filter_map(|it| match it {
+            Found::Live(message) => Some(message),
+            _ => None,
+        }));
     }
-    Ok(all)
+    Ok(messages)
 }
 
 /// Queries how far messages have come, in order.

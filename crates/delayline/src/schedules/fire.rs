@@ -144,7 +144,8 @@ impl Schedules {
                 return Ok(());
             }
             // The queue remembers the tick with the id, in case another scheduler has sent it and
-            // its message has finished. A throttle would also refuse later ticks.
+            // its message has finished. It does so for hours: a scheduler that is suspended here
+            // for longer sends it again. A throttle would also refuse later ticks.
             let sent = UpdateToken::from_bytes(tick.to_be_bytes());
             let draft = self.message(name, spec, tick).await?.id(id);
             let draft = draft.update_as(UpdateContent::Keep, UpdateDue::Keep, sent);

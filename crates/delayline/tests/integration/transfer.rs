@@ -377,22 +377,3 @@ async fn nothing_stays_set_aside_that_was_certainly_not_sent() {
     let other = from.get("other").await.unwrap();
     assert!(matches!(other, delayline::Found::Finished(Status::Cancelled)), "{other:?}");
 }
-
-/// The process dies between send and removal, or the removal fails.
-#[tokio::test(start_paused = true)]
-async fn what_the_target_has_got_and_cancelled_is_not_sent_again() {
-    let source = Faulty::with_faults("cancel", &[Fault::Denied]);
-    let from = Queue::<u64>::new(source);
-    let to: Queue<u64> = delayline::connect("memory:").await.unwrap().queue("to").await.unwrap();
-    send(from.message(&1).id("order-1")).await;
-    let mut transfer = from.transfer_to(&to).unwrap();
-    transfer.pass().await.unwrap_err();
-    assert_eq!(to.cancel("order-1").await.unwrap(), delayline::Cancelled::Cancelled);
-    let mut moved = 0;
-    while moved == 0 {
-        moved = transfer.pass().await.unwrap();
-    }
-    let order = to.get("order-1").await.unwrap();
-    assert!(matches!(order, delayline::Found::Finished(Status::Cancelled)), "{order:?}");
-    assert_eq!((moved, transfer.left().count()), (1, 0));
-}

@@ -283,8 +283,8 @@ impl Lead {
         }
     }
 
-    /// Ends if nothing waits. Once the last caller has its answer, its runtime may not run any more,
-    /// and another one could wait for this task.
+    /// Ends if nothing waits. Once the last caller has its answer, its runtime may not run any
+    /// more, and another one could wait for this task.
     fn end_if_idle(&mut self) {
         let mut waiting = lock(&self.waiting);
         self.over = waiting.entries.is_empty();

@@ -163,11 +163,12 @@ fn run(args: &Args) -> Result<()> {
         None => {}
     }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let circumstances = machine::circumstances()?;
     if let Some(directory) = &args.compare {
         ensure!(args.what == [Subject::Instructions], "--compare is for `instructions`");
-        return runtime.block_on(instructions::compare(directory, &ProgressBar::hidden()));
+        let compared = instructions::compare(directory, &circumstances, &ProgressBar::hidden());
+        return runtime.block_on(compared);
     }
-    let circumstances = machine::circumstances()?;
     println!("{circumstances}\n");
     let apart = [
         Subject::Drivers,

@@ -273,13 +273,13 @@ impl Lead {
             let mut last = None;
             for Answered { key: place, result } in answered {
                 if let Some(caller) = callers.get_mut(place).and_then(Option::take) {
-                    last.replace((caller, result)).map(answer);
+                    answer(last.replace((caller, result)));
                 }
             }
             if group.is_over() {
                 self.end_if_idle();
             }
-            last.map(answer);
+            answer(last);
         }
     }
 
@@ -338,9 +338,11 @@ fn span(client: &Client, callers: &[Option<Caller>]) -> Span {
     }
 }
 
-/// Fails if the caller is gone.
-fn answer((caller, result): (Caller, Result<Sent, Error>)) {
-    let _ = caller.reply.send(Verdict::Answered(result));
+fn answer(answered: Option<(Caller, Result<Sent, Error>)>) {
+    if let Some((caller, result)) = answered {
+        // Fails if the caller is gone.
+        let _ = caller.reply.send(Verdict::Answered(result));
+    }
 }
 
 /// Completes when all of these callers are gone.

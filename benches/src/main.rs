@@ -166,8 +166,8 @@ fn run(args: &Args) -> Result<()> {
     let circumstances = machine::circumstances()?;
     if let Some(directory) = &args.compare {
         ensure!(args.what == [Subject::Instructions], "--compare is for `instructions`");
-        let compared = instructions::compare(directory, &circumstances, &ProgressBar::hidden());
-        return runtime.block_on(compared);
+        let hidden = ProgressBar::hidden();
+        return runtime.block_on(instructions::compare(directory, &circumstances, &hidden));
     }
     println!("{circumstances}\n");
     let apart = [

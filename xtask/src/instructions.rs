@@ -13,7 +13,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         redis_server::install(shell, "valgrind")?;
     }
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
-    // What is counted is the server, so the client needs no optimised build.
+    // Only the server is counted, so the client needs no optimised build.
     let bench = ["--locked", "--quiet", "-p", "delayline-benches", "--bin", "delayline-bench"];
     cmd!(shell, "cargo run {bench...} -- instructions --compare {PAGE}").run()?;
     Ok(())

@@ -334,6 +334,13 @@ impl Target {
         })
     }
 
+    /// A connection for verbs that would find nothing in a new directory.
+    pub(crate) async fn connection(&self) -> Result<Connection, Failure> {
+        let connect = self.connect()?;
+        self.refuse_new(&connect)?;
+        connect.connect().await.map_err(|error| self.not_opened(&error))
+    }
+
     /// The certificate authorities of `--tls-ca`.
     pub(crate) fn ca_pem(&self) -> Result<Option<Vec<u8>>, Failure> {
         let read = |path: &PathBuf| {
@@ -395,10 +402,8 @@ impl Target {
     /// find nothing, or create a queue.
     pub(crate) async fn open_known(&self) -> Result<Queue<Bytes, Raw>, Failure> {
         self.queue()?;
-        self.refuse_new(&self.connect_to(&self.url, self.driver)?)?;
+        let connection = self.connection().await?;
         // Without the number of shards, which would be stored.
-        let connection = self.connect()?.connect().await;
-        let connection = connection.map_err(|error| self.not_opened(&error))?;
         let queue = self.open_as_stored(&connection).await?;
         if !self.is_known(&connection, &queue).await? {
             return Err(self.unknown());

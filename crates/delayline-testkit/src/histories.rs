@@ -109,7 +109,7 @@ async fn record(
 ///
 /// # Panics
 ///
-/// If claims go on saying that more messages are due, and get none.
+/// Claims get no message again and again, although they report that more are due.
 pub async fn drain<E>(mut call: impl AsyncFnMut(Op) -> Result<Applied, E>) -> Result<(), E> {
     call(Op::Resume).await?;
     let mut empty = 0;

@@ -90,7 +90,7 @@ impl Served {
         self.turn.within(ROW_AGE, more).await;
     }
 
-    /// Whether messages were taken lately, as far as the history that was read last tells.
+    /// Whether messages were taken lately, by the history that was read last.
     pub(crate) fn is_consumed(&self, stats: &Stats, now: Timestamp) -> bool {
         let history = self.minutes.last();
         history.is_some_and(|history| is_consumed(Span::SixHours, stats, now, &history))

@@ -135,7 +135,8 @@ pub(crate) async fn handlers(context: &Context) -> Option<BTreeMap<String, u32>>
     (list.complete && list.processes.iter().all(|it| it.more_queues == 0)).then_some(all)
 }
 
-/// Relays, and consumers over HTTP, are in no list of workers, so what was taken counts as well.
+/// Relays, and consumers over HTTP, are in no list of workers, so recent deliveries and relays
+/// count as well.
 fn need(
     counts: Option<(Stats, Timestamp)>,
     handlers: Option<u32>,

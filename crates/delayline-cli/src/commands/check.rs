@@ -14,11 +14,12 @@ use crate::print::{json_line, write};
 
 pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failure> {
     target.queue()?;
-    let connect = target.connect()?;
-    target.refuse_new(&connect)?;
-    let connection = connect.connect().await;
-    let connection = connection.map_err(|error| target.not_opened(&error))?;
+    let connection = target.connection().await?;
     let mut queue = target.open_as_stored(&connection).await?;
+    // A number of shards would be stored with a queue that does not exist.
+    if target.shards.is_some() && target.is_known(&connection, &queue).await? {
+        queue = target.open_in(&connection).await?;
+    }
     let mut audit = queue.check().await?;
     // A queue that has lost its control record may have messages to be repaired.
     if audit.examined == 0
@@ -26,10 +27,6 @@ pub(crate) async fn run(target: &Target, args: Check) -> Result<ExitCode, Failur
         && !target.is_known(&connection, &queue).await?
     {
         return Err(target.unknown());
-    }
-    if target.shards.is_some() {
-        queue = target.open_in(&connection).await?;
-        audit = queue.check().await?;
     }
     let mut repaired = None;
     if args.repair && !audit.findings.is_empty() {

@@ -13,10 +13,7 @@ use crate::print::{json_line, write};
 
 pub(crate) async fn run(target: &Target, args: DeleteQueue) -> Result<ExitCode, Failure> {
     let queue = target.queue()?;
-    let connect = target.connect()?;
-    target.refuse_new(&connect)?;
-    let connection = connect.connect().await;
-    let connection = connection.map_err(|error| target.not_opened(&error))?;
+    let connection = target.connection().await?;
     let removal = connection.delete_queue(queue).await?;
     if !removal.existed {
         return Err(target.unknown());

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use delayline::backend::{NewMessage, Schedule};
 use delayline::codec::Raw;
-use delayline::{Enqueued, MessageId, Queue};
+use delayline::{Connection, Enqueued, MessageId, Queue};
 use delayline_json::harmless_line;
 use indicatif::ProgressBar;
 
@@ -44,7 +44,17 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     let mut layout = Layout::of(from);
     layout.check()?;
     let source = Source::open(target, how.from_url.as_deref().unwrap_or(&target.url)).await?;
-    let queue = open_unchanged(target).await?;
+    // Opening a directory would create it.
+    let connection = match target.is_new_directory()? {
+        true => None,
+        false => Some(target.connection().await?),
+    };
+    let queue = match &connection {
+        Some(connection) => open_unchanged(target, connection).await?,
+        None => {
+            target.open_on(target.connect_to("memory:", target.driver)?, target.queue()?).await?
+        }
+    };
     source.find_consumers(&mut layout).await?;
     source.check_payloads(&layout).await?;
     let mut total = 0;
@@ -62,7 +72,11 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
         let deed = format!("move {count}{more} from {keys} to the queue {queue}");
         confirm(&harmless_line(&deed), true)?;
     }
-    let queue = if how.dry_run { queue } else { target.open().await?.durability(how.durability) };
+    let queue = match &connection {
+        _ if how.dry_run => queue,
+        Some(connection) => target.open_in(connection).await?.durability(how.durability),
+        None => target.open().await?.durability(how.durability),
+    };
     let followed = live::followed(from);
     if let (Some(of), Some(interval), Some(live)) = (followed, interval, from.live()) {
         source.check_following(&of).await?;
@@ -90,18 +104,14 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     result.map(|()| import.counts.code())
 }
 
-/// Opens the queue for a dry run or before a question: opening it otherwise can create a directory,
-/// or store the number of shards.
-async fn open_unchanged(target: &Target) -> Result<Queue<Bytes, Raw>, Failure> {
-    if target.is_new_directory()? {
-        let memory = target.connect_to("memory:", target.driver)?;
-        return target.open_on(memory, target.queue()?).await;
-    }
-    let connection = target.connect()?.connect().await;
-    let connection = connection.map_err(|error| target.not_opened(&error))?;
+/// Opens the queue for a dry run or before a question: otherwise the number of shards is stored.
+async fn open_unchanged(
+    target: &Target,
+    connection: &Connection,
+) -> Result<Queue<Bytes, Raw>, Failure> {
     match connection.shards_of(target.queue()?).await? {
-        Some(_) => target.open_in(&connection).await,
-        None => target.open_as_stored(&connection).await,
+        Some(_) => target.open_in(connection).await,
+        None => target.open_as_stored(connection).await,
     }
 }
 

@@ -9,10 +9,7 @@ use crate::failure::{Failure, SOME_BAD};
 use crate::print::write;
 
 pub(crate) async fn run(target: &Target, args: &Queues) -> Result<ExitCode, Failure> {
-    let connect = target.connect()?;
-    target.refuse_new(&connect)?;
-    let opened = connect.connect().await;
-    let connection = opened.map_err(|error| target.not_opened(&error))?;
+    let connection = target.connection().await?;
     let found = connection.queues_within(u64::MAX).await?;
     let names: Vec<_> = found.names.iter().map(ToString::to_string).collect();
     write(&if args.json {

@@ -117,7 +117,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
                 if let Err(failure) = send_chunk(&queue, chunk, &mut counts, &mut complaints).await
                 {
                     break Err(failure.hint(
-                        "the lines that are counted were sent; send the file again for the rest",
+                        "the counted lines were sent; send the file again to send the rest",
                     ));
                 }
                 bar.set_message(format!("created {}", counts.created));
@@ -170,9 +170,11 @@ async fn send_chunk(
     for (number, sent) in numbers.into_iter().zip(queue.send_many(messages).await) {
         let sent = match sent {
             Ok(sent) => sent,
-            // The worst decides the exit code.
+            // The first one, unless only a later one says that its line may have been sent.
             Err(error) => {
-                if failure.as_ref().is_none_or(|it| it.class() != ErrorClass::Ambiguous) {
+                let is_ambiguous = |it: &Error| it.class() == ErrorClass::Ambiguous;
+                let is_worse = |it: &Error| is_ambiguous(&error) && !is_ambiguous(it);
+                if failure.as_ref().is_none_or(is_worse) {
                     failure = Some(error);
                 }
                 continue;

@@ -122,10 +122,7 @@ async fn open(target: &Target) -> Result<Found, Failure> {
         let queue = Listed { name: target.queue()?.to_owned(), place: Place::Open(queue) };
         return Ok(Found { queues: vec![queue], left_out: 0, incomplete: false });
     }
-    let connect = target.connect()?;
-    target.refuse_new(&connect)?;
-    let opened = connect.connect().await;
-    let connection = opened.map_err(|error| target.not_opened(&error))?;
+    let connection = target.connection().await?;
     let found = connection.queues_within(MOST_KEYS).await?;
     if let Some(error) = &found.failure {
         eprintln!("delayline: some queues are missing: {}", harmless_line(&error.to_string()));

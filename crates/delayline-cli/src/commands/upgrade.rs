@@ -14,10 +14,7 @@ use crate::progress;
 
 pub(crate) async fn run(target: &Target, args: &Upgrade) -> Result<ExitCode, Failure> {
     let queue = target.queue()?;
-    let connect = target.connect()?;
-    target.refuse_new(&connect)?;
-    let connection = connect.connect().await;
-    let connection = connection.map_err(|error| target.not_opened(&error))?;
+    let connection = target.connection().await?;
     let found = connection.upgrade_status(queue).await?;
     if !found.exists {
         return Err(target.unknown());

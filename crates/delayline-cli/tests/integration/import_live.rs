@@ -238,7 +238,7 @@ fn new_entries_before_those_that_stay_are_moved() {
     for n in 0..100 {
         redis(&server, &format!("HSET data early-{n} payload"));
     }
-    // They come after the look at the first page, and move its entries to the second one.
+    // They come after the first page is read, and move its entries to the second one.
     let early: String = (0..100).map(|n| format!(" 0 early-{n}")).collect();
     EARLY.set(format!("ZADD reminders{early}")).unwrap();
     static EARLY: OnceLock<String> = OnceLock::new();

@@ -369,7 +369,7 @@ impl<'a> Check<'a> {
         queried
     }
 
-    /// What is `found` before an error counts.
+    /// Adds the completions that the queue returns to `found`, also before an error.
     async fn query_queue(
         &self,
         queue: Option<&QueueName>,

@@ -209,9 +209,9 @@ impl Schedules {
         Ok(statuses.collect())
     }
 
-    /// The names of at most this number of schedules, those that are due first. A schedule that is
+    /// The names of at most this number of schedules, due ones first. A schedule that is
     /// being handled may change its status at any time. So the statuses are read in the order of
-    /// its life cycle, and those that come first or may be overdue twice.
+    /// its life cycle, and all but the dead twice.
     pub(super) async fn names(&self, most: usize) -> Result<Vec<String>, Error> {
         let due = [Listed::Ready, Listed::Leased];
         let cycle = [Listed::Scheduled, Listed::Ready, Listed::Leased, Listed::Dead];

@@ -136,7 +136,7 @@ impl Follow {
             let count = looked.len() as u64;
             let page = self.page(looked, &mut left, bar).await?;
             moved |= page.sent > 0;
-            // Also those that this pass has met before: new entries can have moved them here.
+            // New entries can have moved here what this pass has left on an earlier page.
             skip += page.left;
             if left.len() > MOST_LEFT {
                 self.left = left;
@@ -244,11 +244,11 @@ impl Follow {
     }
 }
 
-/// The entries of one page.
+/// Numbers of entries of one page.
 #[derive(Default)]
 struct Page {
     sent: usize,
-    /// Those that cannot be moved.
+    /// Entries that cannot be moved.
     left: u64,
 }
 

@@ -112,12 +112,9 @@ local function put_new()
   local sequence, score = next_sequence(level), nil
   if level == AT_GROUPED then
     tail = with_due(tail, NEW_MESSAGE_BYTES, due)
-    if due <= now then
-      look_at_turns()
-      if last_turn and not in_order then
-        join(lane)
-        score = lane_score(lane)
-      end
+    if due <= now and sends_into_lanes() then
+      join(lane)
+      score = lane_score(lane)
     end
   end
   push(new_places, score or due_score(level, due), sequence .. lane .. id)

@@ -7,6 +7,8 @@ use crate::{HistoryPoint, Lease, MessageId, Status};
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) any: bool,
+    /// Whether messages of groups that are sent already due go to their lanes at once.
+    pub(super) into_lanes: bool,
     /// What the queue was like before, if it is the minute's first change.
     pub(super) snapshot: Option<[HistoryPoint; 2]>,
     pub(super) finished: Vec<(MessageId, Finished)>,

@@ -46,6 +46,11 @@ impl Turns {
         in_ring + self.blocked.len() + self.held.len()
     }
 
+    /// Returns whether a lane is in the ring, waits for a slot, or is held.
+    pub(super) fn has_any(&self) -> bool {
+        !(self.ring.is_empty() && self.blocked.is_empty() && self.held.is_empty())
+    }
+
     /// Returns whether a lane of a group is in the ring.
     pub(super) fn has_group(&self) -> bool {
         self.ring.len() > usize::from(self.members.contains(&Self::NO_GROUP))

@@ -1,8 +1,10 @@
 //! Enqueues that update what the queue knows of their id.
 
 use super::entry::{Entry, Next, Place};
+use super::index::up_to;
 use super::{Changes, Finished, State};
 use crate::known::Tokens;
+use crate::limits::MAX_LOOK_AHEAD;
 use crate::{
     Enqueued, FinishedIds, MessageId, NewMessage, Status, Timestamp, Update, UpdateContent,
 };
@@ -93,15 +95,21 @@ impl State {
             entry.life.tokens = tokens;
         }
         let due = entry.due;
-        // In a queue in order, earlier messages of the group may not be in the lane yet.
-        let is_free = !self.limiter.is_in_order() && !self.turns.is_empty();
-        if entry.group.is_some() && due <= now && is_free {
+        if entry.group.is_some() && due <= now && changes.into_lanes {
             entry.place = Place::Lane;
             self.turns.join(entry.lane());
         }
         self.insert(entry);
         changes.any = true;
         Enqueued::Created { due }
+    }
+
+    /// Whether messages of groups that are sent already due go to their lanes at once, because they
+    /// could be behind a flood that no claim has moved to its lane yet. In a queue in order, the
+    /// flood may hold earlier messages of the same group.
+    pub(super) fn sends_into_lanes(&self, now: Timestamp) -> bool {
+        let is_flood = || up_to(&self.grouped, now).nth(MAX_LOOK_AHEAD - 1).is_some();
+        !self.limiter.is_in_order() && (self.turns.has_any() || is_flood())
     }
 
     /// Refuses a message that is throttled.

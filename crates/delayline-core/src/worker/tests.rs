@@ -348,6 +348,7 @@ fn a_worker_without_room_moves_a_flood_to_its_lane() {
     let flood: Vec<_> = (0..4_500)
         .map(|n| {
             let message = NewMessage::new(MessageId::try_from(n.to_string()).unwrap(), "");
+            let message = message.schedule(Schedule::In(Millis::saturating(1)));
             message.group(Group::try_from("flood").unwrap())
         })
         .collect();
@@ -363,7 +364,8 @@ fn a_worker_without_room_moves_a_flood_to_its_lane() {
             _ => None,
         })
         .collect();
-    assert_eq!(asked, [1, 0, 0, 0, 0]);
+    // The first claim comes before the flood is due.
+    assert_eq!(asked, [1, 1, 0, 0, 0, 0]);
 }
 
 #[test]

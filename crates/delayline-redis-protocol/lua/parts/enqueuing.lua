@@ -22,7 +22,7 @@ local function put_unusual()
       -- Shortcuts lane_score and join: a function that is defined for each message costs much.
       place = format('%d', AT_LANES * BAND + (struct.unpack(INSTANT, lane)))
       if not new_turns[lane] then
-        last_turn, new_turns[lane] = last_turn + 1, true
+        last_turn, new_turns[lane] = (last_turn or 0) + 1, true
         local n = #new_turns
         new_turns[n + 1], new_turns[n + 2] = format('%d', last_turn), lane
       end
@@ -78,10 +78,7 @@ local function enqueue_runs()
       high, was_grouped = nil, grouped
     end
     if grouped and due <= now then
-      -- In a queue in order, earlier messages of the group may not be in the lane yet.
-      local in_order = control.limits ~= '' and byte(control.limits, QUEUE_LIMITS_IN_ORDER) == 1
-      look_at_turns()
-      in_lane = last_turn and not in_order
+      in_lane = sends_into_lanes()
     end
     local first = last + 1
     last = last + length

@@ -188,8 +188,6 @@ local function hold_group()
   if byte(entry, DETAILS_LEVEL) == AT_GROUPED and ends > now and turn > NO_TURN - ends then
     if new_turns[lane] then
       new_turns[lane], unblocked = nil, unblocked - 1
-    elseif turn >= 0 then
-      left_ring = left_ring + 1
     end
     group_holds[lane], held_first = NO_TURN - ends, math.min(held_first, ends)
     push(served, format('%d', NO_TURN - ends), lane)
@@ -201,7 +199,7 @@ end
 -- first_due to the first message that a slot was free for.
 --@inline
 local function look_at_limits()
-  local limiter, held_until, held_first, group_holds, left_ring = nil, 0, NEVER, {}, 0
+  local limiter, held_until, held_first, group_holds = nil, 0, NEVER, {}
   for position = 1, #holds, HOLD_BYTES do
     local number = struct.unpack(U16, holds, position)
     if number == 0 then
@@ -214,9 +212,6 @@ local function look_at_limits()
   end
   if held_first < NEVER then
     control.uses = bit.bor(control.uses, USES_HOLDS)
-    if unblocked == 0 and redis.call('ZCOUNT', key.turns, '0', '+inf') == left_ring then
-      last_turn = false
-    end
   end
   if held_until > 0 and control.limits == '' then
     control.limits = NO_QUEUE_LIMITS

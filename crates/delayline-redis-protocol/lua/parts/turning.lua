@@ -202,6 +202,9 @@ local function next_in_order(name, lane, page)
         break
       else
         lane.waits = true
+        if #lane.holders == 0 then
+          break
+        end
       end
     end
   end

@@ -6,14 +6,29 @@
 local new_turns = {}
 -- The score of the last lane, or false if the ring is empty; nil as long as it is unknown.
 local last_turn
+-- Whether a lane is in the ring, waits for a slot, or is held.
+local has_lanes
 local has_holds = control.uses >= USES_HOLDS
 
 --@inline
 local function look_at_turns()
   if last_turn == nil then
-    local last = tonumber(redis.call('ZRANGE', key.turns, '-1', '-1', 'WITHSCORES')[2] or '-1')
+    local last = redis.call('ZRANGE', key.turns, '-1', '-1', 'WITHSCORES')[2]
+    has_lanes, last = last ~= nil, tonumber(last or '-1')
     last_turn = last >= 0 and (last < MAX_EXACT and last or 0)
   end
+end
+
+-- State::sends_into_lanes. The result of the first call counts for the whole script.
+local into_lanes
+local function sends_into_lanes()
+  if into_lanes == nil then
+    look_at_turns()
+    into_lanes = not (control.limits ~= '' and byte(control.limits, QUEUE_LIMITS_IN_ORDER) == 1)
+      and (has_lanes
+        or redis.call('ZCOUNT', key.index, FIRST_GROUPED, format('%d', AT_GROUPED * BAND + now)) >= LOOK_AHEAD)
+  end
+  return into_lanes
 end
 
 -- For State::next_deliverable: whether a message in a lane has its turn.

@@ -3,7 +3,7 @@
 use delayline_core::limits::MAX_LOOK_AHEAD;
 use delayline_core::{
     Enqueued, Group, HandOff, Known, NewMessage, Op, Outcome, Priority, Relay, Reply, Schedule,
-    Settlement, Status, Update, UpdateContent, UpdateDue, UpdateToken,
+    SetLimits, Settlement, Status, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::queue::{Queue, after, at, claim, done, id, ids, lease, listed, message, millis, retry};
@@ -17,6 +17,7 @@ super::cases! { "groups",
     other_priorities_come_before_and_after: "G12, G35",
     a_turn_is_used_up_by_an_expired_message: "G4, G35",
     a_due_message_is_not_behind_a_flood: "G35, G23",
+    nor_if_the_lane_of_the_flood_has_no_turn: "G35, G36",
     a_lane_is_in_the_order_of_enqueueing: "G35",
     a_message_in_a_lane_is_ready: "G22, G35",
     a_message_in_a_lane_can_be_changed: "G13, G29, G35",
@@ -116,6 +117,23 @@ async fn a_due_message_is_not_behind_a_flood(queue: &Queue) {
         }
     }
     panic!("the flood does not end");
+}
+
+async fn nor_if_the_lane_of_the_flood_has_no_turn(queue: &Queue) {
+    let flood: Vec<_> = (0..=3 * MAX_LOOK_AHEAD).map(|n| of("flood", &n.to_string())).collect();
+    for batch in flood.chunks(MAX_LOOK_AHEAD) {
+        let batch = batch.iter().map(|it| it.clone().schedule(after(10)));
+        queue.enqueue(0, batch.collect()).await;
+    }
+    // The claim empties the lane, which leaves the ring.
+    assert_eq!(queue.claim_ids(10, claim(1, MAX_LOOK_AHEAD, 90_000)).await.len(), MAX_LOOK_AHEAD);
+    queue.enqueue_one(10, of("quiet", "first")).await;
+    assert_eq!(queue.claim_ids(10, claim(2, 2, 90_000)).await, ["first", "1000"]);
+    // The lane waits for its slot.
+    assert!(queue.set_limits(10, SetLimits::new().each_group(1)).await);
+    assert_eq!(queue.claim_ids(10, claim(3, 2, 90_000)).await, ["1001"]);
+    queue.enqueue_one(10, of("quiet", "second")).await;
+    assert_eq!(queue.claim_ids(10, claim(4, 2, 90_000)).await, ["second"]);
 }
 
 async fn a_lane_is_in_the_order_of_enqueueing(queue: &Queue) {

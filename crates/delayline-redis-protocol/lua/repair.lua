@@ -221,14 +221,18 @@ local function note_uses()
   end
 end
 
--- Repairs entries with impossible scores.
+-- Repairs some entries with impossible scores. Returns whether there may be more.
 local function repair_impossible()
+  local more = false
   each_gap(function(band, from, to)
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', key.index, from, to, 'LIMIT', 0, limit)) do
+    local members = redis.call('ZRANGEBYSCORE', key.index, from, to, 'LIMIT', 0, limit)
+    for _, member in ipairs(members) do
       find(FOUND_MALFORMED_ENTRY, band, '')
       mend_entry(member)
     end
+    more = more or #members == limit
   end)
+  return more
 end
 
 local function remove_orphan(number, id, holder)
@@ -325,21 +329,26 @@ note_uses()
 local examined = examine_entries(position, limit, mend_entry)
 local goes_on = examined == limit
 if not goes_on then
-  local number, cursor = AT_RECORDS, 0
+  local number, cursor, more = AT_RECORDS, 0, false
   if position and position.index >= AT_RECORDS then
     number, cursor = position.index, position.high * HALF + position.low
     if cursor >= MAX_EXACT then
       cursor = 0 -- no server has given it
     end
-  else
-    repair_impossible()
+  end
+  if number == AT_RECORDS and cursor == 0 then
+    more = repair_impossible()
   end
   local right = redis.call('HLEN', key.records) == redis.call('ZCARD', key.index)
     and accounted_for() == control.sequence
-  if number == AT_RECORDS and not right then
+  if more then
+    number, cursor = AT_RECORDS, 0 -- the same position again
+  elseif number == AT_RECORDS and not right then
     number, cursor = repair_records(cursor)
+  elseif number == AT_RECORDS then
+    number, cursor = look_for_orphans(AT_DETAILS, 0, remove_orphan)
   else
-    number, cursor = look_for_orphans(math.max(number, AT_DETAILS), cursor, remove_orphan)
+    number, cursor = look_for_orphans(number, cursor, remove_orphan)
   end
   if number then
     goes_on = true

@@ -87,6 +87,7 @@ macro_rules! script_cases {
             remembering: as_many_finished_ids_are_remembered_as_promised;
             repair: a_queue_without_a_fault_is_not_changed;
             repair: a_repair_finds_the_levels_that_are_used;
+            repair: all_entries_with_impossible_scores_are_mended_in_one_pass;
             groups: lost_turns_come_back;
             groups: lost_limits_hold_up_no_group;
             groups: groups_that_are_not_known_are_found;

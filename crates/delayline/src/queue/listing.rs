@@ -223,13 +223,13 @@ pub struct Audit {
 }
 
 pub(super) async fn audit(client: &Client) -> Result<Audit, Error> {
-    pass(client, Op::Check).await
+    pass(client, Op::Check, 0).await
 }
 
 pub(super) async fn repair(client: &Client) -> Result<Audit, Error> {
     let mut repaired = Audit::default();
     for _ in 0..MAX_PASSES {
-        let pass = pass(client, Op::Repair).await?;
+        let pass = pass(client, Op::Repair, MAX_PAGES_IN_PLACE).await?;
         let done = pass.findings.is_empty();
         repaired.examined = repaired.examined.max(pass.examined);
         repaired.findings.extend(pass.findings);
@@ -240,22 +240,29 @@ pub(super) async fn repair(client: &Client) -> Result<Audit, Error> {
     Ok(repaired)
 }
 
-async fn pass(client: &Client, op: impl Fn(Check) -> Op) -> Result<Audit, Error> {
+/// Goes through the queue once. A page that repairs something may continue where it began, up to
+/// `in_place` times one after the other.
+async fn pass(client: &Client, op: impl Fn(Check) -> Op, in_place: usize) -> Result<Audit, Error> {
     let mut audit = Audit::default();
-    let mut after = None;
+    let (mut after, mut stays) = (None, 0);
     loop {
         let reply = client.apply(&op(Check::new(MAX_PAGE).after(after))).await?.reply;
         let (Reply::Check(page) | Reply::Repair(page)) = reply else {
             return Err(Error::unexpected_reply());
         };
         audit.examined = audit.examined.saturating_add(page.examined);
+        let found = !page.findings.is_empty();
         audit.findings.extend(page.findings);
-        if page.next.is_none() || page.next == after {
+        stays = if page.next == after { stays + 1 } else { 0 };
+        if page.next.is_none() || stays > 0 && !found || stays > in_place {
             return Ok(audit);
         }
         after = page.next;
     }
 }
+
+/// Enough for 500,000 slots without a lease. It ends a repair that finds the same again.
+const MAX_PAGES_IN_PLACE: usize = 1_000;
 
 /// A later pass may have to examine messages that an earlier one has moved.
 const MAX_PASSES: usize = 3;

@@ -199,6 +199,28 @@ pub(crate) async fn a_repair_finds_the_levels_that_are_used<C: Connect>() {
     }
 }
 
+pub(crate) async fn all_entries_with_impossible_scores_are_mended_in_one_pass<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let index = queue.keys().all()[INDEX].clone();
+    for n in 0..25 {
+        let stray = format!("12345678stray-{n}");
+        server.binary_command(&[b"ZADD", &index[..], b"1e18", stray.as_bytes()]);
+    }
+    let (mut found, mut after) = (0, None);
+    for _ in 0..20 {
+        let reply = apply(&queue, 0, Op::Repair(Check::new(10).after(after))).await;
+        let Reply::Repair(page) = reply else { panic!("{reply:?}") };
+        found +=
+            page.findings.iter().filter(|it| matches!(it, Finding::MalformedEntry { .. })).count();
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found, after), (25, None));
+}
+
 /// As a torn reject may leave it: the lease is still open, and its message among the dead letters.
 pub(crate) async fn a_repair_ends_an_open_lease_among_the_dead_letters<C: Connect>() {
     let server = Server::start();

@@ -77,9 +77,11 @@ pub(crate) fn validate(items: &[HandOff]) -> Result<(), Violation> {
     }
     let results = items.iter().filter_map(|item| item.result.as_ref());
     let contents = messages().map(NewMessage::content_bytes);
-    let contents = contents.chain(results.map(|result| result.bytes.len()));
-    let bytes = contents.chain(items.iter().map(|item| item.settlement.save_bytes())).sum();
-    Violation::at_most(WHAT, "bytes", bytes, MAX_BATCH_BYTES)
+    let contents = contents.chain(results.map(|result| result.bytes.len())).sum();
+    Violation::at_most(WHAT, "bytes", contents, MAX_BATCH_BYTES)?;
+    // Saves count apart: who makes the messages need not know what is still to be saved.
+    let saves = items.iter().map(|item| item.settlement.save_bytes()).sum();
+    Violation::at_most("the list of a hand-off's saves", "bytes", saves, MAX_BATCH_BYTES)
 }
 
 fn validate_follow_up(message: &NewMessage) -> Result<(), Violation> {
@@ -95,4 +97,42 @@ fn validate_follow_up(message: &NewMessage) -> Result<(), Violation> {
         value: message.id.to_string(),
         reason: reason.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{MAX_BATCH, MAX_CHECKPOINT_BYTES, MAX_PAYLOAD_BYTES};
+    use crate::{ClaimId, Lease, MessageId, Millis, Save, Schedule};
+
+    fn id(text: String) -> MessageId {
+        MessageId::try_from(text).unwrap()
+    }
+
+    fn settlement(id: MessageId, outcome: Outcome) -> Settlement {
+        let lease = Lease { claim_id: ClaimId::from_bytes([0; ClaimId::BYTES]), epoch: 1 };
+        let save = Save::new(1).checkpoint(bytes::Bytes::from(vec![0; MAX_CHECKPOINT_BYTES]));
+        Settlement::new(id, lease, outcome).save(save)
+    }
+
+    #[test]
+    fn saves_take_no_room_from_messages() {
+        let large = |n: usize| NewMessage::new(id(format!("next-{n}")), vec![0; MAX_PAYLOAD_BYTES]);
+        let messages = (0..MAX_BATCH_BYTES / MAX_PAYLOAD_BYTES).map(large);
+        let snooze = Outcome::Snooze { schedule: Schedule::NOW };
+        let full = HandOff::new(settlement(id("a".to_owned()), snooze), messages.collect());
+        assert_eq!(validate(&[full]), Ok(()));
+        // Saves alone have the same limit.
+        let item = |n: usize| {
+            let settlement = settlement(id(n.to_string()), Outcome::Ack);
+            let result = NewResult::new("", Millis::saturating(1));
+            HandOff::new(settlement, Vec::new()).with_result(result)
+        };
+        let fitting = MAX_BATCH_BYTES / MAX_CHECKPOINT_BYTES;
+        assert!(fitting < MAX_BATCH);
+        let items: Vec<_> = (0..=fitting).map(item).collect();
+        assert_eq!(validate(&items[1..]), Ok(()));
+        let refused = validate(&items).unwrap_err().to_string();
+        assert!(refused.contains("saves"), "{refused}");
+    }
 }

@@ -118,8 +118,9 @@ impl Save {
         self
     }
 
-    /// Returns the number of bytes of text and checkpoint, which count towards
-    /// [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES).
+    /// Returns the number of bytes of text and checkpoint. All saves of one operation together have
+    /// at most [`MAX_BATCH_BYTES`](crate::limits::MAX_BATCH_BYTES). The messages and results of a
+    /// hand-off do not count.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let text = self.progress.as_ref().map_or(0, |progress| progress.text.len());

@@ -27,6 +27,7 @@ super::cases! { "saves",
     a_checkpoint_stands_beside_errors_and_attempts: "G11, G40",
     saves_beyond_a_limit_are_refused: "G23, G40",
     the_largest_saves_are_kept: "G23, G40",
+    the_largest_hand_off_saves: "G23, G31, G40",
     a_claim_counts_what_it_returns_of_saves: "G23, G40",
 }
 
@@ -331,6 +332,20 @@ async fn the_largest_saves_are_kept(queue: &Queue) {
         let live = queue.live(2, name).await;
         assert_eq!(live.checkpoint.map(|bytes| bytes.len()), Some(MAX_CHECKPOINT_BYTES));
     }
+}
+
+async fn the_largest_hand_off_saves(queue: &Queue) {
+    let held = queue.leased(0, message("a"), 100).await;
+    let save = Save::new(1).checkpoint(Bytes::from(vec![b's'; MAX_CHECKPOINT_BYTES]));
+    let snooze = Settlement::new(id("a"), held, Outcome::Snooze { schedule: after(5) }).save(save);
+    let names: Vec<_> = (0..MAX_BATCH_BYTES / MAX_PAYLOAD_BYTES).map(|n| n.to_string()).collect();
+    let large = |name: &String| message(name).payload(vec![0; MAX_PAYLOAD_BYTES]);
+    let hand_off = HandOff::new(snooze, names.iter().map(large).collect());
+    queue.apply(1, &Op::HandOff(vec![hand_off])).await;
+    let (snoozed, last) = (queue.live(2, "a").await, queue.live(2, &names[names.len() - 1]).await);
+    assert_eq!(snoozed.info.state.status(), Status::Scheduled);
+    assert_eq!(snoozed.checkpoint.map(|bytes| bytes.len()), Some(MAX_CHECKPOINT_BYTES));
+    assert_eq!(last.payload.len(), MAX_PAYLOAD_BYTES);
 }
 
 async fn a_claim_counts_what_it_returns_of_saves(queue: &Queue) {

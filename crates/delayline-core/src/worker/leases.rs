@@ -68,8 +68,9 @@ pub(super) struct Held {
     pub(super) id: MessageId,
     pub(super) lease: Lease,
     pub(super) state: LeaseState,
-    /// When its token fires because the lease is too old; `None` once it has.
+    /// When the lease is too old to be extended; `None` once it is.
     ages_at: Option<Moment>,
+    is_too_old: bool,
     /// When it counts as stuck; `None` once it does.
     stuck_at: Option<Moment>,
     started: Moment,
@@ -156,6 +157,7 @@ impl Leases {
             lease,
             state: LeaseState::Held,
             ages_at: self.max_age.map(|age| since.after(age)),
+            is_too_old: false,
             stuck_at: self.stuck_after.map(|time| started.after(time)),
             started,
             since,
@@ -178,9 +180,9 @@ impl Leases {
     }
 
     /// Continues to extend the lease of a handler that has ended with a hand-off, as if it were
-    /// still running.
+    /// still running, unless it is too old.
     pub(super) fn keep(&mut self, held: Held) {
-        if held.state != LeaseState::NotExtended {
+        if !held.is_too_old {
             let Held { id, lease, since, ages_at, suspect, .. } = held;
             let kept = Kept { lease, since, ages_at, suspect };
             self.next = self.next.into_iter().chain([kept.next(self.beat())]).min();
@@ -495,7 +497,7 @@ impl Held {
         todo: &mut VecDeque<Action>,
     ) {
         if self.ages_at.is_some_and(|ages_at| now >= ages_at) {
-            self.ages_at = None;
+            (self.ages_at, self.is_too_old) = (None, true);
             if self.state == LeaseState::Held {
                 self.state = LeaseState::NotExtended;
                 self.cancel(slot, CancelReason::LeaseTooOld, todo);

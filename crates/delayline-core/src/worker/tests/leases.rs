@@ -203,6 +203,32 @@ fn a_lease_that_is_too_old_is_prolonged_no_more_and_its_handler_is_told() {
 }
 
 #[test]
+fn a_lease_that_is_too_old_and_expired_is_not_prolonged_for_a_hand_off() {
+    // It expires after it is too old, or before.
+    for expires_first in [false, true] {
+        let mut plan = plan(1);
+        plan.queues[0].max_lease_age = Some(ms(10_000));
+        let mut sim = Sim::new(plan).forever().faults(move |op| match op {
+            Op::Extend(_) if expires_first => Fault::LostRequest,
+            Op::HandOff(_) => Fault::Full,
+            _ => Fault::None,
+        });
+        sim.has_result = |_| true;
+        sim.send_many(0, 1);
+        sim.run_to(at(100));
+        // Nobody takes the message back.
+        sim.apply(0, &Op::Pause);
+        sim.run_to(at(15_000));
+        assert!(cancelled(&sim).is_some());
+        let beats = sim.sent("extend").len();
+        sim.finish(only(&sim), Outcome::Ack);
+        sim.run_to(at(30_000));
+        assert!(sim.sent("hand_off").len() > 1);
+        assert_eq!(sim.sent("extend").len(), beats, "{expires_first}");
+    }
+}
+
+#[test]
 fn a_stuck_handler_is_reported_once() {
     let mut plan = plan(3);
     plan.queues[0].stuck_after = Some(ms(5_000));

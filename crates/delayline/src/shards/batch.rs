@@ -27,6 +27,8 @@ impl Shards {
     /// Applies a batch: each item in its shard, all shards at the same time. Asks all other shards
     /// for the items that their own shard does not know: messages with a group are in the shard of
     /// their group.
+    ///
+    /// An item has no result if a shard has left it out, unless another one knows it.
     pub(super) async fn split<I: Clone, R>(
         &self,
         how: How,
@@ -38,6 +40,7 @@ impl Shards {
     ) -> Result<Parts<Vec<Option<(usize, R)>>>, Error> {
         let mut results: Vec<Option<(usize, R)>> = items.iter().map(|_| None).collect();
         let (mut at, mut revision) = (Timestamp::MIN, 0_u64);
+        let mut left_out: Vec<usize> = Vec::new();
         for is_elsewhere in [false, true] {
             let is_open = |number: &usize| match &results[*number] {
                 Some((_, result)) => is_elsewhere && is_unknown(result),
@@ -55,7 +58,9 @@ impl Shards {
             let replied = self.send_all(how, parts).await?;
             (at, revision) = (at.max(replied.at), revision.saturating_add(replied.revision));
             for ((shard, numbers), Applied { reply, at, .. }) in asked.iter().zip(replied.replies) {
-                for (&number, result) in numbers.iter().zip(read(reply).ok_or_else(unexpected)?) {
+                let answers = read(reply).ok_or_else(unexpected)?;
+                left_out.extend(numbers.iter().skip(answers.len()));
+                for (&number, result) in numbers.iter().zip(answers) {
                     let known = &mut results[number];
                     if known.as_ref().is_none_or(|(_, it)| is_unknown(it) && !is_unknown(&result)) {
                         *known = Some((*shard, result));
@@ -66,6 +71,10 @@ impl Shards {
                     }
                 }
             }
+        }
+        // The shard that has left it out may know it.
+        for number in left_out {
+            results[number].take_if(|(_, result)| is_unknown(result));
         }
         Ok(Parts { replies: results, at, revision })
     }
@@ -168,7 +177,7 @@ impl Shards {
         let is_unknown = |result: &Completion| *result == Completion::Unknown;
         let place = |id: &MessageId| self.of_id(id);
         let found = self.split(how, ids, place, Op::Progress, read, is_unknown).await?;
-        // A shard leaves out the last ones if its results are large.
+        // A shard leaves out the last ones if its results are large, but never the first one.
         let all = found.replies.into_iter().map_while(|result| Some(result?.1));
         let mut bytes = 0;
         let replies = all.take_while(|completion| {

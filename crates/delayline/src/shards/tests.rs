@@ -6,6 +6,7 @@
 mod away;
 mod opening;
 mod repeating;
+mod results;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -62,7 +62,11 @@ pub enum Outcome {
     #[doc(alias = "defer")]
     Snooze(Duration),
     /// Not until this instant: nothing is counted. The message is due again exactly then
-    /// ([G4](crate::guarantees#g4)). With a past instant it is a [`Release`](Self::Release).
+    /// ([G4](crate::guarantees#g4)).
+    ///
+    /// If the instant has passed by the server's clock, the message is ready at once, ahead of
+    /// messages that are due later, and its lateness counts from the instant. As with
+    /// [`Release`](Self::Release), that does not cause a busy loop.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -339,9 +343,9 @@ impl Outcome {
                 let error = truncated(error);
                 Settled::Undecodable { schedule: Schedule::In(policy(&error)), error }
             }
+            Self::Snooze(Duration::ZERO) | Self::Release => Settled::Release,
             Self::Snooze(delay) => Settled::Snooze { schedule: Schedule::In(millis(delay)) },
             Self::SnoozeUntil(at) => Settled::Snooze { schedule: Schedule::At(timestamp(at)) },
-            Self::Release => Settled::Release,
             Self::Reject(error) => Settled::Reject { error: truncated(error) },
             Self::Then { outcome, .. } | Self::Hold { outcome, .. } => outcome.settled(policy),
         }
@@ -443,6 +447,14 @@ mod tests {
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
         let last = Settled::Snooze { schedule: Schedule::At(Timestamp::MAX) };
         assert_eq!(settled(Outcome::SnoozeUntil(far)), last);
+    }
+
+    #[test]
+    fn a_snooze_without_a_delay_is_a_release() {
+        let settled = |outcome: Outcome| outcome.settled(|_| Millis::ZERO);
+        assert_eq!(settled(Outcome::Snooze(Duration::ZERO)), Settled::Release);
+        let shortest = Settled::Snooze { schedule: Schedule::In(Millis::saturating(1)) };
+        assert_eq!(settled(Outcome::Snooze(Duration::from_nanos(1))), shortest);
     }
 
     #[test]

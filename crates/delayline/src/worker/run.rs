@@ -140,8 +140,9 @@ impl Run {
             if self.machine.is_over(self.now()) {
                 break;
             }
-            let wake = self.machine.wake_at().map_or(LONGEST_SLEEP, Moment::since_start);
-            let wake = self.started + wake.min(LONGEST_SLEEP);
+            let latest = self.now().after(LONGEST_SLEEP);
+            let wake = self.machine.wake_at().map_or(latest, |wake| wake.min(latest));
+            let wake = self.started + wake.since_start();
             tokio::select! {
                 () = &mut shutdown, if !shutting_down => {
                     shutting_down = true;

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use crate::support::{Fault, Faulty, logged};
@@ -85,6 +87,27 @@ async fn a_new_message_wakes_a_sleeping_worker() {
     send(&queue, "now", ms(0), 1).await;
     done.notified().await;
     assert!(before.elapsed() <= ms(1), "{:?}", before.elapsed());
+    handle.stop(ms(0));
+    assert_eq!(running.await.unwrap().acked, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_has_run_for_a_year_still_sleeps() {
+    const MANY: usize = 1_000;
+    let queue = Queue::new(Faulty::new());
+    let worker = worker(&queue).until_empty(false).build().unwrap();
+    let (handle, turns) = (worker.handle(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&turns);
+    // The loop polls this in its turns. A loop that never sleeps would hold the clock for ever.
+    let shutdown = poll_fn(move |_| {
+        if count.fetch_add(1, Ordering::SeqCst) < MANY { Poll::Pending } else { Poll::Ready(()) }
+    });
+    let running = tokio::spawn(worker.run_until(shutdown, ok));
+    sleep(ms(10)).await;
+    tokio::time::advance(Duration::from_secs(400 * 86_400)).await;
+    send(&queue, "a", ms(60_000), 1).await;
+    sleep(ms(60_100)).await;
+    assert!(turns.load(Ordering::SeqCst) < MANY, "it does not sleep");
     handle.stop(ms(0));
     assert_eq!(running.await.unwrap().acked, 1);
 }

@@ -53,7 +53,7 @@ async fn count(page: &Page, site: &Site) -> anyhow::Result<()> {
 }
 
 /// Every kind of page.
-const PAGES: [&str; 31] = [
+const PAGES: [&str; 30] = [
     "queues",
     "queues?name=or",
     "queue?queue=orders",
@@ -73,7 +73,6 @@ const PAGES: [&str; 31] = [
     "zone",
     "queue?queue=orders&span=24h",
     "queue?queue=orders&span=31d",
-    "find",
     "find?id=absent",
     "find?id=unbroken",
     "search?queue=orders",

@@ -37,7 +37,11 @@ pub(crate) async fn events(context: Context) -> Result<Response, Failure> {
     let events =
         stream::unfold(state, move |(context, only, mut since, mut ticks, mut last)| async move {
             loop {
-                ticks.tick().await;
+                // A server that stops waits for its answers, and this one would not end.
+                tokio::select! {
+                    () = context.shared.stop.cancelled() => return None,
+                    _ = ticks.tick() => {}
+                }
                 // Then the browser reconnects, and is authenticated again.
                 if start.elapsed() > MOST_TIME {
                     return None;

@@ -159,6 +159,10 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
             deliveries.ended().await;
         }
     }
+    // A request that has not ended would keep a directory open.
+    if let Err(error) = connection.close().await {
+        Failure::from(error).report();
+    }
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 

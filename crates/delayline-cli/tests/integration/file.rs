@@ -215,6 +215,10 @@ fn commands_work_beside_a_running_serve() {
         assert!(said.contains(&holder) && said.contains("stop it first"), "{said}");
         assert!(said.contains("hint: `delayline serve QUEUE") && !said.contains("::"), "{said}");
     }
+    // An open page ends, too.
+    let mut page = TcpStream::connect(&address).unwrap();
+    write!(page, "GET /live HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    page.read_exact(&mut [0; 15]).unwrap();
     send_signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     // A clean end leaves a snapshot, the lock file, and nothing else.

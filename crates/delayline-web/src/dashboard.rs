@@ -222,8 +222,11 @@ impl Dashboard {
     }
 
     /// Returns the router. Its paths are `/`, which leads to the page of all queues, `/queues`, and
-    /// the other pages next to it. There are also `/api/v1`, `/metrics` for Prometheus, and
-    /// `/health`, which needs no access.
+    /// the other pages next to it. There are also `/api/v1` and `/metrics` for Prometheus.
+    ///
+    /// `/health` and `/ready` need no access. `/health` returns 200 if every queue can be counted.
+    /// `/ready` returns 200 if a queue can be counted, so it suits the readiness probe of a
+    /// platform: one broken queue must not take all replicas out of service.
     ///
     /// # Errors
     ///
@@ -274,7 +277,8 @@ impl Dashboard {
             .route("/live", live)
             .route("/metrics", only(get(metrics::metrics), |_| Takes::default()));
         let health = only(get(metrics::health), |_| Takes::default());
-        let router = guard::admit(router, &shared).route("/health", health);
+        let ready = only(get(metrics::ready), |_| Takes::default());
+        let router = guard::admit(router, &shared).route("/health", health).route("/ready", ready);
         Ok(guard::protect(router).with_state(shared))
     }
 }

@@ -1,4 +1,4 @@
-//! `/metrics` for Prometheus and `/health`, from the counts of each queue.
+//! `/metrics` for Prometheus, `/health` and `/ready`, from the counts of each queue.
 
 mod storage;
 mod text;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use self::text::head;
 use crate::context::Context;
-use crate::directory::{Queues, Search};
+use crate::directory::{Known, Queues, Search};
 use crate::lock::locked;
 use crate::shared::Shared;
 
@@ -49,15 +49,40 @@ async fn sample(queues: &Queues) -> Vec<Sample<'_>> {
 /// 503 otherwise.
 pub(crate) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let known = shared.directory.known().await;
-    let unlisted =
-        known.search.as_ref().is_some_and(|it| it.read.is_none() || it.failure.is_some());
-    let why = if !sample(&known.queues).await.iter().all(|sample| sample.up) {
-        "a queue cannot be reached\n"
-    } else if unlisted {
-        "the queues cannot be listed\n"
+    if !sample(&known.queues).await.iter().all(|sample| sample.up) {
+        unavailable("a queue cannot be reached\n")
+    } else if !is_listed(&known) {
+        unavailable("the queues cannot be listed\n")
     } else {
-        return "ok\n".into_response();
-    };
+        "ok\n".into_response()
+    }
+}
+
+/// Returns 200 if a queue can be counted, or if there are no queues and they can be listed; 503
+/// otherwise.
+///
+/// All replicas see the same queues. If one queue made a replica unready, it would make all
+/// unready, and the other queues could not be reached either.
+pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
+    let known = shared.directory.known().await;
+    let samples = sample(&known.queues).await;
+    if samples.iter().any(|sample| sample.up) {
+        "ok\n".into_response()
+    } else if !samples.is_empty() {
+        unavailable("no queue can be reached\n")
+    } else if !is_listed(&known) {
+        unavailable("the queues cannot be listed\n")
+    } else {
+        "ok\n".into_response()
+    }
+}
+
+/// Returns whether the list of queues was last read without a failure, if queues are looked for.
+fn is_listed(known: &Known) -> bool {
+    known.search.as_ref().is_none_or(|it| it.read.is_some() && it.failure.is_none())
+}
+
+fn unavailable(why: &'static str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
 }
 

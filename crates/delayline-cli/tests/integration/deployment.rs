@@ -34,7 +34,9 @@ fn manifests_and_units_run_what_the_command_accepts() {
     for unit in ["delayline-serve", "delayline-work@", "delayline-scheduler"] {
         let unit = read(&format!("{unit}.service"));
         let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-        let line = line.strip_prefix("/usr/local/bin/delayline ").unwrap().replace("%I", "orders");
+        let line = line.strip_prefix("/usr/local/bin/delayline ").unwrap();
+        let line = line.replace("%i", "orders-eu");
+        assert!(!line.contains('%'), "{line}");
         commands.push(line.split(' ').map(str::to_owned).collect());
     }
     for command in commands {
@@ -79,7 +81,11 @@ fn a_pod_is_ready_and_keda_reads_the_numbers_of_the_queue() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    assert!(get("/health", "").starts_with("HTTP/1.1 200 "));
+    let probe = read("kubernetes/base/serve.yaml");
+    let probe = probe.split_once("httpGet: { path: ").and_then(|(_, it)| it.split_once(','));
+    for path in [probe.unwrap().0, "/health"] {
+        assert!(get(path, "").starts_with("HTTP/1.1 200 "), "{path}");
+    }
     let object = read("kubernetes/keda/scaled-object.yaml");
     let field = |name: &'static str| {
         let lines = object.lines().filter_map(move |line| line.trim().strip_prefix(name));

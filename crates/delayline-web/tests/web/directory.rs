@@ -127,6 +127,7 @@ async fn many_visitors_cost_one_search_and_a_server_that_is_away_is_told() {
     server.kill();
     let late = site(&connection);
     get(&late, "/health").await.status(503);
+    get(&late, "/ready").await.status(503).has("cannot be listed");
     let metrics = get(&late, "/metrics").await.status(200);
     let metrics = metrics.has("\ndelayline_discovery_complete 0\n");
     drop(metrics.lacks("\ndelayline_discovery_age_seconds "));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::promql::{Named, named};
-use crate::support::{Answer, get, let_die, open, orders, send, send_later, site};
+use crate::support::{Answer, Raws, get, let_die, open, orders, send, send_later, site};
 use crate::trouble::Trouble;
 
 #[tokio::test]
@@ -136,6 +136,30 @@ async fn a_frozen_server_does_not_hold_a_scrape() {
     assert_eq!(value(&page, "delayline_queue_up"), Some(1.0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_broken_queue_makes_a_site_unhealthy_and_leaves_it_ready() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let (orders, texts) = (open(&connection, "orders").await, open(&connection, "texts").await);
+    let broken = Trouble::refuses_after(0, &texts);
+    let (_trouble, frozen) = Trouble::holds_replies(&open(&connection, "calls").await);
+    // Neither needs a login.
+    let site = |queues: Vec<Raws>| {
+        let dashboard = Dashboard::new(Access::credentials([]));
+        queues.into_iter().fold(dashboard, Dashboard::queue)
+    };
+    let some = site(vec![orders, broken.clone(), frozen.clone()]).router().unwrap();
+    get(&some, "/ready").await.status(200);
+    get(&some, "/health").await.status(503);
+    let none = site(vec![broken, frozen]).router().unwrap();
+    get(&none, "/ready").await.status(503).has("no queue can be reached");
+    get(&none, "/health").await.status(503);
+    // A server without queues is ready.
+    let empty = delayline::connect("memory:").await.unwrap();
+    for dashboard in [site(Vec::new()), site(Vec::new()).discover(empty)] {
+        get(&dashboard.router().unwrap(), "/ready").await.status(200);
+    }
+}
+
 const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
 const GRAFANA: &str = include_str!("../../../../monitoring/grafana/delayline.json");
 const GUIDE: &str = include_str!("../../../delayline/docs/guides/observe.md");
@@ -193,7 +217,7 @@ fn asked(expr: &str, known: &Labels) -> Named {
         assert!(labels(metric).contains(label), "{metric} has no label {label}: {expr}");
     }
     // A scrape adds these.
-    of_any.extend(["instance", "job"]);
+    of_any.extend(["instance", "job", "pod"]);
     for label in &named.listed {
         assert!(of_any.contains(&**label), "nothing has the label {label}: {expr}");
     }

@@ -38,6 +38,7 @@ async fn what_would_be_ignored_is_refused() {
         ("GET", "/queues", "name, page, note, done, rest, live"),
         ("GET", "/metrics", "none"),
         ("GET", "/health", "none"),
+        ("GET", "/ready", "none"),
     ] {
         let why = format!("the URL has the unknown parameter \"stauts\"; it may have {may}");
         let why = if method == "HEAD" { "" } else { &why };

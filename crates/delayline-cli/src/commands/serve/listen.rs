@@ -146,7 +146,7 @@ pub(super) async fn serve<T>(
 /// Serves health checks and Prometheus; refuses all other requests with 503.
 async fn only_health_and_metrics(request: Request<Body>, next: Next) -> Response {
     let reads = [Method::GET, Method::HEAD].contains(request.method());
-    if reads && ["/health", "/metrics"].contains(&request.uri().path()) {
+    if reads && ["/health", "/ready", "/metrics"].contains(&request.uri().path()) {
         return next.run(request).await;
     }
     let text = "there are too many connections; try again later\n";

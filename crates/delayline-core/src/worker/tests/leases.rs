@@ -216,7 +216,7 @@ fn a_lease_that_is_too_old_and_expired_is_not_prolonged_for_a_hand_off() {
         sim.has_result = |_| true;
         sim.send_many(0, 1);
         sim.run_to(at(100));
-        // Nobody takes the message back.
+        // No worker takes the message back.
         sim.apply(0, &Op::Pause);
         sim.run_to(at(15_000));
         assert!(cancelled(&sim).is_some());

@@ -56,8 +56,8 @@ const HEAD: &str = "\
 
 A queue behaves the same over redis-rs and over fred: the [suite](../proof.md) compares both with one model, over RESP2
 and RESP3. So **use the client that your program already uses**. If it uses neither, use redis-rs, the default: it is
-more actively maintained and has fewer dependencies. One build can include both drivers; `Connect::driver` chooses at
-run time. The figures below are for those who want the details.
+more actively maintained and has fewer dependencies. One build can include both drivers;
+`Connect::client(RedisClient::Fred)` chooses at run time. The figures below have the details.
 
 `cargo xtask bench drivers --save docs/drivers` writes this page, and its figures as
 [figures.json](figures.json). This run:

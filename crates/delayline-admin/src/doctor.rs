@@ -13,7 +13,7 @@ mod topology;
 use std::time::{Duration, Instant, SystemTime};
 
 use delayline::admin::{AclRole, Inspection, Resolution, Survey};
-use delayline::backend::{At, Op, QueueBackend};
+use delayline::backend::{Applied, At, Op, QueueBackend, Reply};
 use delayline::{Connect, Connection, Error};
 use delayline_json::hint;
 use serde_json::Value;
@@ -77,7 +77,7 @@ pub async fn examine_queue(connect: &Connect, name: &str) -> Result<Vec<Finding>
             }
             match connection.backend(name).await {
                 Ok(backend) => {
-                    queue(&*backend, &mut findings).await?;
+                    queue(&connection, name, &*backend, &mut findings).await?;
                     shards(&connection, name, &mut findings).await;
                 }
                 Err(error) => findings.add_failure("queue", &error),
@@ -204,13 +204,20 @@ async fn shards(connection: &Connection, name: &str, findings: &mut Findings) {
     findings.add("shards", good_unless(strays > 0), detail, advice);
 }
 
-/// How long a call of the queue takes, and what the server's clock says.
-async fn queue(backend: &dyn QueueBackend, findings: &mut Findings) -> Result<(), Error> {
+/// Whether the queue exists, how long a call of it takes, and what the server's clock says.
+async fn queue(
+    connection: &Connection,
+    name: &str,
+    backend: &dyn QueueBackend,
+    findings: &mut Findings,
+) -> Result<(), Error> {
     let mut quickest: Option<(Duration, i128)> = None;
+    let mut exists = false;
     for _ in 0..5 {
         let (start, before) = (Instant::now(), SystemTime::now());
         let applied = backend.apply(At::Server, &Op::Stats).await?;
         let took = start.elapsed();
+        exists = exists || is_used(&applied);
         let there = i128::from(applied.at.as_ms());
         let here = before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + took / 2;
         let ahead = there - i128::try_from(here.as_millis()).unwrap_or(0);
@@ -219,9 +226,22 @@ async fn queue(backend: &dyn QueueBackend, findings: &mut Findings) -> Result<()
         }
     }
     let (took, ahead) = quickest.unwrap_or_default();
-    findings.add("queue", Verdict::Good, "it opens", "");
+    // The number of shards is stored before the first message. The check of shards reports errors.
+    if exists || !matches!(connection.shards_of(name).await, Ok(None)) {
+        findings.add("queue", Verdict::Good, "it opens", "");
+    } else {
+        let detail = "it opens, but does not exist yet: its first message creates it";
+        findings.add("queue", Verdict::Good, detail, "");
+    }
     distance(took, ahead, findings);
     Ok(())
+}
+
+/// Whether a queue has changed before, or holds messages. Without its control record, it has no
+/// revision, but may have messages.
+fn is_used(counted: &Applied) -> bool {
+    let Reply::Stats(stats) = &counted.reply else { return true };
+    counted.revision > 0 || stats.scheduled + stats.ready + stats.leased + stats.dead > 0
 }
 
 /// How far the server is: the round trip `took`, and its clock is `ahead` of ours, in milliseconds.

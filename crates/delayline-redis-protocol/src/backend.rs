@@ -153,7 +153,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         let key = self.keys.named(CONTROL);
         let remedy = format!(
             "delete the key {}, and then repair the queue; no message is lost, but the queue \
-             loses its totals, is not paused, and forgets which ids have finished",
+             loses its totals and its order, is not paused, and forgets which ids have finished",
             String::from_utf8_lossy(&key)
         );
         Error::with_detail(ErrorKind::Damaged, remedy)

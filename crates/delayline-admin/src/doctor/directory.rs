@@ -32,7 +32,7 @@ pub async fn examine_directory(
     let mut findings = Findings::default();
     check(&status, &mut findings);
     if let Some(name) = name {
-        queue(&*connection.backend(name).await?, &mut findings).await?;
+        queue(connection, name, &*connection.backend(name).await?, &mut findings).await?;
         shards(connection, name, &mut findings).await;
     }
     Ok(findings.0)

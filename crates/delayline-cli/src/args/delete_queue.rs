@@ -12,9 +12,10 @@ Examples:
   delayline delete-queue --queue misspelt
   delayline dead purge --all --queue old && delayline delete-queue --queue old
 
-On a server, the user needs UNLINK on all keys of the queue (delayline:{NAME}:*), which the rules of
-`delayline acl` do not include. You need not stop workers; the next message creates the queue again.
-If the queue is not empty, the exit code is 1. For other exit codes, see `delayline --help`.")]
+On a server, the user needs UNLINK on all keys of the queue (delayline:{NAME}:*). The rules of
+`delayline acl` include it for every role, so producers and workers can remove an empty queue, too.
+You need not stop workers; the next message creates the queue again. If the queue is not empty, the
+exit code is 1. For other exit codes, see `delayline --help`.")]
 pub(crate) struct DeleteQueue {
     /// Print JSON
     #[arg(long)]

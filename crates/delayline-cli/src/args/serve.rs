@@ -12,7 +12,8 @@ use super::Post;
 /// Serve a dashboard, an HTTP API and metrics
 ///
 /// Runs until Ctrl-C or SIGTERM. Programs in other languages use the API, which api/v1/openapi.json
-/// describes. Prometheus reads /metrics, and /health answers 200 if all is well.
+/// describes. Prometheus reads /metrics. /health answers 200 if every queue can be counted, and
+/// /ready if at least one can, or if there are none.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Serve {
@@ -134,9 +135,9 @@ Examples:
     http://127.0.0.1:7380/api/v1/queues/orders/messages
 
 With --all, or if neither the arguments, --queue nor DELAYLINE_QUEUE name a queue, it finds up to
-200 queues by SCAN, at most once a minute, among the first 1,000,000 keys of each primary. The page
-of all queues says when they were read, and whether some may be missing. The user needs SCAN, which
-the rules of `delayline acl` do not include.
+1,000 queues by SCAN, at most once a minute, among the first 1,000,000 keys of each primary. The
+page of all queues says when they were read, and whether some may be missing. The user needs SCAN,
+which the rules of `delayline acl` do not include.
 
 Without --users only this machine can connect, and only under localhost, 127.0.0.1, [::1], the
 address of --listen and the host of --sqs-url, so that pages of other sites cannot reach it. A file
@@ -154,8 +155,8 @@ all queues that begin with eu/. A worker claims and settles messages; it sees ne
 lists.
 
 At most --connections are served, or fewer if the limit of open files is low. One address gets at
-most half of the free ones. When all are taken, only /health and /metrics are answered. At the end,
-waiting consumers are answered at once, without messages.
+most half of the free ones. When all are taken, only /health, /ready and /metrics are answered. At
+the end, waiting consumers are answered at once, without messages.
 
 With --post or --exec, this process also delivers messages, with the same requests, variables and
 answers as `delayline work`. At the end, running deliveries get 20 s; a second signal ends them. A

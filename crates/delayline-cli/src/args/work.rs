@@ -96,12 +96,12 @@ A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_D
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES,
 DELAYLINE_HEADERS (JSON) and, if the message has a group, DELAYLINE_GROUP. Exit code 0 acks the
 message; if it was sent with --keep-result, the command's stdout is its result. Any other code
-retries the message later, with the end of the command's stderr as the reason. Leftover child
-processes are terminated. Commands do not inherit DELAYLINE_POST_SECRET. They inherit DELAYLINE_URL
-and DELAYLINE_SENTINEL_PASSWORD only with --pass-url. When `work` ends, a command that still runs
-after the grace period is terminated, and its message is released, which is not counted. A message
-is delivered at least once: a command can run twice for it, the second time with a higher
-DELAYLINE_EPOCH.
+retries the message later, with the end of the command's stderr as the reason; leftover child
+processes are then terminated. After exit code 0, they continue to run. Commands do not inherit
+DELAYLINE_POST_SECRET. They inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD only with
+--pass-url. When `work` ends, a command that still runs after the grace period is terminated with
+its child processes, and its message is released, which is not counted. A message is delivered at
+least once: a command can run twice for it, the second time with a higher DELAYLINE_EPOCH.
 
 A command saves its progress and a checkpoint of up to 4 KiB as lines of JSON on file descriptor 3,
 whose number is in DELAYLINE_SAVE_FD:

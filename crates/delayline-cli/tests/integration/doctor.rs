@@ -22,6 +22,7 @@ fn the_load_of_a_queue_is_examined() {
         );
     }
     let findings = run(on(&server, &["doctor", "--json"])).code(0).lines();
+    assert_eq!(finding(&findings, "queue")["detail"], "it opens");
     let detail = finding(&findings, "memory ahead")["detail"].as_str().unwrap().to_owned();
     assert!(detail.contains("20 messages more than a day ago, about "), "{detail}");
     for check in ["lateness", "expired leases", "failover"] {
@@ -45,6 +46,7 @@ fn a_fit_server_gets_a_good_report() {
     let table = run(on(&server, &["doctor"])).code(0).stdout;
     assert!(table.starts_with("SERVER") && table.contains("\nCHECK"), "{table}");
     assert!(table.contains("noeviction"), "{table}");
+    assert!(table.contains("does not exist yet"), "{table}");
     let keys = server.command(&["DBSIZE"]);
     assert_eq!(keys, delayline_test_server::Reply::Int(0), "it changes nothing");
 }

@@ -89,8 +89,10 @@ async fn examine(
         };
         first = false;
         stretch.examined = stretch.examined.saturating_add(page.examined);
+        // A page that repairs something may continue where it began.
+        let stays = page.next == stretch.next;
+        let stuck = stays && (!repair || page.findings.is_empty());
         stretch.findings.extend(page.findings);
-        let stuck = page.next == stretch.next;
         stretch.next = page.next.filter(|_| !stuck);
         if stretch.next.is_none() {
             break;

@@ -72,6 +72,8 @@ pub(crate) async fn ready(State(shared): State<Arc<Shared>>) -> Response {
         unavailable("no queue can be reached\n")
     } else if !is_listed(&known) {
         unavailable("the queues cannot be listed\n")
+    } else if known.search.as_ref().is_some_and(|it| !it.refused.is_empty()) {
+        unavailable("no queue can be opened\n")
     } else {
         "ok\n".into_response()
     }

@@ -160,10 +160,10 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         }
     }
     // A request that has not ended would keep a directory open.
-    if let Err(error) = connection.close().await {
-        Failure::from(error).report();
-    }
-    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+    let closed = connection.close().await;
+    failed.map_or(Ok(()), Err)?;
+    closed?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The deliveries of this process.

@@ -152,9 +152,11 @@ pub(crate) struct Listed {
 impl Listed {
     /// Reads the reply to `CLIENT LIST`: a line for each connection, with `name=VALUE` among its
     /// fields. Values have no spaces. A line that is cut off, or that is not of a worker, is left
-    /// out.
+    /// out. Of two connections of a process for the same, the later one counts: the server may not
+    /// have noticed yet that the other is dead.
     pub(crate) fn read(&mut self, text: &str) {
-        for line in text.lines() {
+        // Servers list connections in the order of their age.
+        for line in text.lines().rev() {
             let field = |name: &str| line.split(' ').find_map(|field| field.strip_prefix(name));
             let Some((part, process)) = field("name=").and_then(WorkerProcess::named) else {
                 continue;

@@ -146,7 +146,8 @@ impl State {
     /// Does not check limits; call [`Op::validate`] first.
     pub fn apply(&mut self, now: Timestamp, op: &Op) -> Applied {
         let snapshot = if op.is_read_only() { None } else { self.look_at_minute(now) };
-        let into_lanes = self.sends_into_lanes(now);
+        let sends = matches!(op, Op::Enqueue(_) | Op::HandOff(_));
+        let into_lanes = sends && self.sends_into_lanes(now);
         let mut changes = Changes { snapshot, into_lanes, ..Changes::default() };
         let reply = match op {
             Op::Enqueue(messages) => Reply::Enqueue(

@@ -25,7 +25,7 @@
 //! | `messaging.message.id` | `send`, `process`; `call` of one message | the id, printable |
 //! | `delayline.epoch` | `process` | the [epoch](crate::Job::epoch) of the delivery |
 //! | `delayline.kind` | `process` of [`Jobs`](crate::Jobs) | the kind that handles it, or `unknown` |
-//! | `error.type` | `send`, `call`, `process` | if it failed: `not_executed`, `rejected` or `ambiguous`; on `process`, `retry` or `reject` |
+//! | `error.type` | `send`, `call`, `process` | if it failed: `not_executed`, `rejected` or `ambiguous`; on `process`, `retry`, `undecodable` or `reject` |
 //! | `otel.kind` | `send`, `process` | `producer`, `consumer`: the kind of the span, for `tracing-opentelemetry` |
 //!
 //! # Metrics
@@ -39,14 +39,14 @@
 //! |---|---|---|---|
 //! | `delayline_call_duration_seconds` | histogram | `queue`, `op`, `result` | one operation from request to reply: the round trip and the script. `result` is `ok` or an error class |
 //! | `delayline_call_repeats_total` | counter | `queue`, `op` | operations sent again after a failure, not counting those of workers |
-//! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim`, `relay` and `settle` |
+//! | `delayline_batch_messages` | histogram | `queue`, `op` | messages per operation, for `enqueue`, `claim`, `relay`, `settle` and `hand_off` |
 //! | `delayline_lateness_seconds` | histogram | `queue` | time from the due time of a delivery to its claim, by the server's clock |
 //! | `delayline_handler_duration_seconds` | histogram | `queue`, `outcome` | a handler from its start to its outcome: `ack`, `retry`, `undecodable`, `snooze`, `release`, `reject` |
 //! | `delayline_job_duration_seconds` | histogram | `queue`, `kind`, `outcome` | the same by the kind of the message, for [`Jobs`](crate::Jobs): one that has a handler, or `unknown` |
 //! | `delayline_enqueued_total` | counter | `queue`, `result` | messages sent: `created`, `updated`, `following`, `duplicate`, `conflict`, `throttled`, `too_many_throttled` |
 //! | `delayline_settled_total` | counter | `queue`, `outcome` | leases ended: `ack`, `retry`, `undecodable`, `snooze`, `release`, `reject` |
 //! | `delayline_retries_total` | counter | `queue` | messages that will be retried after a failure |
-//! | `delayline_dead_total` | counter | `queue`, `reason` | messages that became dead letters: `max_failures` and `rejected` by a settlement of this process; `max_crashes`, `expired` and `unreadable` found by its claims |
+//! | `delayline_dead_total` | counter | `queue`, `reason` | messages that became dead letters: `max_failures`, `undecodable` and `rejected` by a settlement of this process; `max_crashes`, `expired` and `unreadable` found by its claims |
 //! | `delayline_leases_lost_total` | counter | `queue` | settlements and lease extensions that were too late ([G6](crate::guarantees#g6)) |
 //! | `delayline_doorbell_total` | counter | `queue`, `result` | waits for a hint: `hit`, `miss` (none arrived in time), `error` |
 //! | `delayline_overloaded_total` | counter | `queue` | sends refused because too many were waiting |
@@ -71,7 +71,7 @@
 //! | name | kind | labels |
 //! |---|---|---|
 //! | `messaging.client.operation.duration` | histogram | `messaging.system`, `messaging.operation.name`, `messaging.destination.name`; `messaging.operation.type` of `send`, `receive` and `settle`; `error.type` of calls that failed |
-//! | `messaging.process.duration` | histogram | the same; `error.type` is `retry` or `reject` |
+//! | `messaging.process.duration` | histogram | the same; `error.type` is `retry`, `undecodable` or `reject` |
 //!
 //! Unless its builder sets buckets, the exporter `metrics-exporter-prometheus` turns histograms
 //! into summaries, which cannot be aggregated over processes. The alert on lateness and the Grafana

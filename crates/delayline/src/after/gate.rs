@@ -142,12 +142,17 @@ impl Gate {
         let info = &delivery.message.info;
         let key = (info.id.clone(), info.sequence);
         let count = read.waiting.members.len();
-        let seen = self.lock().seen.remove(&key).map(|seen| seen.ends);
+        // They stay there, as a claim may be dropped during its check.
+        let seen = self.lock().seen.get(&key).map(|seen| seen.ends.clone());
         let seen = seen.filter(|ends| ends.len() == count);
         let mut check = Check::new(&self.reach, at, &read.waiting.members, seen);
         let mut is_complete = check.query(LONGEST_CHECK).await.is_ok();
         let waited = now.since(info.enqueued_at);
-        let mut verdict = check.verdict(&read.waiting, waited);
+        // A redrive resets the failures, but keeps the error.
+        let has_failed = info.failures > 0 || info.last_error.is_some();
+        // A queue that has not answered may know a member.
+        let ignores_unknown = has_failed && is_complete;
+        let mut verdict = check.verdict(&read.waiting, waited, ignores_unknown);
         if matches!(verdict, Verdict::Deliver(_)) {
             let has_results = check.query_results(LONGEST_CHECK).await.is_ok();
             if !has_results && waited < read.waiting.at_most {
@@ -172,7 +177,7 @@ impl Gate {
                 return Err(now.after(millis(LONGEST_PAUSE)));
             }
             Verdict::Wait(left) => {
-                let pause = if is_complete { pause(waited, left) } else { FAILED };
+                let pause = if is_complete { pause(info.enqueued_at, now, left) } else { FAILED };
                 let end = info.enqueued_at.after(millis(read.waiting.at_most)).since(now);
                 let pause = millis(if end.is_zero() { pause } else { pause.min(end) });
                 let hold = (left >= MANY).then(|| Hold::Group(Schedule::In(millis(HOLD))));
@@ -186,9 +191,11 @@ impl Gate {
         Err(now.after(pause))
     }
 
-    fn remember(&self, key: (MessageId, u64), ends: Vec<u8>) {
+    fn remember(&self, key: (MessageId, u64), mut ends: Vec<u8>) {
         let mut state = self.lock();
-        if state.seen.len() >= MOST_WAITING {
+        if let Some(seen) = state.seen.get(&key) {
+            keep_ends(&seen.ends, &mut ends);
+        } else if state.seen.len() >= MOST_WAITING {
             // A message that waits is checked again within [`LONGEST_PAUSE`]: the message that was
             // not checked for the longest time most likely waits no more.
             let oldest = state.seen.iter().min_by_key(|(_, seen)| seen.check);
@@ -394,14 +401,18 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    fn verdict(&self, waiting: &Waiting, waited: Duration) -> Verdict {
+    /// A message that has been delivered before does not wait for members that are forgotten since:
+    /// it ignores those that are unknown.
+    fn verdict(&self, waiting: &Waiting, waited: Duration, ignores_unknown: bool) -> Verdict {
         let has_failed = self.ends.iter().any(|&end| wire::is_failure(end));
-        let left = self.ends.iter().filter(|&&end| end == wire::UNKNOWN || end == wire::PENDING);
-        match (waiting.on_failure, left.count()) {
+        let count = |code| self.ends.iter().filter(|&&end| end == code).count();
+        let pending = count(wire::PENDING);
+        match (waiting.on_failure, pending + count(wire::UNKNOWN)) {
             (OnFailure::Cancel, _) if has_failed => Verdict::Cancel,
             (OnFailure::Deliver, 1..) if has_failed => Verdict::Deliver(Why::Failure),
             (_, 0) => Verdict::Deliver(Why::AllEnded),
             _ if waited >= waiting.at_most => Verdict::Deliver(Why::TimeLimit),
+            _ if ignores_unknown && pending == 0 => Verdict::Deliver(Why::AllEnded),
             (_, left) => Verdict::Wait(left),
         }
     }
@@ -425,9 +436,26 @@ pub(crate) async fn query(reach: &Reach, members: &[Member]) -> Result<Vec<Ended
 }
 
 /// The time to the next check, unless a wake-up comes.
-fn pause(waited: Duration, left: usize) -> Duration {
+fn pause(enqueued_at: Timestamp, now: Timestamp, left: usize) -> Duration {
+    // A clock that was set back may stay behind for hours, and does not tell how long it waited.
+    if now < enqueued_at {
+        return LONGEST_PAUSE;
+    }
+    let waited = now.since(enqueued_at);
     let shortest = if left >= MANY { HOLD } else { SHORTEST_PAUSE };
     (waited / 8).clamp(shortest, LONGEST_PAUSE)
+}
+
+/// Keeps the final ends of another check of the same members, which may have seen more.
+fn keep_ends(seen: &[u8], ends: &mut [u8]) {
+    if seen.len() != ends.len() {
+        return;
+    }
+    for (end, &seen) in ends.iter_mut().zip(seen) {
+        if wire::is_final(seen) && !wire::is_final(*end) {
+            *end = seen;
+        }
+    }
 }
 
 fn millis(duration: Duration) -> Millis {
@@ -492,7 +520,7 @@ const MOST_WAITING: usize = 1_000;
 mod tests {
     use std::sync::Arc;
 
-    use delayline_core::QueueBackend;
+    use delayline_core::{DeathReason, QueueBackend};
     use delayline_memory::MemoryBackend;
 
     use super::*;
@@ -516,6 +544,23 @@ mod tests {
         async fn queues(&self, most_keys: u64) -> Result<FoundQueues, crate::Error> {
             self.0.queues(most_keys).await
         }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_check_more_frequent() {
+        let at = |ms| Timestamp::from_ms(ms).unwrap();
+        assert_eq!(pause(at(5_000), at(4_999), 1), LONGEST_PAUSE);
+        assert_eq!(pause(at(5_000), at(5_000), 1), SHORTEST_PAUSE);
+        assert_eq!(pause(at(5_000), at(13_000), 1), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_check_that_has_seen_less_loses_no_final_end() {
+        let (dead, cancelled) = (wire::code(&Completion::Dead(DeathReason::Rejected)), 3);
+        let mut ends = [wire::UNKNOWN, wire::PENDING, wire::PENDING, wire::ACKED];
+        keep_ends(&[wire::ACKED, cancelled, dead, wire::PENDING], &mut ends);
+        // A dead letter may have been redriven since.
+        assert_eq!(ends, [wire::ACKED, cancelled, wire::PENDING, wire::ACKED]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -249,6 +249,33 @@ async fn an_end_that_a_worker_has_seen_counts_when_the_queue_has_forgotten_it() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_has_been_delivered_does_not_wait_again_for_members_that_are_forgotten() {
+    for failed in [Outcome::retry_in(HOURS, "busy"), Outcome::reject("no")] {
+        let backend = Faulty::new();
+        let queue: Queue<u64> = Queue::new(backend.clone());
+        let waiting = queue.message(&1).id("w");
+        let _ = waiting.send_with_members([queue.message(&0)]).await.unwrap();
+        let worker = Worker::builder(queue.clone()).build().unwrap();
+        let handler = move |job: Job<u64>| {
+            let outcome = if *job.payload() == 1 { failed.clone() } else { Outcome::Ack };
+            async move { Ok::<_, &str>(outcome) }
+        };
+        assert!(tokio::time::timeout(LATEST, worker.run(handler)).await.is_err());
+        sleep(HOURS).await;
+        // Another process: it remembers nothing.
+        let queue: Queue<u64> = Queue::new(backend.clone());
+        let _ = queue.redrive("w").await.unwrap();
+        let worker = Worker::builder(queue).until_empty(true).build().unwrap();
+        let handler = async |job: Job<u64>| {
+            assert_eq!(job.members().unwrap().ended[0].completion, Completion::Unknown);
+            Ok::<_, &str>(())
+        };
+        assert_eq!(worker.run(handler).await.acked, 1);
+        assert!(backend.elapsed() < HOURS + 2 * LATEST, "{:?}", backend.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_that_wait_no_more_do_not_replace_the_ends_of_one_that_waits() {
     const OTHERS: u32 = 1_100;
     let backend = Faulty::new();

@@ -79,7 +79,7 @@ pub(crate) fn validate(items: &[HandOff]) -> Result<(), Violation> {
     let contents = messages().map(NewMessage::content_bytes);
     let contents = contents.chain(results.map(|result| result.bytes.len())).sum();
     Violation::at_most(WHAT, "bytes", contents, MAX_BATCH_BYTES)?;
-    // Saves count apart: who makes the messages need not know what is still to be saved.
+    // Saves count apart: a program that makes the messages need not know the unsaved ones.
     let saves = items.iter().map(|item| item.settlement.save_bytes()).sum();
     Violation::at_most("the list of a hand-off's saves", "bytes", saves, MAX_BATCH_BYTES)
 }

@@ -402,7 +402,7 @@ impl<'a> Check<'a> {
     }
 
     /// A message that has been delivered before does not wait for members that are forgotten since:
-    /// it ignores those that are unknown.
+    /// it ignores unknown ones.
     fn verdict(&self, waiting: &Waiting, waited: Duration, ignores_unknown: bool) -> Verdict {
         let has_failed = self.ends.iter().any(|&end| wire::is_failure(end));
         let count = |code| self.ends.iter().filter(|&&end| end == code).count();

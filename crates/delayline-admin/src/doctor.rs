@@ -13,7 +13,7 @@ mod topology;
 use std::time::{Duration, Instant, SystemTime};
 
 use delayline::admin::{AclRole, Inspection, Resolution, Survey};
-use delayline::backend::{Applied, At, Op, QueueBackend, Reply};
+use delayline::backend::{At, Op, QueueBackend};
 use delayline::{Connect, Connection, Error};
 use delayline_json::hint;
 use serde_json::Value;
@@ -24,6 +24,7 @@ pub use self::findings::{Finding, Verdict};
 use self::findings::{Findings, good_unless};
 pub use self::schedules::{SCHEDULE_OVERDUE, examine_schedules};
 pub use self::tables::Table;
+use crate::is_known;
 
 /// The findings on all servers, and on sentinels.
 #[derive(Clone, Debug)]
@@ -212,36 +213,32 @@ async fn queue(
     findings: &mut Findings,
 ) -> Result<(), Error> {
     let mut quickest: Option<(Duration, i128)> = None;
-    let mut exists = false;
+    let mut counted = None;
     for _ in 0..5 {
         let (start, before) = (Instant::now(), SystemTime::now());
         let applied = backend.apply(At::Server, &Op::Stats).await?;
         let took = start.elapsed();
-        exists = exists || is_used(&applied);
         let there = i128::from(applied.at.as_ms());
         let here = before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + took / 2;
         let ahead = there - i128::try_from(here.as_millis()).unwrap_or(0);
         if quickest.is_none_or(|(least, _)| took < least) {
             quickest = Some((took, ahead));
         }
+        counted = Some(applied);
     }
     let (took, ahead) = quickest.unwrap_or_default();
-    // The number of shards is stored before the first message. The check of shards reports errors.
-    if exists || !matches!(connection.shards_of(name).await, Ok(None)) {
-        findings.add("queue", Verdict::Good, "it opens", "");
-    } else {
-        let detail = "it opens, but does not exist yet: its first message creates it";
-        findings.add("queue", Verdict::Good, detail, "");
-    }
+    let is_known = match &counted {
+        // The check of shards reports this error.
+        Some(counted) => is_known(connection, name, counted).await.unwrap_or(true),
+        None => true,
+    };
+    let detail = match is_known {
+        true => "it opens",
+        false => "it opens, but does not exist yet: its first message creates it",
+    };
+    findings.add("queue", Verdict::Good, detail, "");
     distance(took, ahead, findings);
     Ok(())
-}
-
-/// Whether a queue has changed before, or holds messages. Without its control record, it has no
-/// revision, but may have messages.
-fn is_used(counted: &Applied) -> bool {
-    let Reply::Stats(stats) = &counted.reply else { return true };
-    counted.revision > 0 || stats.scheduled + stats.ready + stats.leased + stats.dead > 0
 }
 
 /// How far the server is: the round trip `took`, and its clock is `ahead` of ours, in milliseconds.

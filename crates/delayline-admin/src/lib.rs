@@ -10,17 +10,20 @@
 //!   [`Groups`] groups letters by reason and error.
 //! - [`GroupCount`] has the number of waiting and leased messages of a group.
 //! - [`Holder`] is a process with workers, and the messages that it holds.
+//! - [`is_known`] says whether a queue exists.
 
 pub mod doctor;
 mod due;
 mod group_counts;
 mod holders;
+mod known;
 mod letters;
 mod search;
 
 pub use self::due::{DueCounts, DueMessages};
 pub use self::group_counts::GroupCount;
 pub use self::holders::{Holder, leased};
+pub use self::known::is_known;
 pub use self::letters::{
     Group, GroupOrder, Groups, LatestLetters, LetterFilter, Letters, RateLimit,
 };

@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind::{TooManyValues, UnknownArgument};
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use delayline::admin::QueueName;
-use delayline::backend::{Op, Reply};
+use delayline::backend::Op;
 use delayline::codec::Raw;
 use delayline::limits::{MAX_SHARDS, MIN_SHARDS};
 use delayline::{Bytes, Connect, Connection, Error, ErrorKind, Opening, Queue};
@@ -426,14 +426,7 @@ impl Target {
             Err(error) if error.kind() == &ErrorKind::PermissionDenied => return Ok(true),
             Err(error) => return Err(error.into()),
         };
-        // Without its control record, a queue has no revision, but may have messages.
-        let holds = |stats: &delayline::admin::Stats| {
-            stats.scheduled > 0 || stats.ready > 0 || stats.leased > 0 || stats.dead > 0
-        };
-        Ok(applied.revision > 0
-            || matches!(&applied.reply, Reply::Stats(stats) if holds(stats))
-            // The number of shards is stored before the first message.
-            || connection.shards_of(self.queue()?).await?.is_some())
+        Ok(delayline_admin::is_known(connection, self.queue()?, &applied).await?)
     }
 
     /// There is no such queue.

@@ -304,6 +304,13 @@ mod tests {
     }
 
     #[test]
+    fn the_later_connection_of_a_process_counts() {
+        let now = WorkerProcess { handlers: 7, ..process(1) };
+        let found = listed(&[line(&name(&process(1), 1)) + &line(&name(&now, 1))]);
+        assert_eq!(found.processes.iter().map(|it| it.handlers).collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
     fn hostile_and_cut_names_are_left_out() {
         let good = name(&process(1), 1);
         let wrong = [

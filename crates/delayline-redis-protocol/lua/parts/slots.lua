@@ -3,7 +3,6 @@
 -- lane that waits for a slot has the score NO_TURN in `turns`.
 --
 -- Limiter::slots_of_group, nil if nothing limits them.
-local in_order = control.limits ~= '' and byte(control.limits, QUEUE_LIMITS_IN_ORDER) == 1
 local most_of_group = in_order and 1
   or control.limits ~= '' and struct.unpack(U32, control.limits, QUEUE_LIMITS_EACH_GROUP_FROM) or nil
 if most_of_group == 0 then

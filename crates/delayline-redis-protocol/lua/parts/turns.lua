@@ -9,6 +9,7 @@ local last_turn
 -- Whether a lane is in the ring, waits for a slot, or is held.
 local has_lanes
 local has_holds = control.uses >= USES_HOLDS
+local in_order = control.limits ~= '' and byte(control.limits, QUEUE_LIMITS_IN_ORDER) == 1
 
 --@inline
 local function look_at_turns()
@@ -24,7 +25,7 @@ local into_lanes
 local function sends_into_lanes()
   if into_lanes == nil then
     look_at_turns()
-    into_lanes = not (control.limits ~= '' and byte(control.limits, QUEUE_LIMITS_IN_ORDER) == 1)
+    into_lanes = not in_order
       and (has_lanes
         or redis.call('ZCOUNT', key.index, FIRST_GROUPED, format('%d', AT_GROUPED * BAND + now)) >= LOOK_AHEAD)
   end

@@ -104,6 +104,31 @@ async fn the_first_page_loads_each_script_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_queues_cannot_be_opened_is_not_ready() {
+    let server = Server::start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    server.command(&["SET", "delayline:{future}:control", &"x".repeat(100)]);
+    let site = site(&connection);
+    get(&site, "/ready").await.status(503).has("no queue can be opened");
+    send(&open(&connection, "orders").await, "order-1", "1").await;
+    get(&self::site(&connection), "/ready").await.status(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_of_many_entries_in_one_place_can_be_continued() {
+    let server = Server::start();
+    let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();
+    send(&open(&connection, "orders").await, "order-1", "1").await;
+    for n in 0..250 {
+        let stray = format!("12345678stray-{n}");
+        server.command(&["ZADD", "delayline:{orders}:index", "1e18", &stray]);
+    }
+    let admin = Dashboard::new(Access::everyone(Role::Admin)).discover(connection);
+    let page = post(&admin.router().unwrap(), "/repair?queue=orders", "sure=yes").await;
+    page.status(200).has("200 faults repaired").has("Continue");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_visitors_cost_one_search_and_a_server_that_is_away_is_told() {
     let server = Server::builder().append_only("always").start();
     let connection = Connect::new(&server.url()).unwrap().connect().await.unwrap();

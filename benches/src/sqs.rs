@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use delayline::codec::Raw;
+use delayline::limits::WORKER_POLL_MS;
 use delayline::{Bytes, Job, Worker};
 use delayline_benches::{PAYLOAD_BYTES, Requests};
 use delayline_sqs::Sqs;
@@ -31,8 +32,8 @@ const BATCH: usize = 10;
 const POLLS: usize = 5_000;
 /// How long a poll waits.
 const POLL: Duration = Duration::from_secs(20);
-/// How long its costs settle before they are counted.
-const SETTLING: Duration = Duration::from_secs(5);
+/// Longer than the pause between the claims of an idle worker: no shorter time counts it.
+const SHORTEST_COUNT: Duration = Duration::from_millis(WORKER_POLL_MS + 1_000);
 
 /// Messages that are sent, and received and deleted, in batches of 10.
 pub(crate) async fn run(messages: usize, progress: &ProgressBar) -> Result<Vec<Table>> {
@@ -47,7 +48,8 @@ pub(crate) async fn run(messages: usize, progress: &ProgressBar) -> Result<Vec<T
     let sqs = sqs.only_queues([QUEUE]).router().await?;
     let sqs = Endpoint { address: http::serve(sqs).await?, wire: Wire::Sqs };
     // A poll is counted as long as it waits, unless a quick run is asked for.
-    let counted = POLL.min(Duration::from_millis(100) * u32::try_from(messages)?);
+    let counted = Duration::from_millis(100) * u32::try_from(messages)?;
+    let counted = counted.clamp(SHORTEST_COUNT, POLL);
     let waiting = polls(&server, sqs.address, counted, progress).await?;
     let late_messages = (messages / 50).max(10);
     progress.set_message("lateness over a long poll of SQS");
@@ -148,7 +150,8 @@ async fn polls(
 
 /// Commands per second of the server's clients.
 async fn commands(server: &Server, counted: Duration) -> f64 {
-    sleep(SETTLING.min(counted)).await;
+    // The costs settle first.
+    sleep(counted / 4).await;
     let (start, before) = (Instant::now(), Requests::of(server).sum());
     sleep(counted).await;
     (Requests::of(server).sum() - before) / start.elapsed().as_secs_f64()

@@ -18,6 +18,11 @@ pub fn times(data: &[u8]) {
         if let Ok(instant) = reading::instant(text) {
             assert!(duration.is_err(), "{text:?} is an instant and a duration");
             assert!(instant >= UNIX_EPOCH, "{text:?}");
+            assert_eq!(reading::typed(text), Ok(instant), "{text:?}");
+        }
+        if let Ok(moment) = reading::typed(text) {
+            assert!(moment >= UNIX_EPOCH, "{text:?}");
+            assert!(duration.is_err() || !text.contains(':'), "{text:?} is no delay");
         }
         if let Ok(duration) = duration {
             delay(duration);

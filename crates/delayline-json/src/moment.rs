@@ -105,7 +105,8 @@ impl Default for Zone {
 ///   begins. A day of the week is the next one whose time is later than `now`.
 /// - `2026-12-01 09:00`, `2026-12-01T09:00:30`, `2026-12-01`.
 ///
-/// Case does not matter.
+/// Case does not matter. Midnight is when the day begins, also where clocks skip 00:00 or have it
+/// twice.
 ///
 /// # Errors
 ///
@@ -113,11 +114,7 @@ impl Default for Zone {
 /// day, or exists twice, because clocks change; or it depends on a zone that is unknown.
 pub fn moment(text: &str, now: SystemTime, zone: &Zone) -> Result<SystemTime, String> {
     let said = |why: &str| format!("{} is not a time: {why}", quoted(text));
-    // `10:00:01` is a time of day here, not ten hours and a second.
-    let is_clock = clock(&text.trim().to_ascii_lowercase()).is_some();
-    if let Ok(delay) = duration(text)
-        && !is_clock
-    {
+    if let Ok(delay) = duration(text) {
         return now.checked_add(delay).ok_or_else(|| said("it is too far away"));
     }
     let exact = match instant(text) {
@@ -146,7 +143,10 @@ pub fn moment(text: &str, now: SystemTime, zone: &Zone) -> Result<SystemTime, St
         ));
     }
     let ambiguous = zone.0.to_ambiguous_zoned(civil);
+    // `midnight` or a day is its beginning: the end of a gap, and the first of two.
+    let is_exact = text.contains(':');
     match ambiguous.offset() {
+        _ if !is_exact => {}
         AmbiguousOffset::Unambiguous { .. } => {}
         AmbiguousOffset::Gap { .. } => {
             return Err(said(&format!("{} skips it on that day", zone.name())));
@@ -159,7 +159,7 @@ pub fn moment(text: &str, now: SystemTime, zone: &Zone) -> Result<SystemTime, St
             )));
         }
     }
-    let at = ambiguous.unambiguous().map_err(|error| said(&short(&error.to_string(), MOST_WHY)))?;
+    let at = ambiguous.compatible().map_err(|error| said(&short(&error.to_string(), MOST_WHY)))?;
     let at = at.timestamp();
     if at < jiff::Timestamp::UNIX_EPOCH {
         return Err(said("it is before 1970"));
@@ -295,6 +295,16 @@ mod tests {
             assert_eq!(moment(text, now, &berlin()), Ok(at(expected)), "{text}");
         }
         assert_eq!(moment("14:00", now, &Zone::UTC), Ok(at("2026-03-02T14:00:00Z")));
+        // From 00:00 to 01:00, and from 01:00 to 00:00.
+        for (zone, now, expected) in [
+            ("Africa/Cairo", "2026-04-23T09:00:00Z", "2026-04-23T22:00:00Z"),
+            ("America/Havana", "2026-10-31T20:00:00Z", "2026-11-01T04:00:00Z"),
+        ] {
+            for text in ["midnight", "tomorrow", "tomorrow midnight"] {
+                let begins = moment(text, at(now), &Zone::named(zone).unwrap());
+                assert_eq!(begins, Ok(at(expected)), "{text} in {zone}");
+            }
+        }
     }
 
     #[test]
@@ -309,6 +319,8 @@ mod tests {
             "",
             "soon",
             "25:00",
+            "24:00:00",
+            "14:00:00.5",
             "12:60",
             "1:2:3:4",
             "tomorrow 9",

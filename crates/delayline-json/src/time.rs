@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, Zoned};
 use crate::text::{quoted, short};
 
 /// Reads `90s`, `30m`, `1h30m`, `2 days`, `PT30M`. Days have 24 hours; months and years have no
-/// fixed length and are refused, as are negative durations and numbers without a unit.
+/// fixed length and are refused, as are negative durations and numbers without a unit, such as
+/// `14:00:00`.
 ///
 /// # Errors
 ///
@@ -17,8 +18,12 @@ use crate::text::{quoted, short};
 pub fn duration(text: &str) -> Result<Duration, String> {
     let invalid = |why: &str| format!("{} is not a duration: {why}", quoted(text));
     // The parser's own message names units that are refused below.
-    let span: Span =
-        text.parse().map_err(|_| invalid("write a number and a unit: 90s, 30m, 1h30m, 2 days"))?;
+    let without_unit = || invalid("write a number and a unit: 90s, 30m, 1h30m, 2 days");
+    // The parser takes `14:00:00` and `25:00:00` for hours, minutes and seconds.
+    if text.contains(':') {
+        return Err(without_unit());
+    }
+    let span: Span = text.parse().map_err(|_| without_unit())?;
     if span.get_years() != 0 || span.get_months() != 0 {
         return Err(invalid("months and years have no fixed length; write days"));
     }

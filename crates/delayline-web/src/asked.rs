@@ -175,7 +175,7 @@ impl Asked {
 
 /// An age as it is, and a time in the visitor's zone as an instant. A time of day is one of today.
 fn died(now: Timestamp, text: &str) -> Result<String, Failure> {
-    if duration(text).is_ok() && !text.contains(':') {
+    if duration(text).is_ok() {
         return Ok(text.to_owned());
     }
     if let Some(time) = text.to_ascii_lowercase().strip_prefix("yesterday") {

@@ -1,20 +1,16 @@
-//! Consumers over HTTP: very many of them, hostile ones, and servers that are killed.
+//! Consumers over HTTP: hostile ones, and those that guess leases.
 
-use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Child;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{scope, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::support::{Running, bare, count, on, send, send_signal, served, start, wait_until};
+use crate::support::{Running, bare, count, send, start, wait_until};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use delayline_test_server::{Reply, Server};
+use delayline_test_server::Server;
 use serde_json::{Value, json};
 
 /// Starts `delayline serve orders`, and waits until it listens. Returns where.
@@ -91,182 +87,11 @@ fn resident(child: &Child) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
 }
 
-/// The calls of some commands that the server has counted.
-fn calls(server: &Server, commands: &[&str]) -> u64 {
-    let calls = |command: &&str| {
-        let stats = server.info("commandstats", &format!("cmdstat_{command}"));
-        let calls = stats.split(',').find_map(|it| it.strip_prefix("calls="));
-        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
-    };
-    commands.iter().map(calls).sum()
-}
-
 /// Waits until one connection waits for hints.
 fn one_waits(server: &Server) {
     wait_until("one connection waits for hints", || {
         server.info("clients", "blocked_clients") == "1"
     });
-}
-
-/// Everything that consumers send while they are idle.
-const COMMANDS: [&str; 2] = ["evalsha", "blpop"];
-/// Two intervals of the safety poll.
-const IDLE: Duration = Duration::from_secs(10);
-const POLLS: usize = 5_000;
-const MOST_BYTES_A_POLL: u64 = 30 * 1_024;
-
-#[test]
-fn thousands_of_polls_cost_what_one_worker_costs() {
-    let server = Server::start();
-    let idle = || {
-        let before = calls(&server, &COMMANDS);
-        sleep(IDLE);
-        calls(&server, &COMMANDS) - before
-    };
-    let mut worker = start(&mut on(&server, &["work"]));
-    one_waits(&server);
-    let of_worker = idle();
-    send_signal(&worker, "-TERM");
-    worker.wait().unwrap();
-
-    let (mut child, address) = serving(&server.url(), "127.0.0.1:0", &["--connections", "12000"]);
-    let wait = json!({"wait": "50s"});
-    // The first requests load what stays in memory.
-    let mut polls: Vec<TcpStream> =
-        (0..100).map(|_| post(&address, "claim", &wait).unwrap()).collect();
-    one_waits(&server);
-    let before = resident(&child);
-    let begin = Instant::now();
-    polls.extend((polls.len()..POLLS).map(|_| post(&address, "claim", &wait).unwrap()));
-    // A connection that the kernel drops is repeated after a second, one in 150 with a short queue.
-    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
-    wait_until("all polls wait", || served(&address) == POLLS as u64);
-    let each = (resident(&child) - before) / (POLLS as u64 - 100);
-    let of_polls = idle();
-    println!("{each} bytes a poll; in {IDLE:?} {of_polls} commands, of a worker {of_worker}");
-    assert!(each <= MOST_BYTES_A_POLL, "{each} bytes a poll");
-    // The ends of the intervals may fall into one time and not into the other, and a machine that
-    // stands still for a second costs a connection.
-    assert!(of_polls <= of_worker + 10, "{of_polls} commands in {IDLE:?}, of a worker {of_worker}");
-
-    let before = calls(&server, &COMMANDS);
-    let messages: Vec<Value> =
-        (0..50).map(|n| json!({"id": format!("m{n}"), "payload": n})).collect();
-    assert_eq!(ask(&address, "messages", &json!(messages)).unwrap().0, 200);
-    // Not by a call that would count as well.
-    let [from, to] = [4_u64, 5].map(|band| band << 48);
-    let leased = || {
-        let range = [from.to_string(), format!("({to}")];
-        server.command(&["ZCOUNT", "delayline:{orders}:index", &range[0], &range[1]])
-    };
-    wait_until("all messages are leased", || leased() == Reply::Int(50));
-    let woken = calls(&server, &COMMANDS) - before;
-    println!("{woken} commands for 50 messages");
-    assert!(woken <= 150, "{woken} commands for 50 messages");
-
-    let begin = Instant::now();
-    send_signal(&child, "-TERM");
-    let mut ids = BTreeSet::new();
-    for poll in &mut polls {
-        let (status, text) = answer(poll).unwrap();
-        assert_eq!(status, 200, "{text}");
-        let answer = serde_json::from_str(&text).unwrap();
-        ids.extend(deliveries(&answer).iter().map(|it| it["id"].to_string()));
-    }
-    println!("a stop answers {POLLS} polls in {:?}", begin.elapsed());
-    // Each would have waited for 50 s.
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
-    assert_eq!(ids.len(), 50);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(count(&server, "leased"), 50);
-}
-
-#[test]
-fn a_killed_server_of_a_directory_loses_nothing_and_leases_nothing_twice() {
-    let place = tempfile::tempdir().unwrap();
-    let url = format!("file:{}", place.path().join("queues").display());
-    let (child, address) = serving(&url, "127.0.0.1:0", &[]);
-    let child = Mutex::new(child);
-    let (ledger, ends) = (Ledger::default(), AtomicBool::new(false));
-    scope(|threads| {
-        for number in 0..6 {
-            let (address, ledger, ends) = (&address, &ledger, &ends);
-            threads.spawn(move || consume(address, number, ledger, ends));
-        }
-        for number in 0..MESSAGES {
-            let delay = if number % 3 == 0 { "300ms" } else { "0s" };
-            let message = json!({"id": format!("m{number}"), "payload": 1, "delay": delay, "max_crashes": 100});
-            patiently(&address, "messages", &message);
-            if number % 60 == 30 {
-                let mut child = child.lock().unwrap();
-                send_signal(&child, "-KILL");
-                child.wait().unwrap();
-                *child = serving(&url, &address, &[]).0;
-            }
-        }
-        let begin = Instant::now();
-        while ledger.settled.lock().unwrap().len() < MESSAGES && begin.elapsed() < PATIENCE {
-            sleep(Duration::from_millis(20));
-        }
-        ends.store(true, Ordering::SeqCst);
-    });
-    let settled = ledger.settled.lock().unwrap().clone();
-    let expected: BTreeSet<String> = (0..MESSAGES).map(|number| format!("m{number}")).collect();
-    assert_eq!(settled, expected);
-}
-
-const MESSAGES: usize = 300;
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What consumers know of the messages.
-#[derive(Default)]
-struct Ledger {
-    held: Mutex<BTreeSet<String>>,
-    settled: Mutex<BTreeSet<String>>,
-}
-
-/// Claims and settles, and repeats each request until it is answered. No lease expires meanwhile,
-/// so a message that is delivered while another consumer has it is leased twice.
-fn consume(address: &str, number: usize, ledger: &Ledger, ends: &AtomicBool) {
-    for claims in 0.. {
-        if ends.load(Ordering::SeqCst) {
-            return;
-        }
-        let claim = json!({
-            "max": 3, "wait": "1s", "lease": "10m",
-            "consumer": format!("c{number}"), "claim_id": format!("{claims}"),
-        });
-        let deliveries = deliveries(&patiently(address, "claim", &claim));
-        if deliveries.is_empty() {
-            continue;
-        }
-        let ids: Vec<String> =
-            deliveries.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect();
-        for id in &ids {
-            assert!(ledger.held.lock().unwrap().insert(id.clone()), "{id} is leased twice");
-            assert!(!ledger.settled.lock().unwrap().contains(id), "{id} comes back");
-        }
-        sleep(Duration::from_millis(2));
-        let acks: Vec<Value> = deliveries.iter().map(ack).collect();
-        let settled = patiently(address, "settle", &json!({ "settlements": acks }));
-        for (id, result) in ids.iter().zip(settled["results"].as_array().unwrap()) {
-            assert_eq!(result["state"], "acked", "{result}");
-            ledger.settled.lock().unwrap().insert(id.clone());
-        }
-    }
-}
-
-fn patiently(address: &str, verb: &str, body: &Value) -> Value {
-    let begin = Instant::now();
-    loop {
-        match ask(address, verb, body) {
-            Ok((200 | 201, answer)) => return answer,
-            Ok((503 | 504, _)) | Err(_) => {}
-            Ok((status, problem)) => panic!("{verb}: {status}: {problem}"),
-        }
-        assert!(begin.elapsed() < PATIENCE, "{verb} is not answered");
-        sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

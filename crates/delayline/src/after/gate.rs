@@ -10,8 +10,8 @@ use bytes::Bytes;
 use delayline_core::limits::MAX_BATCH;
 use delayline_core::{
     Applied, At, Backend, Claimed, Completion, Delivery, Durability, Error, ErrorClass, ErrorKind,
-    Hold, Lease, MessageId, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement,
-    Status, Timestamp, Wakeup,
+    Hold, Lease, MessageId, MessageState, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled,
+    Settlement, Status, Timestamp, Wakeup,
 };
 use futures_util::future::join_all;
 use tokio::time::timeout;
@@ -146,7 +146,8 @@ impl Gate {
         let seen = self.lock().seen.get(&key).map(|seen| seen.ends.clone());
         let seen = seen.filter(|ends| ends.len() == count);
         let mut check = Check::new(&self.reach, at, &read.waiting.members, seen);
-        let mut is_complete = check.query(LONGEST_CHECK).await.is_ok();
+        let limit = limit_of_check(info.state, now);
+        let mut is_complete = check.query(limit).await.is_ok();
         let waited = now.since(info.enqueued_at);
         // A redrive resets the failures, but keeps the error.
         let has_failed = info.failures > 0 || info.last_error.is_some();
@@ -154,7 +155,7 @@ impl Gate {
         let ignores_unknown = has_failed && is_complete;
         let mut verdict = check.verdict(&read.waiting, waited, ignores_unknown);
         if matches!(verdict, Verdict::Deliver(_)) {
-            let has_results = check.query_results(LONGEST_CHECK).await.is_ok();
+            let has_results = check.query_results(limit).await.is_ok();
             if !has_results && waited < read.waiting.at_most {
                 (verdict, is_complete) = (Verdict::Wait(0), false);
             }
@@ -329,8 +330,8 @@ impl<'a> Check<'a> {
     ///
     /// The first of those queues that could not be queried. The others are.
     async fn query(&mut self, limit: Duration) -> Result<(), crate::Error> {
-        let left = (0..self.ends.len()).filter(|&place| !wire::is_final(self.ends[place]));
-        let left: Vec<_> = left.collect();
+        let places = 0..self.ends.len();
+        let left: Vec<_> = places.filter(|&place| !wire::is_final(self.ends[place])).collect();
         // Without a reply, it is not known whether a dead letter still is one.
         left.iter().for_each(|&place| self.ends[place] = wire::UNKNOWN);
         self.query_these(left, limit).await
@@ -435,6 +436,14 @@ pub(crate) async fn query(reach: &Reach, members: &[Member]) -> Result<Vec<Ended
         .collect())
 }
 
+/// How long a check waits for ends, and again for results: the lease must not expire meanwhile.
+fn limit_of_check(state: MessageState, now: Timestamp) -> Duration {
+    match state {
+        MessageState::Leased { deadline, .. } => LONGEST_CHECK.min(deadline.since(now) / 4),
+        _ => LONGEST_CHECK,
+    }
+}
+
 /// The time to the next check, unless a wake-up comes.
 fn pause(enqueued_at: Timestamp, now: Timestamp, left: usize) -> Duration {
     // A clock that was set back may stay behind for hours, and does not tell how long it waited.
@@ -506,7 +515,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after a check that has failed.
 const FAILED: Duration = Duration::from_secs(1);
-/// How long a check waits for each queue. It must not hold up the other messages of its claim.
+/// How long a check waits for a queue: it must not hold up the other messages of its claim.
 const LONGEST_CHECK: Duration = Duration::from_secs(2);
 /// How often the end of a lease is tried.
 const TRIES: u32 = 3;
@@ -552,6 +561,14 @@ mod tests {
         assert_eq!(pause(at(5_000), at(4_999), 1), LONGEST_PAUSE);
         assert_eq!(pause(at(5_000), at(5_000), 1), SHORTEST_PAUSE);
         assert_eq!(pause(at(5_000), at(13_000), 1), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_check_ends_before_the_lease() {
+        let now = Timestamp::from_ms(5_000).unwrap();
+        let deadline = now.after(Millis::new(1_000).unwrap());
+        let leased = MessageState::Leased { deadline, cancel_requested: false };
+        assert_eq!(limit_of_check(leased, now), Duration::from_millis(250));
     }
 
     #[test]

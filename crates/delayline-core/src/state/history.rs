@@ -1,6 +1,6 @@
 //! Snapshots of the past.
 
-use super::index::up_to;
+use super::index::count_up_to;
 use super::{Index, State};
 use crate::{HistoryPoint, Resolution, Timestamp};
 
@@ -24,7 +24,7 @@ impl State {
     pub(super) fn point(&self, at: Timestamp) -> HistoryPoint {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let waiting: usize = self.waiting().map(Index::len).sum();
-        let due: usize = self.waiting().map(|index| up_to(index, at).count()).sum();
+        let due: usize = self.waiting().map(|index| count_up_to(index, at)).sum();
         HistoryPoint {
             at,
             scheduled: count(waiting - due),

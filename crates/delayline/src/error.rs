@@ -94,11 +94,11 @@ impl Error {
         Self(delayline_core::Error::with_detail(ErrorKind::Unreachable, detail))
     }
 
-    /// The task that was sending a message has ended, so the outcome is unknown.
+    /// The task that was sending a message has ended or stands still, so the outcome is unknown.
     pub(crate) fn sender_gone() -> Self {
         Self(delayline_core::Error::with_detail(
             ErrorKind::ConnectionLost,
-            "the runtime that was sending the message has ended, or the backend panicked",
+            "the runtime that was sending the message has ended or is not run, or the backend panicked",
         ))
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use delayline_core::{Durability, ErrorKind, NewMessage, Op};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span};
 
 use super::enqueue::{Answered, Group, Turn, enqueue};
@@ -51,8 +52,8 @@ struct Waiting {
     /// Sends the next group; `None` if nothing waits. Groups take it from here, because the task
     /// must not keep a queue open that its callers have dropped.
     client: Option<Client>,
-    /// Whether there is a task that sends.
-    sending: bool,
+    /// The task that sends, if there is one: the number of the send that has started it.
+    sender: Option<u64>,
 }
 
 /// A message that waits for its group.
@@ -136,15 +137,17 @@ impl Merger {
                 let only = answered.into_iter().next();
                 return only.map_or_else(|| Err(Error::unexpected_reply()), |it| it.result);
             };
-            let (place, leads) = enter(&waiting, client, message, give_up, span)?;
-            if leads {
-                let lead = Lead { waiting: Arc::clone(&waiting), over: false };
-                runtime.spawn(lead.send_all());
-            }
-            match place.verdict().await {
-                Some(Verdict::Answered(result)) => return result,
-                Some(Verdict::Unsent(back)) => message = back,
-                None => return Err(Error::sender_gone()),
+            let (mut place, leads) = enter(&waiting, client, message, give_up, span)?;
+            let verdict = if leads {
+                let waiting = Arc::clone(&waiting);
+                runtime.spawn(Lead { waiting, number: place.number, over: false }.send_all());
+                place.verdict().await?
+            } else {
+                place.verdict_until(give_up + LONGEST_GROUP).await?
+            };
+            match verdict {
+                Verdict::Answered(result) => return result,
+                Verdict::Unsent(back) => message = back,
             }
         }
     }
@@ -195,13 +198,30 @@ fn enter(
     let (reply, verdict) = oneshot::channel();
     let caller = Caller { number, give_up, span: span.clone(), reply };
     waiting.put(Entry { message, caller }, client);
-    let leads = !std::mem::replace(&mut waiting.sending, true);
+    let leads = *waiting.sender.get_or_insert(number) == number;
     Ok((Place { verdict, number, waiting: all }, leads))
 }
 
 impl Place {
-    async fn verdict(mut self) -> Option<Verdict> {
-        (&mut self.verdict).await.ok()
+    async fn verdict(&mut self) -> Result<Verdict, Error> {
+        (&mut self.verdict).await.map_err(|_| Error::sender_gone())
+    }
+
+    /// If there is no verdict by then, the runtime of the task that sends is not being run, as can
+    /// happen between two calls of `block_on`. The next send starts another task.
+    async fn verdict_until(&mut self, until: Instant) -> Result<Verdict, Error> {
+        if let Ok(verdict) = timeout_at(until, self.verdict()).await {
+            return verdict;
+        }
+        let mut waiting = lock(&self.waiting);
+        if waiting.take(self.number).is_none() {
+            return Err(Error::sender_gone());
+        }
+        waiting.sender = None;
+        let client = if waiting.entries.is_empty() { waiting.client.take() } else { None };
+        drop(waiting);
+        drop(client);
+        Err(Error::sender_gone().of_unsent())
     }
 }
 
@@ -216,6 +236,7 @@ impl Drop for Place {
 /// ends or the backend panics, the waiting callers are released and choose another task.
 struct Lead {
     waiting: Shared,
+    number: u64,
     over: bool,
 }
 
@@ -234,10 +255,13 @@ impl Lead {
 
     /// The next group, and the client that sends it. After `None`, another task has to send.
     fn next(&mut self) -> Option<(Client, Vec<Entry>)> {
-        let mut waiting = lock(&self.waiting);
+        let waiting = Arc::clone(&self.waiting);
+        let mut waiting = self.lead(&waiting)?;
         let group = waiting.group();
         self.over = group.is_empty();
-        waiting.sending = !self.over;
+        if self.over {
+            waiting.sender = None;
+        }
         // Those that withdrew have left theirs. It may be the last one of its queue, and closing
         // that must not happen under the lock.
         let client =
@@ -286,12 +310,23 @@ impl Lead {
     /// Ends if nothing waits. Once the last caller has its answer, its runtime may not run any
     /// more, and another one could wait for this task.
     fn end_if_idle(&mut self) {
-        let mut waiting = lock(&self.waiting);
+        let waiting = Arc::clone(&self.waiting);
+        let Some(mut waiting) = self.lead(&waiting) else { return };
         self.over = waiting.entries.is_empty();
-        waiting.sending = !self.over;
-        let client = if self.over { waiting.client.take() } else { None };
+        let mut client = None;
+        if self.over {
+            waiting.sender = None;
+            client = waiting.client.take();
+        }
         drop(waiting);
         drop(client);
+    }
+
+    /// The waiting sends, unless another task sends them now.
+    fn lead<'a>(&mut self, waiting: &'a Mutex<Waiting>) -> Option<MutexGuard<'a, Waiting>> {
+        let waiting = lock(waiting);
+        self.over = waiting.sender != Some(self.number);
+        (!self.over).then_some(waiting)
     }
 
     /// Fails the waiting sends that would give up before the group is sent again.
@@ -315,8 +350,9 @@ impl Drop for Lead {
         if self.over {
             return;
         }
-        let mut waiting = lock(&self.waiting);
-        waiting.sending = false;
+        let waiting = Arc::clone(&self.waiting);
+        let Some(mut waiting) = self.lead(&waiting) else { return };
+        waiting.sender = None;
         waiting.bytes = 0;
         let unsent = std::mem::take(&mut waiting.entries);
         let client = waiting.client.take();
@@ -366,6 +402,9 @@ fn valid(message: NewMessage) -> Result<NewMessage, Error> {
     }
 }
 
+/// How much longer than its patience a send waits for the group before it: more than a call of a
+/// backend takes.
+const LONGEST_GROUP: Duration = Duration::from_secs(30);
 /// The most sends that may wait, not counting those being sent.
 const MAX_WAITING: usize = 10_000;
 /// The most bytes of payloads and headers that waiting sends may have.

@@ -191,6 +191,22 @@ fn a_send_does_not_wait_for_a_runtime_that_has_sent_before() {
     }
 }
 
+#[test]
+fn a_send_outlasts_a_runtime_that_is_not_run_any_more() {
+    let first = Builder::new_current_thread().build().unwrap();
+    let queue: Queue<u64> = Queue::new(Faulty::new()).patience(Duration::from_secs(1));
+    // Its task has been spawned, and never runs.
+    first.block_on(async { futures_util::poll!(std::pin::pin!(queue.send(&1))).is_pending() });
+    let second = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    second.block_on(async {
+        let error = queue.send(&2).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::NotExecuted, "{error}");
+        queue.send(&3).await.unwrap();
+    });
+    drop(first);
+    second.block_on(queue.send(&4)).unwrap();
+}
+
 fn size(op: &Op) -> usize {
     let Op::Enqueue(messages) = op else { panic!("{op:?}") };
     messages.len()

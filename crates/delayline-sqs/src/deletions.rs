@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::moves::Moves;
-use crate::queues::{Queues, never};
+use crate::queues::{Queues, Removed, never};
 use crate::settings::Settings;
 
 /// Ends deletions, until `stop`.
@@ -49,18 +49,20 @@ async fn finish(queues: &Queues, moves: &Moves, job: &Job<Settings>) -> Result<O
         let deleted_ms = job.payload().modified_ms;
         // Until they read the settings again, other servers may still send to the queue. Later
         // messages are those of programs with the library, and stay.
-        let is_removed = queues.remove(&name, deleted_ms.saturating_add(LATE_MS)).await?;
+        let removed = queues.remove(&name, deleted_ms.saturating_add(LATE_MS)).await?;
         let deleted_at = UNIX_EPOCH + Duration::from_millis(deleted_ms);
         // By the clock that makes the settings due.
         let now = SystemTime::from(queues.settings().server_time().await?);
         let again = AGAIN.map(|after| deleted_at + after);
-        Ok(match (again.into_iter().find(|at| *at > now), is_removed) {
+        Ok(match (again.into_iter().find(|at| *at > now), removed) {
             (Some(again), _) => Outcome::SnoozeUntil(again),
-            (None, true) => Outcome::Ack,
-            // Leased messages are removed at the end of their leases; a storage without this call
-            // keeps the counters. In both cases, the settings keep saying that the queue is
-            // deleted.
-            (None, false) => Outcome::SnoozeUntil(never()),
+            (None, Removed::Whole) => Outcome::Ack,
+            // When twice as much time has passed.
+            (None, Removed::InPart) => {
+                Outcome::Snooze(now.duration_since(deleted_at).unwrap_or_default())
+            }
+            // By its counters, the queue would exist.
+            (None, Removed::Messages) => Outcome::SnoozeUntil(never()),
         })
     };
     let stop = job.cancellation();

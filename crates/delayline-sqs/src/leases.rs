@@ -8,7 +8,7 @@ use delayline::backend::{
     NewResult, Op, Outcome, Reply, Schedule, Settled, Settlement,
 };
 use delayline::limits::{MAX_ATTEMPT_LIMIT, MAX_CONSUMER_BYTES};
-use delayline::{Enqueued, Found, MessageId};
+use delayline::{Enqueued, ErrorKind, Found, MessageId};
 use ring::digest::{Digest, SHA256, digest};
 use uuid::Uuid;
 
@@ -82,20 +82,24 @@ async fn settle(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error
     let settlements = receipts.iter().map(|Receipt { id, lease, sequence }| {
         (Settlement::new(id.clone(), *lease, Outcome::Ack), *sequence)
     });
-    if !open.is_fifo() {
-        let settlements = settlements.map(|(settlement, _)| settlement).collect();
-        let reply = open.queue.apply(&Op::Settle(settlements)).await?.reply;
-        let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
-        return Ok(settled);
+    if open.is_fifo() {
+        let retention = Millis::try_from(DEDUPLICATION)?;
+        let acks = settlements.clone().map(|(settlement, sequence)| {
+            let number = NewResult::new(sequence.to_be_bytes().to_vec(), retention);
+            HandOff::new(settlement, Vec::new()).with_result(number)
+        });
+        match open.queue.apply(&Op::HandOff(acks.collect())).await.map(|it| it.reply) {
+            Ok(Reply::HandOff(all)) => return Ok(all.into_iter().map(|it| it.settled).collect()),
+            Ok(_) => return Err(Error::internal()),
+            // A full server forgets the numbers, and keeps no messages that have been handled.
+            Err(error) if *error.kind() == ErrorKind::OutOfMemory => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    let retention = Millis::try_from(DEDUPLICATION)?;
-    let acks = settlements.map(|(settlement, sequence)| {
-        let number = NewResult::new(sequence.to_be_bytes().to_vec(), retention);
-        HandOff::new(settlement, Vec::new()).with_result(number)
-    });
-    let reply = open.queue.apply(&Op::HandOff(acks.collect())).await?.reply;
-    let Reply::HandOff(handed) = reply else { return Err(Error::internal()) };
-    Ok(handed.into_iter().map(|handed| handed.settled).collect())
+    let settlements = settlements.map(|(settlement, _)| settlement).collect();
+    let reply = open.queue.apply(&Op::Settle(settlements)).await?.reply;
+    let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
+    Ok(settled)
 }
 
 /// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in

@@ -16,6 +16,7 @@ use tokio::sync::{OnceCell, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Code, Error};
+use crate::leases::reclaim;
 use crate::names::FIFO;
 use crate::receipt::Latest;
 use crate::settings::Settings;
@@ -191,16 +192,19 @@ impl Queues {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the settings of a queue, at most [`AGE`] old, unless they are just being read.
+    /// Returns the settings of a queue, at most [`AGE`] old, unless they are just being read, or
+    /// cannot be read. Polls then wait until the queue can be reached.
     async fn settings_of(&self, name: &str) -> Result<Option<Arc<Settings>>, Error> {
+        let mut known = None;
         if let Some((read, settings)) = self.locked_known().get_mut(name) {
             if read.elapsed() < AGE {
                 return Ok(settings.clone());
             }
             // One request reads them again; requests in the meantime use the known ones.
             *read = Instant::now();
+            known = Some(settings.clone());
         }
-        self.read(name).await
+        self.read(name).await.or_else(|error| known.ok_or(error))
     }
 
     /// Reads the settings of a queue.
@@ -306,17 +310,24 @@ impl Queues {
         Ok(())
     }
 
-    /// Removes the messages of a queue that were sent before this time, and the queue. Returns
-    /// `false` if something of it is left.
-    pub(crate) async fn remove(&self, name: &str, before_ms: u64) -> Result<bool, Error> {
+    /// Removes the messages of a queue that were sent before this time, and the queue.
+    pub(crate) async fn remove(&self, name: &str, before_ms: u64) -> Result<Removed, Error> {
         let open = self.opened(name).await?;
-        clear(&open, before_ms).await?;
+        // A message whose cancel was requested ends with its lease.
+        reclaim(&open).await?;
+        let in_flight = clear(&open, before_ms).await?;
         let mut dead = open.queue.list(Listed::Dead);
         while let Some(page) = dead.next_page().await? {
             let old = page.into_iter().filter(|info| info.enqueued_at.as_ms() < before_ms);
             open.queue.purge_many(old.map(|info| info.id)).await?;
         }
-        Ok(self.connection.delete_queue(name).await.is_ok_and(|it| it.is_removed()))
+        match self.connection.delete_queue(name).await {
+            Ok(left) if in_flight > 0 || left.results + left.throttled > 0 => Ok(Removed::InPart),
+            // Later messages are left at most.
+            Ok(_) => Ok(Removed::Whole),
+            Err(error) if error.is_retryable() => Err(error.into()),
+            Err(_) => Ok(Removed::Messages),
+        }
     }
 
     /// Returns the names of all queues with settings, in order, and of the only ones.
@@ -361,14 +372,25 @@ impl Queues {
     }
 }
 
+/// What is removed of a deleted queue.
+pub(crate) enum Removed {
+    /// Everything.
+    Whole,
+    /// Not yet what others know, such as messages in flight at another server: it ends in time.
+    InPart,
+    /// The messages, where counters cannot be removed.
+    Messages,
+}
+
 /// Whether a program uses the queue.
 const fn is_used(stats: &Stats) -> bool {
     stats.scheduled + stats.ready + stats.leased + stats.dead + stats.totals.enqueued > 0
 }
 
 /// Cancels the messages of a queue that were sent before this time. Those in flight, too, if this
-/// server has delivered them; the others end with their leases.
-pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<(), Error> {
+/// server has delivered them; the others end with their leases. Returns how many these are.
+pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<usize, Error> {
+    let mut left = 0;
     for status in [Listed::Scheduled, Listed::Ready, Listed::Leased] {
         let mut listing = open.queue.list(status);
         while let Some(mut page) = listing.next_page().await? {
@@ -376,12 +398,14 @@ pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<(), Error> {
             let ids = page.iter().map(|info| info.id.clone());
             let cancelled: Vec<Cancelled> = open.queue.cancel_many(ids).await?;
             let in_flight = page.iter().zip(cancelled).filter(|(_, it)| *it == Cancelled::InFlight);
-            let known =
-                in_flight.filter_map(|(info, _)| open.latest.of(info.sequence, info.id.clone()));
+            let known: Vec<_> =
+                in_flight.map(|(info, _)| open.latest.of(info.sequence, info.id.clone())).collect();
+            left += known.iter().filter(|receipt| receipt.is_none()).count();
+            let known = known.into_iter().flatten();
             open.release(known.map(|receipt| (receipt.id, receipt.lease))).await?;
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// Milliseconds since 1970, by the clock of this machine.

@@ -12,8 +12,8 @@ use delayline::admin::{Listed, SetLimits};
 use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Found, Queue};
 use delayline_sqs::{Access, AccessKey, Router, Sqs};
-use delayline_test_server::Server;
 use delayline_test_server::proxy::{Fault, Proxy};
+use delayline_test_server::{Reply, Server};
 use delayline_web::Role;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value, json};
@@ -212,6 +212,58 @@ async fn the_second_removal_is_due_by_the_clock_of_the_server() {
     until(async || settings.stats().await.unwrap().totals.snoozed >= 2).await;
     let (status, answer) = action(&router, "CreateQueue", create).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
+}
+
+/// Of two queues, one has a message in flight at another server.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_settings_of_deleted_queues_end_when_nothing_is_left() {
+    let server = Server::builder().own_clock().start();
+    let connect = async || delayline::connect(&server.url()).await.unwrap();
+    let connection = connect().await;
+    let routers = [served_too(&connection).await, served_too(&connection).await];
+    for name in ["idle", "busy"] {
+        let (_, queue) = action(&routers[0], "CreateQueue", json!({"QueueName": name})).await;
+        if name == "busy" {
+            let send = json!({"QueueUrl": queue["QueueUrl"], "MessageBody": "x"});
+            assert_eq!(action(&routers[0], "SendMessage", send).await.0, StatusCode::OK);
+            let receive = json!({"QueueUrl": queue["QueueUrl"], "VisibilityTimeout": 90});
+            let (_, answer) = action(&routers[1], "ReceiveMessage", receive).await;
+            assert_eq!(answer["Messages"][0]["Body"], "x", "{answer}");
+        }
+        assert_eq!(action(&routers[0], "DeleteQueue", queue).await.0, StatusCode::OK);
+    }
+    drop(routers);
+    let settings: Queue<Bytes> = connection.queue(delayline_sqs::SETTINGS_QUEUE).await.unwrap();
+    for (step_ms, ended) in [(70_000, 1), (150_000, 2)] {
+        server.set_clock_step(step_ms);
+        // Its worker claims at once.
+        let _router = served_too(&connect().await).await;
+        until(async || settings.stats().await.unwrap().totals.acked == ended).await;
+    }
+    let keys = server.command(&["KEYS", "delayline:{busy}:*"]);
+    assert_eq!(keys, Reply::Array(Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_a_fifo_queue_are_deleted_at_a_full_server() {
+    let server = Server::start();
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let router = served_too(&connection).await;
+    let create = json!({"QueueName": "q.fifo", "Attributes": {"FifoQueue": "true"}});
+    let (_, queue) = action(&router, "CreateQueue", create).await;
+    let url = &queue["QueueUrl"];
+    let send = json!({
+        "QueueUrl": url, "MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "1",
+    });
+    assert_eq!(action(&router, "SendMessage", send).await.0, StatusCode::OK);
+    let (_, answer) = action(&router, "ReceiveMessage", json!({"QueueUrl": url})).await;
+    let receipt = &answer["Messages"][0]["ReceiptHandle"];
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let delete = json!({"QueueUrl": url, "ReceiptHandle": receipt});
+    let (status, answer) = action(&router, "DeleteMessage", delete).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let queue: Queue<Bytes> = connection.queue("q.fifo").await.unwrap();
+    assert_eq!(queue.stats().await.unwrap().totals.acked, 1);
 }
 
 #[tokio::test]

@@ -408,7 +408,7 @@ impl Target {
         if !self.is_known(&connection, &queue).await? {
             return Err(self.unknown());
         }
-        if self.shards.is_none() { Ok(queue) } else { self.open().await }
+        if self.shards.is_none() { Ok(queue) } else { self.open_in(&connection).await }
     }
 
     /// Whether the queue was ever changed. A queue in memory is always new.

@@ -14,8 +14,9 @@ use crate::info::field;
 pub(crate) fn check_server(info: &str, allow_eviction: bool) -> Result<(), Error> {
     let field = |name| field(info, name);
     if field("role").is_some_and(|role| role == "slave" || role == "replica") {
-        let master = field("master_host").unwrap_or_default();
-        return Err(Error::with_detail(ErrorKind::ReadOnly, format!("its primary is {master}")));
+        let [host, port] = ["master_host", "master_port"].map(|it| field(it).unwrap_or_default());
+        let detail = format!("its primary is {host}:{port}");
+        return Err(Error::with_detail(ErrorKind::ReadOnly, detail));
     }
     let major = field("redis_version")
         .and_then(|version| version.split('.').next().and_then(|major| major.parse::<u32>().ok()));

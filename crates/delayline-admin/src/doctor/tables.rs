@@ -131,9 +131,9 @@ fn fields(survey: &Survey, server: &ServerReport) -> Map<String, Value> {
     if field(info, "role") == "slave" {
         put("role", "replica".into());
         put("link", field(info, "master_link_status").into());
-        if let Some(primary) = primary_of(survey, server) {
-            put("replica_of", primary.address.as_str().into());
-        }
+        let named = || format!("{}:{}", field(info, "master_host"), field(info, "master_port"));
+        let primary = primary_of(survey, server).map(|primary| primary.address.clone());
+        put("replica_of", primary.unwrap_or_else(named).into());
         if let Some(bytes) = bytes_behind(survey, server) {
             put("bytes_behind", bytes.into());
         }

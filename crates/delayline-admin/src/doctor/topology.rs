@@ -73,7 +73,9 @@ pub(super) fn primary_of<'a>(
         server.info.as_ref().ok().map(|info| field(info, "master_replid").to_owned())
     };
     let wanted = id(replica).filter(|id| !id.is_empty())?;
-    survey.servers.iter().find(|it| is_primary(survey, it) && id(it).as_ref() == Some(&wanted))
+    // A single server is asked like a primary, also if it is a replica.
+    let mut others = survey.servers.iter().filter(|it| !std::ptr::eq(*it, replica));
+    others.find(|it| is_primary(survey, it) && id(it).as_ref() == Some(&wanted))
 }
 
 /// Bytes that a replica had not got when it was asked.

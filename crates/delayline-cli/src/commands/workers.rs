@@ -60,7 +60,7 @@ pub(crate) async fn run(target: &Target, args: Workers) -> Result<ExitCode, Fail
     } else {
         table(&holders)
     })?;
-    if holders.is_empty() && !args.json {
+    if holders.is_empty() && failures.is_empty() && !args.json {
         eprintln!("no workers");
     }
     let incomplete = !failures.is_empty();

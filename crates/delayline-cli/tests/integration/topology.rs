@@ -235,6 +235,12 @@ fn the_doctor_asks_the_replica_of_a_single_server() {
         assert_eq!(servers[1]["replica_of"], *address(&primary));
         assert_eq!(verdict(&lines, "min replicas", &address(&primary)), "bad", "it refuses");
     }
+    let lines = examined(&replica.url(), "redis", 1);
+    let asked = about(&lines, "server")[0];
+    assert_eq!(
+        (&asked["replica_of"], &asked["bytes_behind"]),
+        (&address(&primary).into(), &Value::Null)
+    );
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     let lines = examined(&primary.url(), "redis", 0);
     assert_eq!(verdict(&lines, "min replicas", &address(&primary)), "beware");

@@ -42,6 +42,7 @@ impl Failure {
         let mut failure = Self::of(error);
         if error.class() == ErrorClass::Ambiguous {
             failure.code = REFUSED;
+            failure.hint = Some("no operation was sent, so the same command may be run again");
         }
         failure
     }

@@ -251,8 +251,9 @@ impl Directory {
     /// # Errors
     ///
     /// [`ErrorKind::DiskFailed`](delayline_core::ErrorKind::DiskFailed) if the disk has failed, now
-    /// or earlier. All acknowledged calls are still in the log, and the directory can be opened
-    /// again.
+    /// or earlier, and [`ErrorKind::DiskFull`](delayline_core::ErrorKind::DiskFull) if it has no
+    /// space for the snapshot. All acknowledged calls are still in the log, and the directory can
+    /// be opened again.
     pub fn close(&self) -> Result<(), Error> {
         self.0.close()
     }
@@ -464,15 +465,16 @@ impl Inner {
         }
         let last_segment = running.join().ok();
         self.checkpoints.join();
-        let failed = |reason: &str| Error::with_detail(ErrorKind::DiskFailed, reason);
         let closed = match last_segment {
             Some(last_segment) if !self.log.has_failed() => {
                 self.leave_snapshot(last_segment).map_err(|error| {
                     tracing::warn!(%error, "no snapshot was left; the next start reads the log");
-                    failed(&format!("no snapshot was left: {error}"))
+                    let is_full = is_full(&error);
+                    let kind = if is_full { ErrorKind::DiskFull } else { ErrorKind::DiskFailed };
+                    Error::with_detail(kind, format!("no snapshot was left: {error}"))
                 })
             }
-            _ => Err(failed("the disk had failed before")),
+            _ => Err(Error::with_detail(ErrorKind::DiskFailed, "the disk had failed before")),
         };
         self.disk.unlock();
         closed

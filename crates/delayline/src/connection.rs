@@ -290,9 +290,9 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DiskFailed`](crate::ErrorKind::DiskFailed) if the disk has failed, or has no
-    /// space for the snapshot. All acknowledged calls are on disk. The directory can be opened
-    /// again, which then takes longer.
+    /// [`ErrorKind::DiskFailed`](crate::ErrorKind::DiskFailed) if the disk has failed, and
+    /// [`ErrorKind::DiskFull`](crate::ErrorKind::DiskFull) if it has no space for the snapshot. All
+    /// acknowledged calls are on disk. The directory can be opened again, which then takes longer.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

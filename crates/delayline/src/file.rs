@@ -3,13 +3,19 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(unix)]
+use std::time::Duration;
 
 use async_trait::async_trait;
+#[cfg(unix)]
+use delayline_core::ErrorClass;
 use delayline_core::{Held, QueueBackend, QueueName};
 use delayline_file::{Directory, OpenError, Options};
 #[cfg(unix)]
 use delayline_redis_protocol::WorkerProcess;
 use delayline_redis_protocol::{Removal, runtime};
+#[cfg(unix)]
+use tokio::time::{Instant, sleep};
 
 use crate::Error;
 use crate::directory_status::{Backup, DirectoryStatus, SyncTimes};
@@ -28,34 +34,46 @@ pub(crate) async fn open(
     #[cfg(not(unix))]
     let _ = registry;
     let options = Options::default().accept_clock(how.accept_clock);
-    let opening = runtime()?.spawn_blocking(move || Directory::open(path, options));
-    match opening.await {
-        Ok(Ok(directory)) => {
-            #[cfg(unix)]
-            if how.share
-                && let Err(error) = directory.share(move || introduced(registry.process()))
-            {
-                tracing::warn!(%error, "other commands cannot reach the queues through this \
-                                        process");
-            }
-            Ok(Arc::new(Files(directory)))
-        }
-        #[cfg(unix)]
-        Ok(Err(OpenError::InUse { path, holder })) if how.beside => {
-            match delayline_file::Beside::connect(&path).await {
-                Ok(beside) => Ok(Arc::new(Beside(beside))),
-                // The lock counts: that process does not share it, or not any more.
-                Err(error) if error.kind() == &delayline_core::ErrorKind::Unreachable => {
-                    Err(refused(OpenError::InUse { path, holder }))
+    let runtime = runtime()?;
+    #[cfg(unix)]
+    let give_up = Instant::now() + MOST_WAIT;
+    loop {
+        let path = path.clone();
+        match runtime.spawn_blocking(move || Directory::open(path, options)).await {
+            Ok(Ok(directory)) => {
+                #[cfg(unix)]
+                if how.share
+                    && let Err(error) = directory.share(move || introduced(registry.process()))
+                {
+                    tracing::warn!(%error, "other commands cannot reach the queues through this \
+                                            process");
                 }
-                Err(error) => Err(error.into()),
+                return Ok(Arc::new(Files(directory)));
             }
+            #[cfg(unix)]
+            Ok(Err(OpenError::InUse { path, holder })) if how.beside => {
+                match delayline_file::Beside::connect(&path).await {
+                    Ok(beside) => return Ok(Arc::new(Beside(beside))),
+                    Err(error) if error.class() == ErrorClass::Rejected => return Err(error.into()),
+                    // That process is about to share the directory, or to close it.
+                    Err(_) if Instant::now() < give_up => sleep(PAUSE).await,
+                    // It does not share it.
+                    Err(_) => return Err(refused(OpenError::InUse { path, holder })),
+                }
+            }
+            Ok(Err(error)) => return Err(refused(error)),
+            // It panicked, or the runtime has ended.
+            Err(_) => return Err(Error::sender_gone()),
         }
-        Ok(Err(error)) => Err(refused(error)),
-        // It panicked, or the runtime has ended.
-        Err(_) => Err(Error::sender_gone()),
     }
 }
+
+/// How long the opening of a directory waits for another process to share or close it.
+#[cfg(unix)]
+const MOST_WAIT: Duration = Duration::from_secs(2);
+/// The pause between two attempts.
+#[cfg(unix)]
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Copies a directory in a thread that may block.
 pub(crate) async fn backup(from: PathBuf, to: PathBuf) -> Result<Backup, Error> {

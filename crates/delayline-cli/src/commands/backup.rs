@@ -13,6 +13,10 @@ use crate::print::{json_line, write};
 pub(crate) async fn run(target: &Target, args: Backup) -> Result<ExitCode, Failure> {
     let connect = target.connect()?;
     target.refuse_new(&connect)?;
+    if args.to.symlink_metadata().is_ok() {
+        let to = harmless_line(&args.to.to_string_lossy());
+        return Err(Failure::usage(format!("{to} exists: a backup needs a new directory")));
+    }
     let made = connect.backup(&args.to).await?;
     let to = args.to.to_string_lossy();
     write(&if args.json {

@@ -21,7 +21,7 @@ use delayline::admin::QueueName;
 use delayline::codec::Raw;
 use delayline::schedules::{DEFAULT_QUEUE, Schedules};
 use delayline::worker::WorkerHandle;
-use delayline::{Bytes, Connection, Error, ErrorClass, Queue};
+use delayline::{Bytes, Connection, Error, ErrorClass, ErrorKind, Queue};
 use delayline_web::{Access, Dashboard, Rights};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
@@ -162,7 +162,11 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     // A request that has not ended would keep a directory open.
     let closed = connection.close().await;
     failed.map_or(Ok(()), Err)?;
-    closed?;
+    match closed {
+        // All that was acknowledged is in the log.
+        Err(error) if *error.kind() == ErrorKind::DiskFull => {}
+        closed => closed?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -249,13 +249,13 @@ fn a_backup_is_made_with_and_without_a_process_and_takes_the_place_of_the_direct
     at(&path, &["send", "--id", "order-1", "--payload", "7"]).code(0);
     let printed = at(&path, &["backup", running.to_str().unwrap()]).code(0).stdout;
     assert!(printed.contains("running: 1 queue with 3 messages, "), "{printed}");
-    for (to, expected) in [
-        (&closed, "exists: a backup needs a new directory"),
-        (&path, "exists: a backup needs a new directory"),
-        (&path.join("../queues/below/backup"), "is in the directory that is backed up"),
-        (&parent.path().join("running/delayline.lock/backup"), "cannot be written"),
+    for (to, code, expected) in [
+        (&closed, 2, "exists: a backup needs a new directory"),
+        (&path, 2, "exists: a backup needs a new directory"),
+        (&path.join("../queues/below/backup"), 3, "is in the directory that is backed up"),
+        (&parent.path().join("running/delayline.lock/backup"), 3, "cannot be written"),
     ] {
-        let refused = backup(to).code(3);
+        let refused = backup(to).code(code);
         assert!(refused.stderr.contains(expected), "{}", refused.stderr);
     }
     assert!(!path.join("below").exists());
@@ -326,6 +326,9 @@ fn a_queue_moves_from_a_directory_to_a_server_and_back() {
     };
     let list = ["list", "--limit", "300", "--json"];
     let expected = listed(on(&path, &list));
+    let sharded = ["--queue", "sharded", "--shards", "3"];
+    at(&path, &[&sharded[..], &["send", "--payload", "1"]].concat()).code(0);
+    at(&path, &[&sharded[..], &["stats"]].concat()).code(0);
     assert_eq!(expected.len(), 251);
     let from = format!("file:{}", path.display());
     let there = ["import", "queue", "orders", "--from", &from, "--yes", "--json"];

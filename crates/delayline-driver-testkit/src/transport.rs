@@ -142,7 +142,8 @@ macro_rules! transport_cases {
             connecting: [
                 refused_port_is_unreachable missing_socket_is_unreachable
                 socket_with_a_long_path_is_reached
-                unknown_host_is_unreachable silent_peer_is_unreachable_in_time
+                unknown_host_is_unreachable silent_address_of_a_host_hides_no_other
+                silent_peer_is_unreachable_in_time
                 peer_that_closes_is_unreachable peer_that_babbles_is_unreachable
                 wrong_logins_are_refused right_logins_work wrong_certificates_are_refused
                 tls_works_with_its_authority plain_client_on_tls_port_fails

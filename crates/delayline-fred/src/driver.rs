@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::{
     Address, CallError, ConnectOptions, Connection as _, Driver, MAX_CALLS_IN_FLIGHT, Resp,
-    SocketPath, TCP_UPKEEP,
+    SocketPath, TCP_UPKEEP, reachable_address,
 };
 use fred::clients::Client;
 use fred::interfaces::ClientLike;
@@ -103,7 +103,7 @@ impl FredDriver {
     /// another server.
     async fn require_password(&self) -> Result<(), Error> {
         let connection =
-            self.start(Config { username: None, password: None, ..self.config.clone() })?;
+            self.start(Config { username: None, password: None, ..self.config.clone() }).await?;
         match connection.request("PING", Vec::new()).await {
             Err(CallError::Failed(error)) if error.kind() == &ErrorKind::Authentication => Ok(()),
             Err(CallError::Failed(error)) => Err(error),
@@ -120,29 +120,46 @@ impl FredDriver {
     ///
     /// # Errors
     ///
-    /// That of [`SocketPath::of`].
-    fn start(&self, mut config: Config) -> Result<FredConnection, Error> {
+    /// That of [`SocketPath::of`], or of [`reachable_address`].
+    async fn start(&self, mut config: Config) -> Result<FredConnection, Error> {
         let connection = Some(self.connection.clone());
         let mut socket = None;
-        if let ServerConfig::Unix { path } = &mut config.server {
-            let short = SocketPath::of(path)?;
-            short.as_path().clone_into(path);
-            socket = Some(short);
+        match &mut config.server {
+            ServerConfig::Unix { path } => {
+                let short = SocketPath::of(path)?;
+                short.as_path().clone_into(path);
+                socket = Some(short);
+            }
+            // In a build without TLS, nothing can name the host for TLS that the program has.
+            ServerConfig::Centralized { server } if cfg!(feature = "tls") || !self.uses_tls() => {
+                locate(server).await?;
+            }
+            _ => {}
         }
         let client = Client::new(config, Some(PerformanceConfig::default()), connection, None);
         Ok(FredConnection::start(client, socket, self.uses_tls()))
     }
 
-    #[cfg(feature = "tls")]
     fn uses_tls(&self) -> bool {
-        self.config.tls.is_some()
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn uses_tls(&self) -> bool {
-        false
+        self.config.uses_tls()
     }
 }
+
+/// Replaces the name of a host by an address. Of several addresses, fred would wait for the first
+/// as long as the attempt may take.
+async fn locate(server: &mut Server) -> Result<(), Error> {
+    // A host out of one of fred's URLs has the brackets of an IPv6 address.
+    let host = server.host.trim_matches(BRACKETS);
+    // Not of `ip`, which leaves out the scope of a link-local address.
+    let address = reachable_address(host, server.port).await?.to_string();
+    #[cfg(feature = "tls")]
+    server.tls_server_name.get_or_insert_with(|| host.into());
+    let address = address.rsplit_once(':').map_or(&*address, |(address, _port)| address);
+    server.host = address.trim_matches(BRACKETS).into();
+    Ok(())
+}
+
+const BRACKETS: [char; 2] = ['[', ']'];
 
 #[async_trait]
 impl Driver for FredDriver {
@@ -195,7 +212,7 @@ impl Driver for FredDriver {
         if self.has_password_of_default_user() {
             self.password_is_required.get_or_try_init(|| self.require_password()).await?;
         }
-        let connection = self.start(self.config.clone())?;
+        let connection = self.start(self.config.clone()).await?;
         if self.version == RespVersion::RESP3 {
             connection.switch_to_resp3().await?;
         }
@@ -218,9 +235,23 @@ fn keepalive() -> TcpKeepalive {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "tls")]
+    use std::net::IpAddr;
     use std::time::Duration;
 
     use super::*;
+
+    #[cfg(feature = "tls")]
+    #[tokio::test]
+    async fn tls_checks_the_name_of_the_host_and_not_its_address() {
+        let mut server = Server::new("localhost", 6379);
+        locate(&mut server).await.unwrap();
+        assert!(server.host.parse::<IpAddr>().unwrap().is_loopback());
+        assert_eq!(server.tls_server_name.as_deref(), Some("localhost"));
+        let mut server = Server::new("[::1]", 6379);
+        locate(&mut server).await.unwrap();
+        assert_eq!(&*server.host, "::1");
+    }
 
     #[test]
     fn an_attempt_to_connect_may_take_as_long_as_the_caller_says() {

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use delayline_core::{Error, ErrorKind};
@@ -112,6 +113,32 @@ async fn tcp(host: &str, port: u16) -> Result<TcpStream, Error> {
         Ok(stream)
     };
     stream.await.map_err(|error| unreachable(&error))
+}
+
+/// Returns an address of a host, for drivers whose library tries the addresses one after the other.
+/// If there are several, it is the first one that can be connected to. The caller sets a time
+/// limit.
+///
+/// # Cancel safety
+///
+/// Dropping the future closes all sockets.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unreachable`].
+pub async fn reachable_address(host: &str, port: u16) -> Result<SocketAddr, Error> {
+    let address = async {
+        let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
+        match addresses[..] {
+            [address] => Ok(address),
+            _ => first_of(addresses.into_iter().map(reached)).await,
+        }
+    };
+    address.await.map_err(|error| unreachable(&error))
+}
+
+async fn reached(address: SocketAddr) -> io::Result<SocketAddr> {
+    TcpStream::connect(address).await.map(|_| address)
 }
 
 /// The first success of several attempts. Each begins when the one before it has failed, or has

@@ -1,13 +1,13 @@
 //! What goes wrong before the first call has its kind.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use delayline_core::{Error, ErrorClass, ErrorKind};
 use delayline_redis_protocol::{ConnectOptions, Transport};
 use delayline_test_server::{Certificate, Server, foreign_ca_pem};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::{Connect, HEALING, PATIENCE, connected, eval, impatient, increment, options, until};
 
@@ -77,6 +77,25 @@ pub async fn unknown_host_is_unreachable<C: Connect>() {
     // Some resolvers take their time.
     let error = refusal::<C>(&impatient("redis://no-such-host.invalid")).await;
     assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
+}
+
+/// Where the first address of `localhost` is that of IPv6.
+pub async fn silent_address_of_a_host_hides_no_other<C: Connect>() {
+    let server = Server::builder().tls().start();
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port()));
+    let silent = async {
+        let socket = TcpSocket::new_v6()?;
+        socket.bind(address)?;
+        let listener = socket.listen(0)?;
+        // Fills the queue of the listener, so that the system ignores all further attempts.
+        std::io::Result::Ok((listener, TcpStream::connect(address).await?))
+    };
+    // Some machines have no IPv6.
+    let _silent = silent.await;
+    let mut options = impatient(&server.url());
+    options.ca_pem = Some(server.ca_pem().into());
+    let transport = C::connect(&options).await.unwrap();
+    assert!(increment(&transport).await.is_ok());
 }
 
 pub async fn silent_peer_is_unreachable_in_time<C: Connect>() {

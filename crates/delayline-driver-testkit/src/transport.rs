@@ -146,7 +146,7 @@ macro_rules! transport_cases {
                 silent_peer_is_unreachable_in_time
                 peer_that_closes_is_unreachable peer_that_babbles_is_unreachable
                 wrong_logins_are_refused right_logins_work wrong_certificates_are_refused
-                tls_works_with_its_authority plain_client_on_tls_port_fails
+                missing_client_certificate_is_told tls_works_with_its_authority plain_client_on_tls_port_fails
                 tls_client_on_plain_port_fails database_is_selected
                 missing_database_is_refused user_without_ping_connects
                 full_server_is_told loading_server_is_not_taken server_that_runs_a_script_is_not_taken debug_shows_no_secret

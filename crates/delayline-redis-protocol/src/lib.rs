@@ -56,7 +56,7 @@ pub use route::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind
 pub use runtime::runtime;
 pub use script::{Script, all_scripts};
 pub use socket_path::SocketPath;
-pub use stream::{Dialer, Stream, reachable_address};
+pub use stream::{Dialer, Stream, TlsRefusal, reachable_address};
 pub use transport::{CallError, Fence, QueueList, ScriptCall, ScriptName, Transport, Value};
 pub use upgrade::{Conversion, Upgrade, conversions};
 pub use workers::{WorkerList, WorkerProcess};

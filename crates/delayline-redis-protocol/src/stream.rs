@@ -1,9 +1,13 @@
 //! The byte stream under a connection (TCP, TLS or a unix socket), for drivers that do not open
 //! their own.
 
+#[cfg(feature = "tls")]
+mod session;
+
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use delayline_core::{Error, ErrorKind};
@@ -19,9 +23,36 @@ use crate::{Address, SocketPath, TCP_UPKEEP};
 const NEXT_AFTER: Duration = Duration::from_millis(250);
 
 /// A TCP, TLS or unix socket stream.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Returns where the stream notes that the server refused the TLS session.
+    fn tls_refusal(&self) -> TlsRefusal {
+        TlsRefusal::default()
+    }
+}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+/// Whether the server of a [`Stream`] refused the TLS session.
+///
+/// With TLS 1.3, the handshake ends for a client before the server has checked the client's
+/// certificate. So a server that requires one refuses the session in place of the first reply.
+#[derive(Clone, Debug, Default)]
+pub struct TlsRefusal(Arc<OnceLock<Error>>);
+
+impl TlsRefusal {
+    #[cfg(feature = "tls")]
+    fn note(&self, error: Error) {
+        let _ = self.0.set(error);
+    }
+
+    /// Returns the refusal, if there was one. Otherwise returns `error`, for a request without a
+    /// reply.
+    #[must_use]
+    pub fn or(&self, error: Error) -> Error {
+        self.0.get().cloned().unwrap_or(error)
+    }
+}
 
 /// Opens streams to one address.
 pub struct Dialer {
@@ -43,7 +74,7 @@ impl Dialer {
         let tls = match address {
             Address::Tls { .. } => {
                 let config = crate::tls::client_config(ca_pem)?;
-                Some(std::sync::Arc::new(config).into())
+                Some(Arc::new(config).into())
             }
             Address::Tcp { .. } | Address::Unix(_) => None,
         };
@@ -88,6 +119,8 @@ impl Dialer {
     async fn tls(&self, host: &str, port: u16) -> Result<Box<dyn Stream>, Error> {
         use tokio_rustls::rustls::pki_types::ServerName;
 
+        use self::session::Session;
+
         let Some(connector) = &self.tls else {
             return Err(without_tls());
         };
@@ -95,7 +128,7 @@ impl Dialer {
             Error::with_detail(ErrorKind::Tls, "the host cannot appear in a certificate")
         })?;
         let stream = connector.connect(name, tcp(host, port).await?).await;
-        Ok(Box::new(stream.map_err(|error| tls_failure(&error))?))
+        Ok(Box::new(Session::new(stream.map_err(|error| tls_failure(&error))?)))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -189,11 +222,7 @@ fn unreachable(error: &io::Error) -> Error {
 /// handshake.
 #[cfg(feature = "tls")]
 fn tls_failure(error: &io::Error) -> Error {
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-    match cause {
-        Some(cause) => crate::tls::failure(&format!("{cause:?}")),
-        None => unreachable(error),
-    }
+    crate::tls::failure_of(error).unwrap_or_else(|| unreachable(error))
 }
 
 fn without_tls() -> Error {

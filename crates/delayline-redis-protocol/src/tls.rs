@@ -3,6 +3,7 @@
 //! It names the cryptography provider explicitly: the process-wide default of rustls is not ours to
 //! set, and asking for it panics if two are compiled in (redis-rs#1812).
 
+use std::io;
 use std::sync::Arc;
 
 use delayline_core::{Error, ErrorKind};
@@ -35,19 +36,27 @@ pub fn client_config(ca_pem: Option<&[u8]>) -> Result<ClientConfig, Error> {
 /// The text itself is left out: it is not readable, and could repeat what the server sent.
 #[must_use]
 pub fn failure(text: &str) -> Error {
-    const WORDS: [(&str, &str); 9] = [
+    const WORDS: [(&str, &str); 10] = [
         ("UnknownIssuer", "the certificate's authority is not trusted"),
         ("NotValidForName", "the certificate is for another host"),
         ("Expired", "the certificate has expired"),
         ("NotValidYet", "the certificate is not valid yet"),
         ("CaUsedAsEndEntity", "the certificate is an authority's, not a server's"),
         ("InvalidCertificate", "the certificate is not valid"),
+        ("CertificateRequired", "the server requires a client certificate"),
         ("AlertReceived", "the server refused the TLS session"),
         ("PeerIncompatible", "the server and this library have no TLS version or cipher in common"),
         ("InvalidMessage", "the server does not speak TLS on this port"),
     ];
     let known = WORDS.iter().find(|(word, _)| text.contains(word));
     Error::with_detail(ErrorKind::Tls, known.map_or("", |(_, words)| words))
+}
+
+/// The same from an I/O error, if rustls caused it.
+#[must_use]
+pub fn failure_of(error: &io::Error) -> Option<Error> {
+    let cause = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(failure(&format!("{cause:?}")))
 }
 
 fn given_roots(pem: &[u8]) -> Result<RootCertStore, Error> {

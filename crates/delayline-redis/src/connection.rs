@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
-use delayline_redis_protocol::{CallError, Connection, DriverTask, Value};
+use delayline_redis_protocol::{CallError, Connection, DriverTask, TlsRefusal, Value};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ServerError};
 
@@ -12,6 +12,7 @@ pub struct RedisConnection {
     inner: MultiplexedConnection,
     /// The task that reads and writes, or one that ends with it.
     pub(crate) driver: DriverTask,
+    refusal: TlsRefusal,
 }
 
 impl RedisConnection {
@@ -20,11 +21,18 @@ impl RedisConnection {
     pub(crate) fn driven(
         inner: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
+        refusal: TlsRefusal,
     ) -> Self {
-        // Requests without a reply may have been executed: redis-rs does not say.
-        let lost = |_| Error::new(ErrorKind::ConnectionLost);
-        Self { inner, driver: DriverTask::watch(tokio::spawn(driver), lost) }
+        let why = refusal.clone();
+        let driver = DriverTask::watch(tokio::spawn(driver), move |_| lost(&why));
+        Self { inner, driver, refusal }
     }
+}
+
+/// The error of a request without a reply. It may be queued, sent or executed: redis-rs does not
+/// say.
+fn lost(refusal: &TlsRefusal) -> Error {
+    refusal.or(Error::new(ErrorKind::ConnectionLost))
 }
 
 #[async_trait]
@@ -42,8 +50,7 @@ impl Connection for RedisConnection {
             Err(error) if error.kind() == redis::ErrorKind::Parse => {
                 Err(Error::with_detail(ErrorKind::Protocol, "the reply is not RESP").into())
             }
-            // The request may be queued, sent or executed: redis-rs does not say.
-            Err(_) => Err(Error::new(ErrorKind::ConnectionLost).into()),
+            Err(_) => Err(lost(&self.refusal).into()),
         }
     }
 
@@ -98,7 +105,8 @@ mod tests {
                 .await
                 .unwrap();
         let (end, ended) = oneshot::channel::<()>();
-        let connection = RedisConnection::driven(inner, async { drop(ended.await) });
+        let connection =
+            RedisConnection::driven(inner, async { drop(ended.await) }, TlsRefusal::default());
         let request = connection.request("PING", Vec::new());
         tokio::pin!(request);
         assert!(futures_util::poll!(&mut request).is_pending());

@@ -4,7 +4,9 @@ use std::fmt;
 
 use async_trait::async_trait;
 use delayline_core::Error;
-use delayline_redis_protocol::{Address, ConnectOptions, Dialer, Driver, SocketPath, log_in};
+use delayline_redis_protocol::{
+    Address, ConnectOptions, Dialer, Driver, SocketPath, TlsRefusal, log_in,
+};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, RedisConnectionInfo};
 use tokio::sync::oneshot;
@@ -60,13 +62,14 @@ impl Driver for RedisDriver {
         match &self.target {
             Target::Options(options, dialer) => {
                 let stream = dialer.dial().await?;
+                let refusal = stream.tls_refusal();
                 // Without a password and a database, redis-rs sends nothing on its own.
                 let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
                 let (connection, driver) =
                     MultiplexedConnection::new_with_config(&bare, stream, settings())
                         .await
                         .map_err(|error| failure(&error))?;
-                let connection = RedisConnection::driven(connection, driver);
+                let connection = RedisConnection::driven(connection, driver, refusal);
                 log_in(&connection, options).await?;
                 Ok(connection)
             }
@@ -83,7 +86,8 @@ impl Driver for RedisDriver {
                     .await
                     .map_err(|error| failure(&error))?;
                 drop(settings);
-                Ok(RedisConnection::driven(connection, async { drop(ended.await) }))
+                let ended = async { drop(ended.await) };
+                Ok(RedisConnection::driven(connection, ended, TlsRefusal::default()))
             }
         }
     }

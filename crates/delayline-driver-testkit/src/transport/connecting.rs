@@ -239,6 +239,15 @@ pub async fn wrong_certificates_are_refused<C: Connect>() {
     }
 }
 
+pub async fn missing_client_certificate_is_told<C: Connect>() {
+    let server = Server::builder().tls().config("tls-auth-clients", "yes").start();
+    let mut options = options(&server.url());
+    options.ca_pem = Some(server.ca_pem().into());
+    let error = refusal::<C>(&options).await;
+    assert_eq!(error.kind(), &ErrorKind::Tls, "{error}");
+    assert!(error.detail().contains("client certificate"), "{error}");
+}
+
 pub async fn tls_works_with_its_authority<C: Connect>() {
     let server = Server::builder().tls().password("pw").start();
     let by_name = server.url_with_login("", "pw");

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::{
     Address, CallError, ConnectOptions, Connection, Dialer, Driver, DriverTask, DriverTransport,
-    Stream, Value, log_in,
+    Stream, TlsRefusal, Value, log_in,
 };
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
@@ -46,10 +46,10 @@ impl Driver for PlainDriver {
     async fn connect(&self) -> Result<PlainConnection, Error> {
         let stream = self.dialer.dial().await?;
         let (requests, taken) = mpsc::unbounded_channel();
-        // A request without a reply may have been executed.
-        let lost = |_| Error::new(ErrorKind::ConnectionLost);
-        let task = DriverTask::watch(tokio::spawn(drive(stream, taken)), lost);
-        let connection = PlainConnection { requests, task };
+        let refusal = stream.tls_refusal();
+        let why = refusal.clone();
+        let task = DriverTask::watch(tokio::spawn(drive(stream, taken)), move |_| lost(&why));
+        let connection = PlainConnection { requests, task, refusal };
         log_in(&connection, &self.options).await?;
         Ok(connection)
     }
@@ -62,13 +62,19 @@ type Request = (Vec<u8>, oneshot::Sender<Reply>);
 pub(crate) struct PlainConnection {
     requests: mpsc::UnboundedSender<Request>,
     task: DriverTask,
+    refusal: TlsRefusal,
+}
+
+/// A request without a reply may have been executed, unless the server refused the connection.
+fn lost(refusal: &TlsRefusal) -> Error {
+    refusal.or(Error::new(ErrorKind::ConnectionLost))
 }
 
 #[async_trait]
 impl Connection for PlainConnection {
     async fn request(&self, command: &'static str, args: Vec<Bytes>) -> Result<Value, CallError> {
         let (reply, replied) = oneshot::channel();
-        let lost = || CallError::Failed(Error::new(ErrorKind::ConnectionLost));
+        let lost = || CallError::Failed(lost(&self.refusal));
         self.requests.send((resp::encode(command, &args), reply)).map_err(|_| lost())?;
         match self.task.unless_ended(replied).await?.map_err(|_| lost())? {
             Reply::Value(value) => Ok(value),

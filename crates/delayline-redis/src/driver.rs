@@ -3,12 +3,17 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use delayline_core::Error;
+use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::{
-    Address, ConnectOptions, Dialer, Driver, SocketPath, TlsRefusal, log_in,
+    Address, ConnectOptions, Dialer, Driver, SocketPath, TCP_UPKEEP, TlsRefusal, log_in,
 };
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ProtocolVersion, RedisConnectionInfo};
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo,
+};
 use tokio::sync::oneshot;
 
 use crate::connection::RedisConnection;
@@ -27,23 +32,60 @@ pub struct RedisDriver {
 enum Target {
     /// We connect and log in: every failure has its kind.
     Options(Box<ConnectOptions>, Dialer),
-    /// The client does both.
-    Client(Box<Client>),
+    /// The client connects and switches to RESP3, for which it has to log in. Then we log in as
+    /// with options, because redis-rs takes a password that the server does not require, and keeps
+    /// the codes of some refusals to itself.
+    Client(Box<Client>, Box<ConnectOptions>),
 }
 
 impl RedisDriver {
     /// The driver of [`transport`](crate::transport).
     pub(crate) fn from_client(client: &Client) -> Result<Self, Error> {
         let info = client.get_connection_info();
-        let address = info.addr().to_string();
-        // Off by default, which halves the throughput (redis-rs#2195).
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        let options = options_of(info)?;
         // Only with RESP3 does redis-rs take a push sender, which shows the end of a connection.
-        let login = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let login = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_db(0);
+        let tcp = upkept(info.tcp_settings().clone());
         let info = info.clone().set_tcp_settings(tcp).set_redis_settings(login);
         let client = Client::open(info).map_err(|error| failure(&error))?;
-        Ok(Self { address, target: Target::Client(Box::new(client)) })
+        let address = options.to_string();
+        Ok(Self { address, target: Target::Client(Box::new(client), Box::new(options)) })
     }
+}
+
+/// The address, the login and the database of a client.
+fn options_of(info: &ConnectionInfo) -> Result<ConnectOptions, Error> {
+    let address = match info.addr().clone() {
+        ConnectionAddr::Tcp(host, port) => Address::Tcp { host, port },
+        ConnectionAddr::TcpTls { host, port, .. } => Address::Tls { host, port },
+        ConnectionAddr::Unix(path) => Address::Unix(path),
+        _ => return Err(Error::new(ErrorKind::Unsupported("the client's address"))),
+    };
+    let login = info.redis_settings();
+    let mut options = ConnectOptions::new(address);
+    options.username = login.username().map(str::to_owned);
+    options.password = login.password().map(Into::into);
+    options.database = u32::try_from(login.db())
+        .map_err(|_| Error::new(ErrorKind::Unsupported("the database number")))?;
+    Ok(options)
+}
+
+/// The settings of a client, with those of all drivers where it has none.
+fn upkept(settings: TcpSettings) -> TcpSettings {
+    // Off by default, which halves the throughput (redis-rs#2195).
+    let mut settings = settings.set_nodelay(true);
+    if settings.keepalive().is_none() {
+        let keepalive = TcpKeepalive::new()
+            .with_time(TCP_UPKEEP.keepalive_idle)
+            .with_interval(TCP_UPKEEP.keepalive_interval)
+            .with_retries(TCP_UPKEEP.keepalive_probes);
+        settings = settings.set_keepalive(keepalive);
+    }
+    #[cfg(target_os = "linux")]
+    if settings.user_timeout().is_none() {
+        settings = settings.set_user_timeout(TCP_UPKEEP.user_timeout);
+    }
+    settings
 }
 
 #[async_trait]
@@ -73,7 +115,7 @@ impl Driver for RedisDriver {
                 log_in(&connection, options).await?;
                 Ok(connection)
             }
-            Target::Client(client) => {
+            Target::Client(client, options) => {
                 // redis-rs drops the push sender with the connection.
                 let (alive, ended) = oneshot::channel::<()>();
                 let settings = settings().set_push_sender(move |_| {
@@ -87,7 +129,9 @@ impl Driver for RedisDriver {
                     .map_err(|error| failure(&error))?;
                 drop(settings);
                 let ended = async { drop(ended.await) };
-                Ok(RedisConnection::driven(connection, ended, TlsRefusal::default()))
+                let connection = RedisConnection::driven(connection, ended, TlsRefusal::default());
+                log_in(&connection, options).await?;
+                Ok(connection)
             }
         }
     }
@@ -122,7 +166,6 @@ mod tests {
     use std::future::pending;
     use std::time::Duration;
 
-    use delayline_core::ErrorKind;
     use delayline_redis_protocol::Connection as _;
     use delayline_test_server::Server;
     use tokio::time::timeout;
@@ -142,6 +185,26 @@ mod tests {
         let error = timeout(Duration::from_secs(30), left_behind).await.unwrap().unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::ConnectionLost);
         assert!(connection.is_closed());
+    }
+
+    #[test]
+    fn the_sockets_of_a_client_are_watched_over() {
+        let settings = |client: Client| {
+            let driver = RedisDriver::from_client(&client).unwrap();
+            let Target::Client(client, _) = driver.target else { panic!("other target") };
+            client.get_connection_info().tcp_settings().clone()
+        };
+        let client = Client::open("redis://127.0.0.1").unwrap();
+        let info = client.get_connection_info().clone();
+        let filled = settings(client);
+        assert!(filled.nodelay() && filled.keepalive().is_some());
+        #[cfg(target_os = "linux")]
+        {
+            assert_eq!(filled.user_timeout(), Some(TCP_UPKEEP.user_timeout));
+            let own = TcpSettings::default().set_user_timeout(Duration::from_secs(1));
+            let kept = settings(Client::open(info.set_tcp_settings(own)).unwrap());
+            assert_eq!(kept.user_timeout(), Some(Duration::from_secs(1)));
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,8 @@
 //! Converts redis-rs' errors while connecting.
 
+use std::error::Error as _;
+use std::io;
+
 use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::classify;
 use redis::RedisError;
@@ -20,16 +23,24 @@ pub(crate) fn failure(error: &RedisError) -> Error {
             ErrorKind::Unsupported("the client's configuration"),
             category(error),
         ),
-        _ => Error::with_detail(ErrorKind::Unreachable, category(error)),
+        _ => {
+            #[cfg(feature = "tls")]
+            if let Some(error) = of_io(error).and_then(delayline_redis_protocol::tls::failure_of) {
+                return error;
+            }
+            Error::with_detail(ErrorKind::Unreachable, category(error))
+        }
     }
 }
 
 /// A description of the error that cannot contain a password.
 fn category(error: &RedisError) -> String {
-    match std::error::Error::source(error)
-        .and_then(|source| source.downcast_ref::<std::io::Error>())
-    {
+    match of_io(error) {
         Some(io) => io.kind().to_string(),
         None => error.category().to_owned(),
     }
+}
+
+fn of_io(error: &RedisError) -> Option<&io::Error> {
+    error.source()?.downcast_ref()
 }

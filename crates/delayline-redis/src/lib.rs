@@ -26,6 +26,8 @@ use std::sync::Arc;
 use delayline_core::Error;
 #[cfg(doc)]
 use delayline_core::ErrorKind;
+#[cfg(doc)]
+use delayline_redis_protocol::TCP_UPKEEP;
 use delayline_redis_protocol::{DriverTransport, Transport};
 
 pub use driver::RedisDriver;
@@ -35,7 +37,8 @@ pub type RedisTransport = DriverTransport<RedisDriver>;
 
 /// Creates a transport with the address, the login, the TLS parameters (such as client
 /// certificates) and the TCP settings of a client. It opens its own connections, with `TCP_NODELAY`
-/// and RESP3. TLS depends on the features of redis-rs.
+/// and RESP3. If the client has no keepalive or user timeout, they have those of [`TCP_UPKEEP`].
+/// TLS depends on the features of redis-rs.
 ///
 /// A client reaches one server. If that is a node of a cluster or a sentinel, opening a queue fails
 /// with [`ErrorKind::Unsupported`]: connect with a URL that names the cluster or the service.

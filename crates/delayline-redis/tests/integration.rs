@@ -36,4 +36,9 @@ async fn failures_of_a_ready_client_have_their_kind() {
     server.command(&["CONFIG", "SET", "requirepass", ""]);
     let none = format!("{}/9999", server.url());
     assert!(matches!(kind(none).await, ErrorKind::Unsupported(_)));
+    assert_eq!(kind(server.url_with_login("", "unasked")).await, ErrorKind::Authentication);
+    let rules = ["ACL", "SETUSER", "alice", "on", ">pw", "~*", "+@all", "-select"];
+    server.command(&rules);
+    let another = format!("{}/1", server.url_with_login("alice", "pw"));
+    assert_eq!(kind(another).await, ErrorKind::PermissionDenied);
 }

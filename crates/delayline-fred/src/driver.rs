@@ -22,10 +22,12 @@ use crate::connection::FredConnection;
 
 /// Opens connections with fred: one [`Client`] each, never reused.
 ///
-/// fred's own handling of lost connections is switched off, because it sends commands again. Three
+/// fred's own handling of lost connections is switched off, because it sends commands again. Four
 /// limits are fred's:
 ///
 /// - Database numbers end at 255 ([`ErrorKind::Unsupported`]).
+/// - Without a login, fred begins a connection with `PING`. A default user without the permission
+///   for it ([`ErrorKind::PermissionDenied`]) has to be named: `redis://default@host`.
 /// - fred treats a server's reply that it requires no password as success. To refuse such a
 ///   password, the first connection with a password for the default user is preceded by one without
 ///   it.
@@ -106,9 +108,11 @@ impl FredDriver {
             self.start(Config { username: None, password: None, ..self.config.clone() }).await?;
         match connection.request("PING", Vec::new()).await {
             Err(CallError::Failed(error)) if error.kind() == &ErrorKind::Authentication => Ok(()),
-            Err(CallError::Failed(error)) => Err(error),
-            // An error reply means the same: the default user may lack the permission for `PING`.
-            Ok(_) | Err(CallError::Reply(_)) => Err(Error::with_detail(
+            // Without the permission for `PING`, the default user is logged in as well.
+            Err(CallError::Failed(error)) if error.kind() != &ErrorKind::PermissionDenied => {
+                Err(error)
+            }
+            _ => Err(Error::with_detail(
                 ErrorKind::Authentication,
                 "the default user of the server logs in without any password",
             )),

@@ -184,6 +184,9 @@ pub async fn wrong_logins_are_refused<C: Connect>() {
             assert!(error.detail().contains("password"), "{error}");
         }
     }
+    let silenced = Server::builder().acl_user("default on nopass ~* +@all -ping").start();
+    let error = refusal::<C>(&options(&silenced.url_with_login("", SECRET))).await;
+    assert_eq!(error.kind(), &ErrorKind::Authentication, "{error}");
     // Without a password, the user name does no harm.
     let mut default = options(&open.url());
     default.username = Some("default".to_owned());
@@ -293,9 +296,17 @@ pub async fn missing_database_is_refused<C: Connect>() {
 }
 
 pub async fn user_without_ping_connects<C: Connect>() {
-    let server = Server::builder().acl_user("worker on >pw ~* +eval +evalsha +incr").start();
-    let transport = connected::<C>(&server.url_with_login("worker", "pw")).await;
-    assert!(increment(&transport).await.is_ok());
+    let rights = "~* -@all +eval +evalsha +incr";
+    let server = Server::builder()
+        .acl_user(&format!("worker on >pw {rights}"))
+        .acl_user(&format!("default on nopass {rights}"))
+        .start();
+    let mut default = options(&server.url());
+    default.username = Some("default".to_owned());
+    for login in [options(&server.url_with_login("worker", "pw")), default] {
+        let transport = C::connect(&login).await.unwrap();
+        assert!(increment(&transport).await.is_ok());
+    }
 }
 
 pub async fn full_server_is_told<C: Connect>() {

@@ -1,6 +1,7 @@
 //! One attempt to connect, from the first packet to the answered `PING`.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,11 +16,13 @@ use crate::{CallError, classify};
 pub(crate) struct Dial<D> {
     driver: D,
     limit: Duration,
+    /// The scheme of the address is right: there was a connection.
+    has_connected: AtomicBool,
 }
 
 impl<D: Driver> Dial<D> {
     pub(crate) fn new(driver: D, limit: Duration) -> Self {
-        Self { driver, limit }
+        Self { driver, limit, has_connected: AtomicBool::new(false) }
     }
 
     /// The driver, for `Debug`.
@@ -51,7 +54,7 @@ impl<D: Driver> Dial<D> {
     fn not_connected(&self, error: Error) -> Error {
         let is_silent = error.kind() == &ErrorKind::Unreachable && fell_silent(error.detail());
         let error = self.named(error);
-        if !is_silent {
+        if !is_silent || self.has_connected.load(Ordering::Relaxed) {
             return error;
         }
         let hint = tls_hint(&self.address());
@@ -93,6 +96,7 @@ impl<D: Driver> Dial<D> {
     async fn working(&self) -> Result<D::Connection, Error> {
         let connection = self.driver.connect().await?;
         ping(&connection).await?;
+        self.has_connected.store(true, Ordering::Relaxed);
         Ok(connection)
     }
 

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 pub(crate) use self::table::{Table, columns};
 use delayline_json::harmless_json;
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
 
 use crate::failure::Failure;
 
@@ -29,6 +30,16 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
         Err(error) => Err(Failure::other("the output could not be written", &error)),
     }
+}
+
+/// Whether stdout was closed when the program began. The standard library then opens `/dev/null`
+/// for reading and writing in its place, and all output would be lost unseen.
+pub(crate) fn is_closed() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let is_for_both = fcntl_getfl(io::stdout()).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+    is_for_both
+        && std::fs::metadata("/dev/null")
+            .is_ok_and(|null| fstat(io::stdout()).is_ok_and(|stdout| stdout.st_rdev == null.rdev()))
 }
 
 /// A JSON value on one line.

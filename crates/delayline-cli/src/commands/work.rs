@@ -22,6 +22,7 @@ use self::post::{Post, Rules, Secret};
 use super::durations::duration_of;
 use crate::args::{self, Target, Work};
 use crate::failure::Failure;
+use crate::print;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure> {
@@ -43,6 +44,10 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let command = Command::new(args.exec, timeout, server);
     let name = if args.post.url.is_some() { target.queue()? } else { "" };
     let post = post(name, &args.post, timeout)?;
+    let handler = Handler::of(command, post);
+    if handler.is_none() && print::is_closed() {
+        return Err(Failure::other("the messages cannot be printed", &"stdout is closed"));
+    }
     let queue = target.open_to_work().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {
         eprintln!("delayline: the queue is paused; `delayline resume` resumes deliveries");
@@ -62,7 +67,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let end = End { handle: worker.handle(), failure };
     stop_on_signals(worker.handle(), grace)?;
     let asked = end.clone();
-    let summary = match Handler::of(command, post) {
+    let summary = match handler {
         Some(handler) => handler.run(worker, end).await,
         None => worker.run(move |job| print(job, end.clone())).await,
     };

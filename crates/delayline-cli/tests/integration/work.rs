@@ -299,6 +299,12 @@ fn a_closed_stdout_ends_the_work_without_acking_what_was_not_printed() {
     assert_eq!(count(&server, "leased"), 0);
     // The second may or may not have been written before the pipe was closed.
     assert!(count(&server, "ready") >= 8, "{}", count(&server, "ready"));
+    let mut without = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_delayline");
+    without.args(["-c", "exec \"$0\" \"$@\" >&-", program, "--url", &server.url()]);
+    without.args(["--queue", "orders", "work", "--until-empty"]);
+    assert!(run(without).code(5).stderr.contains("stdout is closed"));
+    assert!(count(&server, "ready") >= 8);
 }
 
 #[test]

@@ -7,10 +7,16 @@ use anyhow::{Context, Result, bail};
 use delayline_test_server::{StartError, find_server_binary};
 use xshell::{Shell, cmd};
 
-/// The server program: the installed one, else Debian's, installed now.
+/// The server program: the one that `shell` names, else the installed one, else Debian's, installed
+/// now.
 ///
 /// Without one the tests fail; they never skip.
 pub(crate) fn ensure(shell: &Shell) -> Result<PathBuf> {
+    // What a shell has been given is not in the environment of this process.
+    let named = shell.var_os("REDIS_SERVER_BIN").map(PathBuf::from);
+    if let Some(named) = named.filter(|named| named.is_file()) {
+        return Ok(named);
+    }
     let missing = match find_server_binary() {
         Err(error @ StartError::NotFound) => error,
         result => return Ok(result?),
@@ -57,4 +63,17 @@ pub(crate) fn install(shell: &Shell, package: &str) -> Result<()> {
 pub(crate) fn on_path(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_the_shell_names_is_not_replaced_by_an_installed_one() {
+        let shell = Shell::new().unwrap();
+        let named = env::current_exe().unwrap();
+        let _server = shell.push_env("REDIS_SERVER_BIN", &named);
+        assert_eq!(ensure(&shell).unwrap(), named);
+    }
 }

@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Instant;
 use std::{env, fs};
 
-use delayline_redis_protocol::all_scripts;
+use delayline_redis_protocol::{Script, all_scripts};
 use mutator::{Mutant, mutants, unindented};
 use transport::Substitute;
 use trials::Trials;
@@ -32,17 +32,21 @@ fn mutants_of_the_scripts_are_caught() {
     // Trials fail by panics, which would all be printed.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let result = match variable("DELAYLINE_MUTANTS") {
-        _ if env::var_os("DELAYLINE_MUTANTS_LIST").is_some() => {
-            list();
-            Ok(())
-        }
-        Some(count) => hunt(count, variable("DELAYLINE_SEED").unwrap_or(1)),
-        None => self_check(),
-    };
+    let result = chosen();
     std::panic::set_hook(hook);
     if let Err(reason) = result {
         panic!("{reason}");
+    }
+}
+
+/// Does what the variables say.
+fn chosen() -> Result<(), String> {
+    if env::var_os("DELAYLINE_MUTANTS_LIST").is_some() {
+        return list();
+    }
+    match number("DELAYLINE_MUTANTS")? {
+        Some(count) => hunt(count, number("DELAYLINE_SEED")?.unwrap_or(1)),
+        None => self_check(),
     }
 }
 
@@ -64,14 +68,15 @@ fn self_check() -> Result<(), String> {
 }
 
 /// Prints every mutant once, those included that are no Lua.
-fn list() {
+fn list() -> Result<(), String> {
     let sources = sources();
     let mut seen = HashSet::new();
-    let mutants = every_mutant(&sources, |_| true);
+    let mutants = every_mutant(&sources)?;
     mutants
         .iter()
         .filter(|it| is_new(&mut seen, it, &sources))
         .for_each(|it| println!("{}", what(it)));
+    Ok(())
 }
 
 /// Mutant by mutant.
@@ -84,12 +89,19 @@ fn hunt(count: usize, seed: u64) -> Result<(), String> {
         env::var("DELAYLINE_TRIALS")
             .map_or(true, |list| list.split(',').any(|it| name.contains(it)))
     })?;
+    let parts = env::var("DELAYLINE_TRIALS").unwrap_or_default();
+    if let Some(part) = parts.split(',').find(|part| trials.named(part) == 0) {
+        return Err(format!("no trial has a name with {part:?}"));
+    }
     let (scripts, sources) = (all_scripts(), sources());
     let mutants = match &again {
-        Some(output) => survivors_in(output, &trials, &sources),
-        None => sample(count, seed, &trials, &sources),
+        Some(output) => survivors_in(output, &trials, &sources)?,
+        None => sample(count, seed, &trials, &sources)?,
     };
     println!("seed {seed}: {} mutants", mutants.len());
+    if mutants.is_empty() {
+        return Err("there is nothing to run".to_owned());
+    }
     let (begin, mut survivors) = (Instant::now(), Vec::new());
     for (number, mutant) in (1..).zip(&mutants) {
         let changed = mutant.changed(&sources);
@@ -133,29 +145,36 @@ fn name_and_change(mutant: &Mutant) -> (&'static str, String) {
     (name, format!("as assembled: `{before}` -> `{after}`").replace('\n', " "))
 }
 
-/// The mutants that survived in an earlier run, or stand in a list.
-fn survivors_in(output: &str, trials: &Trials, sources: &[String]) -> Vec<Mutant> {
+/// The mutants that survived in an earlier run, or stand in a list. Each must still exist, unless
+/// it is of a script that is not wanted.
+fn survivors_in(output: &str, trials: &Trials, sources: &[String]) -> Result<Vec<Mutant>, String> {
     let lines = output.lines().filter(|line| !line.contains(": caught in "));
-    let survivors: HashSet<_> = lines
-        .filter_map(|line| {
-            let (name, change) = line.split_once(", line ")?;
-            let name = name.rsplit(' ').next()?;
-            Some((name, change.split_once(' ')?.1))
-        })
-        .collect();
-    let survived = |mutant: &Mutant| {
-        let (name, change) = name_and_change(mutant);
-        survivors.contains(&(name, &*change))
-    };
-    let mut all = every_mutant(sources, |script| trials.of(script) > 0);
-    all.retain(|mutant| survived(mutant) && is_lua(mutant, trials, sources));
-    println!("{} of {} are still there", all.len(), survivors.len());
-    all
+    let survivors = lines.filter_map(|line| {
+        let (name, change) = line.split_once(", line ")?;
+        let name = name.rsplit(' ').next()?;
+        Some((name, change.split_once(' ')?.1.to_owned()))
+    });
+    let survivors = survivors.filter(|(name, _)| is_wanted(name)).collect::<HashSet<_>>();
+    let mut all = every_mutant(sources)?;
+    all.retain(|it| survivors.contains(&name_and_change(it)) && is_lua(it, trials, sources));
+    let known: HashSet<_> = all.iter().map(name_and_change).collect();
+    let gone: Vec<_> = survivors.difference(&known).collect();
+    if !gone.is_empty() {
+        return Err(format!("these mutants do not exist any more, or are no Lua: {gone:#?}"));
+    }
+    all.retain(|mutant| trials.of(mutant.script) > 0);
+    Ok(all)
 }
 
 /// A random sample of mutants that are valid Lua.
-fn sample(count: usize, seed: u64, trials: &Trials, sources: &[String]) -> Vec<Mutant> {
-    let mut all = every_mutant(sources, |script| trials.of(script) > 0);
+fn sample(
+    count: usize,
+    seed: u64,
+    trials: &Trials,
+    sources: &[String],
+) -> Result<Vec<Mutant>, String> {
+    let mut all = every_mutant(sources)?;
+    all.retain(|mutant| trials.of(mutant.script) > 0);
     fastrand::Rng::with_seed(seed).shuffle(&mut all);
     let (mut seen, mut chosen) = (HashSet::new(), Vec::new());
     for mutant in all {
@@ -166,7 +185,7 @@ fn sample(count: usize, seed: u64, trials: &Trials, sources: &[String]) -> Vec<M
             chosen.push(mutant);
         }
     }
-    chosen
+    Ok(chosen)
 }
 
 fn is_lua(mutant: &Mutant, trials: &Trials, sources: &[String]) -> bool {
@@ -183,19 +202,26 @@ fn sources() -> Vec<String> {
     all_scripts().iter().map(|script| unindented(&script.source)).collect()
 }
 
-/// Every mutant of the scripts that are wanted and that `has_trials` by their positions.
-fn every_mutant(sources: &[String], has_trials: impl Fn(usize) -> bool) -> Vec<Mutant> {
-    let of = env::var("DELAYLINE_MUTANTS_OF").ok();
-    let all = all_scripts().into_iter().enumerate();
-    all.filter(|(number, script)| {
-        of.as_ref().is_none_or(|of| of == script.name) && has_trials(*number)
-    })
-    .flat_map(|(number, script)| mutants(number, &sources[number], script.keys.len()))
-    .collect()
+/// Every mutant of the scripts that are wanted.
+fn every_mutant(sources: &[String]) -> Result<Vec<Mutant>, String> {
+    let mut all = all_scripts().into_iter().enumerate().collect::<Vec<_>>();
+    all.retain(|(_, script)| is_wanted(script.name));
+    if all.is_empty() {
+        return Err("there is no such script; `cargo xtask lua` names all".to_owned());
+    }
+    let of = |(number, script): (usize, &'static Script)| {
+        mutants(number, &sources[number], script.keys.len())
+    };
+    Ok(all.into_iter().flat_map(of).collect())
 }
 
-fn variable<N: std::str::FromStr>(name: &str) -> Option<N> {
-    env::var(name).ok()?.parse().ok()
+fn is_wanted(script: &str) -> bool {
+    env::var("DELAYLINE_MUTANTS_OF").map_or(true, |wanted| wanted == script)
+}
+
+fn number<N: std::str::FromStr>(name: &str) -> Result<Option<N>, String> {
+    let Ok(value) = env::var(name) else { return Ok(None) };
+    value.parse().map(Some).map_err(|_| format!("{name} is no number: {value:?}"))
 }
 
 /// Random sequences for each mutant that nothing else catches.

@@ -59,6 +59,11 @@ impl Trials {
         Ok(trials)
     }
 
+    /// How many there are whose names contain `part`.
+    pub(crate) fn named(&self, part: &str) -> usize {
+        self.all.iter().filter(|trial| trial.name.contains(part)).count()
+    }
+
     /// How many there are that call a script.
     pub(crate) fn of(&self, script: usize) -> usize {
         self.all.iter().filter(|trial| trial.scripts.contains(&script)).count()

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::mem;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -95,13 +96,17 @@ pub(crate) fn build_command(shell: &Shell, name: &str, test: &str) -> Result<Pat
 }
 
 /// Runs `programs` with the arguments `args`, in their order, and returns the number of tests that
-/// passed. One more runs at a time than the machine has cores, since most tests wait for servers
-/// and timers. All programs run, even if one fails.
+/// passed, and what they say they have left out. One more runs at a time than the machine has
+/// cores, since most tests wait for servers and timers. All programs run, even if one fails.
 ///
 /// Each writes to a file in `target/test-logs`, which is printed if the program fails: so the
 /// output of two programs does not mix, and a process that a test leaves behind cannot delay the
 /// run.
-pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Result<usize> {
+pub(crate) fn run(
+    shell: &Shell,
+    programs: &[Program],
+    args: &[String],
+) -> Result<(usize, BTreeSet<String>)> {
     let logs = shell.current_dir().join("target/test-logs");
     fs::create_dir_all(&logs)?;
     let at_a_time = thread::available_parallelism()?.get() + 1;
@@ -129,10 +134,10 @@ pub(crate) fn run(shell: &Shell, programs: &[Program], args: &[String]) -> Resul
         };
         runners.into_iter().try_for_each(end)
     })?;
-    let progress = locked();
+    let mut progress = locked();
     let (count, all, failed) = (progress.failed.len(), programs.len(), progress.failed.join(", "));
     ensure!(count == 0, "{count} of {all} test programs failed: {failed}");
-    Ok(progress.passed)
+    Ok((progress.passed, mem::take(&mut progress.left_out)))
 }
 
 /// The chosen server, which commands that `shell` does not start have to be given.
@@ -152,6 +157,8 @@ struct Progress {
     failed: Vec<String>,
     /// The number of tests that passed.
     passed: usize,
+    /// What tests say that this machine or server lacks.
+    left_out: BTreeSet<String>,
 }
 
 impl Progress {
@@ -179,6 +186,7 @@ impl Progress {
         self.ended += 1;
         self.running.remove(&name);
         self.passed += passed(log);
+        self.left_out.extend(left_out(log).map(str::to_owned));
         if !status.success() {
             println!("{log}");
             self.failed.push(name.clone());
@@ -201,6 +209,11 @@ pub(crate) fn passed(log: &str) -> usize {
         count.parse::<usize>().ok()
     });
     counts.sum()
+}
+
+/// What tests write past the capture of their output if they check less than they could.
+fn left_out(log: &str) -> impl Iterator<Item = &str> {
+    log.lines().filter(|line| line.contains("skipped: ") || line.contains(": in part only: "))
 }
 
 /// The test program that one of cargo's messages is about, if it is about one. Benchmarks are
@@ -231,7 +244,7 @@ mod tests {
     use serde_json::json;
     use xshell::Shell;
 
-    use super::{Program, passed, program, run};
+    use super::{Program, left_out, passed, program, run};
 
     #[test]
     fn test_programs_are_told_from_all_else_that_cargo_builds() {
@@ -266,6 +279,15 @@ mod tests {
         assert_eq!(passed(&(summary(3) + &summary(4))), 7);
         assert_eq!(passed("test result: FAILED. 2 passed; 1 failed\n"), 2);
         assert_eq!(passed("no tests\n"), 0);
+    }
+
+    #[test]
+    fn what_tests_leave_out_is_found() {
+        let log = "skipped: no network\ntest a ... ok\nb: in part only: Redis 6 lacks C\n";
+        assert_eq!(
+            left_out(log).collect::<Vec<_>>(),
+            ["skipped: no network", "b: in part only: Redis 6 lacks C"]
+        );
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `cargo xtask test`.
 
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -30,21 +32,38 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     match cargo {
         [] => quick(shell, tests).map(drop),
         [all] if all == "--all" => {
-            let programs = quick(shell, tests)?;
-            long(shell, &programs, own_server, tests)
+            let (programs, left_out) = quick(shell, tests)?;
+            long(shell, &programs, left_out, own_server, tests)
         }
-        _ => {
-            // Without its features a test program may have no test, and pass.
-            let chosen = cargo.iter().any(|arg| arg.contains("-features"));
-            let features = if chosen { None } else { Some("--all-features") };
-            cmd!(shell, "cargo test --locked {features...} {cargo...} -- {tests...}").run()?;
-            Ok(())
-        }
+        _ => chosen(shell, cargo, tests),
     }
 }
 
-/// Builds the test programs but those of [`long`], and runs them. Returns them.
-fn quick(shell: &Shell, args: &[String]) -> Result<Vec<Program>> {
+/// Runs the tests that arguments of cargo select, and shows what they print.
+fn chosen(shell: &Shell, cargo: &[String], tests: &[String]) -> Result<()> {
+    // Without its features a test program may have no test, and pass.
+    let has_features = cargo.iter().any(|arg| arg.contains("-features"));
+    let features = if has_features { None } else { Some("--all-features") };
+    let command = cmd!(shell, "cargo test --locked {features...} {cargo...} -- {tests...}");
+    let mut child = Command::from(command).stdout(Stdio::piped()).spawn()?;
+    let mut summaries = String::new();
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+        let line = line?;
+        println!("{line}");
+        if line.starts_with("test result: ") {
+            summaries += &format!("{line}\n");
+        }
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "cargo test: {status}");
+    // There is none if the tests are only built or listed.
+    ensure!(summaries.is_empty() || programs::passed(&summaries) > 0, NO_TEST);
+    Ok(())
+}
+
+/// Builds the test programs but those of [`long`], and runs them. Returns them, and what their
+/// tests have left out.
+fn quick(shell: &Shell, args: &[String]) -> Result<(Vec<Program>, BTreeSet<String>)> {
     let start = Instant::now();
     println!("xtask: building the test programs");
     let mut programs = programs::build(shell)?;
@@ -54,18 +73,19 @@ fn quick(shell: &Shell, args: &[String]) -> Result<Vec<Program>> {
     programs.sort_by_key(|program| {
         SLOWEST.iter().position(|name| program.name() == *name).unwrap_or(SLOWEST.len())
     });
-    let passed = programs::run(shell, &programs, args)?;
+    let (passed, left_out) = programs::run(shell, &programs, args)?;
 
     println!("xtask: the examples in the documentation");
     let examples = documented(shell, args)?;
+    ensure!(passed + examples > 0, NO_TEST);
     println!(
         "xtask: {passed} tests of {} programs and {examples} examples in the documentation passed in \
          {:.0} s; `cargo xtask test --all` also runs {LONG_PARTS}",
         programs.len(),
         start.elapsed().as_secs_f64()
     );
-    println!("tests: {} passed, 0 failed", passed + examples);
-    Ok(programs)
+    println!("tests: {} passed, 0 failed{}", passed + examples, but_not(&left_out));
+    Ok((programs, left_out))
 }
 
 /// Runs the examples in the documentation, and returns how many passed.
@@ -82,13 +102,20 @@ fn documented(shell: &Shell, args: &[String]) -> Result<usize> {
 }
 
 /// Runs the long tests: examples and benchmarks as programs, faults in whole systems, more servers.
-fn long(shell: &Shell, programs: &[Program], own_server: bool, args: &[String]) -> Result<()> {
+fn long(
+    shell: &Shell,
+    programs: &[Program],
+    mut left_out: BTreeSet<String>,
+    own_server: bool,
+    args: &[String],
+) -> Result<()> {
     let start = Instant::now();
     programs::build_examples(shell)?;
     let longer = programs::build_named(shell, &LONG)?;
     inventory::none_is_empty(shell, &longer)?;
     inventory::has_all_named(shell, &[programs, &longer].concat())?;
-    let passed = programs::run(shell, &longer, args)?;
+    let (passed, more) = programs::run(shell, &longer, args)?;
+    left_out.extend(more);
     // Chaos leaves a core idle for half of the time.
     let its_shell = shell.clone();
     thread::scope(|scope| -> Result<()> {
@@ -97,17 +124,24 @@ fn long(shell: &Shell, programs: &[Program], own_server: bool, args: &[String]) 
             servers::test_newest(shell, programs)?;
         }
         sim::run(shell, &[])?;
-        if own_server {
-            instructions::run(shell, &[])?;
-        } else {
-            // A named server is a script, which callgrind does not follow.
-            println!("xtask: the instructions of a server that --server names are not counted");
-        }
+        // Callgrind does not follow the script that runs a named server.
+        let why = "not compared: instructions of a named server".to_owned();
+        left_out.extend(if own_server { instructions::compare(shell)? } else { Some(why) });
         chaos.join().unwrap_or_else(|panic| resume_unwind(panic))
     })?;
     let took = start.elapsed().as_secs_f64();
-    println!("xtask: {passed} longer tests, chaos, simulation and servers passed in {took:.0} s");
+    println!(
+        "xtask: {passed} longer tests, chaos, simulation, servers and instructions passed in \
+         {took:.0} s{}",
+        but_not(&left_out)
+    );
     Ok(())
+}
+
+/// The end of a line that says what has passed.
+fn but_not(left_out: &BTreeSet<String>) -> String {
+    let all: Vec<_> = left_out.iter().map(String::as_str).collect();
+    if all.is_empty() { String::new() } else { format!("; left out: {}", all.join("; ")) }
 }
 
 /// The server that `--server NAME` asks for, and the other arguments.
@@ -123,6 +157,8 @@ fn server_of<'a>(shell: &Shell, args: &'a [String]) -> Result<(Option<PathBuf>, 
 
 /// The programs that take long and find what others do not often find. Two packages have a `run`.
 const LONG: [&str; 5] = ["conformance_of_ways", "moving_shards", "partition", "run", "soak"];
+
+const NO_TEST: &str = "no test was run: none has such a name";
 
 /// What a run without `--all` has left out.
 const LONG_PARTS: &str = "examples and benchmarks as programs, moving shards, partitions, chaos, \

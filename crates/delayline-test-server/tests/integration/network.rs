@@ -1,5 +1,6 @@
 //! Servers in a network are cut off from each other, in one direction or in both.
 
+use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,10 @@ fn pair(test: &str) -> Option<(Network, Server, Server)> {
     let network = match Network::start() {
         Ok(network) => network,
         Err(error) => {
-            println!("skipped: {test}: {error}: {:?}", std::error::Error::source(&error));
+            let cause = std::error::Error::source(&error);
+            let line = format!("skipped: {test}: {error}: {cause:?}\n");
+            // Past the capture of a test's output.
+            std::io::stderr().write_all(line.as_bytes()).unwrap();
             return None;
         }
     };

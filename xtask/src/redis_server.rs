@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use delayline_test_server::{StartError, find_server_binary};
 use xshell::{Shell, cmd};
 
-/// The server program: the one that `shell` names, else the installed one, else Debian's, installed
-/// now.
+/// The server program: that of the shell's environment, else the installed one, else Debian's,
+/// installed now.
 ///
 /// Without one the tests fail; they never skip.
 pub(crate) fn ensure(shell: &Shell) -> Result<PathBuf> {

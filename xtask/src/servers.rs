@@ -25,6 +25,11 @@ pub(crate) fn get(shell: &Shell, name: &str) -> Result<PathBuf> {
     get::get(shell, find(name)?)
 }
 
+/// Gets the servers of [`test_newest`].
+pub(crate) fn get_newest(shell: &Shell) -> Result<()> {
+    NEWEST.iter().try_for_each(|name| get(shell, name).map(drop))
+}
+
 /// Runs the conformance suite, which is one of `programs`, on the newest servers.
 pub(crate) fn test_newest(shell: &Shell, programs: &[Program]) -> Result<()> {
     let suite = programs::find(programs, SUITE)?;

@@ -32,6 +32,11 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     match cargo {
         [] => quick(shell, tests).map(drop),
         [all] if all == "--all" => {
+            // A machine that lacks something is to hear of it before the tests.
+            if own_server {
+                servers::get_newest(shell)?;
+                instructions::prepare(shell)?;
+            }
             let (programs, left_out) = quick(shell, tests)?;
             long(shell, &programs, left_out, own_server, tests)
         }
@@ -39,7 +44,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     }
 }
 
-/// Runs the tests that arguments of cargo select, and shows what they print.
+/// Runs the tests that arguments of cargo select, and shows their output.
 fn chosen(shell: &Shell, cargo: &[String], tests: &[String]) -> Result<()> {
     // Without its features a test program may have no test, and pass.
     let has_features = cargo.iter().any(|arg| arg.contains("-features"));
@@ -138,7 +143,7 @@ fn long(
     Ok(())
 }
 
-/// The end of a line that says what has passed.
+/// The end of the line that reports a success.
 fn but_not(left_out: &BTreeSet<String>) -> String {
     let all: Vec<_> = left_out.iter().map(String::as_str).collect();
     if all.is_empty() { String::new() } else { format!("; left out: {}", all.join("; ")) }

@@ -90,24 +90,20 @@ fn check(shell: &Shell, release: &Release, runner: &Path) -> Result<()> {
 fn download_debs(shell: &Shell, debian: &Debian, to: &Path) -> Result<()> {
     let Some(suite) = debian.suites.last() else { return Ok(()) };
     let state = shell.current_dir().join("target/servers/apt").join(suite);
-    let options = apt_options(shell, debian.suites, &state)?;
-    let packages = [debian.packages, debian.libraries].concat();
+    let options = &apt_options(shell, debian.suites, &state)?;
+    let packages = &[debian.packages, debian.libraries].concat();
     let names = packages.join(", ");
     let shell = shell.clone();
     shell.change_dir(to);
-    let lists_are_there = fs::read_dir(state.join("lists"))?.filter_map(Result::ok).any(|file| {
-        file.file_name().to_string_lossy().ends_with("_Packages.lz4")
-            || file.file_name().to_string_lossy().ends_with("_Packages")
-    });
-    if !lists_are_there {
-        let update = &options;
-        cmd!(shell, "apt-get --quiet {update...} update").quiet().ignore_stdout().run()?;
+    let download = || {
+        cmd!(shell, "apt-get --quiet {options...} download {packages...}").quiet().ignore_stdout()
+    };
+    // Without lists, or with lists that are older than the mirror, it has to be tried again.
+    if download().ignore_stderr().run().is_ok() {
+        return Ok(());
     }
-    cmd!(shell, "apt-get --quiet {options...} download {packages...}")
-        .quiet()
-        .ignore_stdout()
-        .run()
-        .with_context(|| format!("Debian {suite} does not have all of {names}"))
+    cmd!(shell, "apt-get --quiet {options...} update").quiet().ignore_stdout().run()?;
+    download().run().with_context(|| format!("Debian {suite} does not have all of {names}"))
 }
 
 fn apt_options(shell: &Shell, suites: &[&str], state: &Path) -> Result<Vec<String>> {
@@ -143,7 +139,10 @@ fn mirror(shell: &Shell) -> Result<String> {
         value.map(|value| value.trim_matches('"').to_owned())
     };
     if field("ID").as_deref() != Some("debian") {
-        bail!("its packages are Debian's, and this machine is no Debian");
+        bail!(
+            "its packages are Debian's, and this machine is no Debian: use a container, such as the \
+             one in .github/workflows/release.yml"
+        );
     }
     let codename = field("VERSION_CODENAME").context("/etc/os-release names no release")?;
     let format = "$(SITE) $(RELEASE) $(COMPONENT)";

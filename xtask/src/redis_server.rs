@@ -45,8 +45,9 @@ pub(crate) fn install(shell: &Shell, package: &str) -> Result<()> {
         bail!("{package} is not installed, and apt-get may not install it here");
     };
     println!("xtask: no {package} on this machine, installing Debian's package");
-    // `RUNLEVEL` keeps the package from starting its service, which we neither use nor touch.
-    let environment = ["env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"];
+    // These keep the package from starting its service, which we neither use nor touch: `RUNLEVEL`
+    // without systemd, `SYSTEMD_OFFLINE` with it.
+    let environment = ["env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "SYSTEMD_OFFLINE=1"];
     let command: Vec<&str> = prefix.iter().chain(&environment).copied().collect();
     let Some((program, args)) = command.split_first() else { return Ok(()) };
     // Old package lists may be good enough.
@@ -56,7 +57,11 @@ pub(crate) fn install(shell: &Shell, package: &str) -> Result<()> {
         .with_context(|| match updated {
             Ok(()) => format!("apt-get could not install {package}"),
             Err(error) => format!("neither the package lists nor {package}: {error}"),
-        })
+        })?;
+    // Nor is it to start with the machine. Without systemd, or without a service, this fails.
+    let disable = cmd!(shell, "{program} {args...} systemctl disable --quiet {package}");
+    let _ = disable.quiet().ignore_stdout().ignore_stderr().run();
+    Ok(())
 }
 
 /// Whether a program of this name can be run.

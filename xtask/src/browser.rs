@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use xshell::{Shell, cmd};
 
-use crate::redis_server;
+use crate::{packages, redis_server};
 
 /// In a separate workspace, because nothing else needs a client for browsers.
 const MANIFEST: [&str; 3] = ["--locked", "--manifest-path", "browser/Cargo.toml"];
@@ -15,9 +15,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     ensure_browser(shell)?;
     let place = shell.current_dir().join("target/browser");
     shell.create_dir(&place)?;
-    cmd!(shell, "npm install --silent --prefix {place} axe-core@4")
-        .run()
-        .context("npm is needed, for axe-core")?;
+    packages::node(shell, &place, &["axe-core@4"])?;
     let axe = place.join("node_modules/axe-core/axe.min.js");
     let _axe = shell.push_env("AXE_CORE", axe);
     cmd!(shell, "cargo clippy {MANIFEST...} --all-targets -- -D warnings").run()?;

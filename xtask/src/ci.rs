@@ -80,7 +80,7 @@ fn lints_apart(shell: &Shell) -> Result<()> {
 fn docs(shell: &Shell) -> Result<()> {
     let _flags = shell.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(shell, "cargo doc --workspace --no-deps --all-features --locked").run()?;
-    links::check_rustdoc()
+    links::check_rustdoc(shell)
 }
 
 /// A minimal toolchain lacks some of cargo's commands.

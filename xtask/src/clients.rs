@@ -18,7 +18,8 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
         [arg] if arg == "--rust" => true,
         _ => bail!("`clients` takes --rust only"),
     };
-    redis_server::ensure(shell)?;
+    let server = redis_server::ensure(shell)?;
+    let _server = shell.push_env("REDIS_SERVER_BIN", &server);
     let target = workspace::target_directory(shell)?;
     let place = target.join("clients");
     shell.create_dir(&place)?;

@@ -32,9 +32,9 @@ pub(crate) fn check_pages(shell: &Shell) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the links of the guides in `target/doc` lead to a page, and to a place in it.
-pub(crate) fn check_rustdoc() -> Result<()> {
-    let facade = workspace::root().join("target/doc/delayline");
+/// Checks that the links of the guides in rustdoc lead to a page, and to a place in it.
+pub(crate) fn check_rustdoc(shell: &Shell) -> Result<()> {
+    let facade = workspace::target_directory(shell)?.join("doc/delayline");
     let mut dead = Vec::new();
     for page in pages(&facade)? {
         let text = fs::read_to_string(&page)?;

@@ -1,6 +1,6 @@
 //! `cargo xtask prove outbox`.
 
-use std::path::Path;
+use std::fs;
 
 use anyhow::{Result, ensure};
 use xshell::{Shell, cmd};
@@ -14,7 +14,10 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     ensure!(args.is_empty(), "`outbox` takes no arguments");
     let server = redis_server::ensure(shell)?;
     let _server = shell.push_env("REDIS_SERVER_BIN", &server);
-    let is_there = redis_server::on_path("initdb") || Path::new(DEBIAN).is_dir();
+    // Debian has a folder for each version; that of the clients alone has no such program.
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut debian = versions.map(|version| version.path().join("bin/initdb"));
+    let is_there = redis_server::on_path("initdb") || debian.any(|initdb| initdb.is_file());
     if !is_there && shell.var_os("POSTGRES_BIN").is_none() {
         redis_server::install(shell, "postgresql")?;
     }
@@ -22,6 +25,3 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     cmd!(shell, "cargo test {outbox...} -- --nocapture").run()?;
     Ok(())
 }
-
-/// Where Debian has the programs of PostgreSQL, by version.
-const DEBIAN: &str = "/usr/lib/postgresql";

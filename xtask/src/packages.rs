@@ -18,8 +18,11 @@ pub(crate) fn python(shell: &Shell, place: &Path, packages: &[&str]) -> Result<P
 
 /// Installs packages from npm below `place`, where programs find them.
 pub(crate) fn node(shell: &Shell, place: &Path, packages: &[&str]) -> Result<()> {
-    cmd!(shell, "node --version").quiet().ignore_stdout().run().context(NODE)?;
-    cmd!(shell, "npm install --silent --prefix {place} {packages...}").run().context(NODE)
+    for program in ["node", "npm"] {
+        cmd!(shell, "{program} --version").quiet().ignore_stdout().run().context(NODE)?;
+    }
+    let npm = cmd!(shell, "npm install --loglevel error --prefix {place} {packages...}");
+    npm.ignore_stdout().run().context("npm could not install packages")
 }
 
 const NODE: &str = "Node and npm are needed: on Debian, nodejs and npm";

@@ -98,7 +98,7 @@ async fn install() -> Result<PathBuf> {
     }
     if !current {
         let ended = Command::new("npm")
-            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"])
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"])
             .current_dir(&folder)
             .stdout(Stdio::null())
             .kill_on_drop(true)

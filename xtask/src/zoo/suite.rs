@@ -128,7 +128,7 @@ impl Workplace {
     /// Builds a suite, so that its time is that of its tests.
     pub(super) fn build(&self, suite: &Suite) -> Result<()> {
         let log = self.build.join("build.log");
-        let status = self.cargo(&suite.building(), &log)?.wait()?;
+        let status = self.cargo(&suite.building(), &log)?.0.wait()?;
         ensure!(status.success(), "{suite} cannot be built\n{}", fs::read_to_string(&log)?);
         Ok(())
     }
@@ -137,17 +137,15 @@ impl Workplace {
     pub(super) fn run(&self, suite: &Suite, patience: Duration, until: Until) -> Result<Outcome> {
         let (start, log) = (Instant::now(), self.build.join("run.log"));
         let args: Vec<_> = suite.0.split(' ').collect();
-        let mut child = self.cargo(&args, &log)?;
+        let mut cargo = self.cargo(&args, &log)?;
         let status = loop {
-            match child.try_wait()? {
+            match cargo.0.try_wait()? {
                 Some(status) => break Some(status),
-                None if start.elapsed() > patience || until.is_over(&read(&log)?) => {
-                    end(&mut child)?;
-                    break None;
-                }
+                None if start.elapsed() > patience || until.is_over(&read(&log)?) => break None,
                 None => sleep(POLL),
             }
         };
+        drop(cargo);
         let log = read(&log)?;
         let tests = failed_tests(&log);
         Ok(match status {
@@ -157,9 +155,9 @@ impl Workplace {
         })
     }
 
-    fn cargo(&self, args: &[&str], log: &Path) -> Result<Child> {
+    fn cargo(&self, args: &[&str], log: &Path) -> Result<Running> {
         let output = File::create(log).with_context(|| format!("{}", log.display()))?;
-        Command::new("cargo")
+        let cargo = Command::new("cargo")
             .args(args)
             .arg("--locked")
             .current_dir(&self.tree)
@@ -173,22 +171,49 @@ impl Workplace {
             // A separate group, to be ended as a whole: cargo would leave the tests behind.
             .process_group(0)
             .spawn()
-            .context("cargo cannot be run")
+            .context("cargo cannot be run")?;
+        Running::watched(cargo)
+    }
+}
+
+/// A process in a separate group, which ends with this value, and with this process.
+struct Running(Child, Child);
+
+impl Running {
+    /// Adds a shell that waits for the end of this process and then ends the group. Ctrl-C reaches
+    /// the group of this process alone, and runs no destructor.
+    fn watched(leader: Child) -> Result<Self> {
+        let watch = ["-c", r#"read -r _; kill -s KILL -- "-$0""#];
+        let watchdog = Command::new("sh")
+            .args(watch)
+            .arg(leader.id().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        Ok(Self(leader, watchdog))
+    }
+}
+
+impl Drop for Running {
+    /// Ends the process with all that it has started, unless it has ended: its number may then be
+    /// that of another.
+    fn drop(&mut self) {
+        let Self(leader, watchdog) = self;
+        if let Ok(None) = leader.try_wait()
+            && let Some(group) = i32::try_from(leader.id()).ok().and_then(Pid::from_raw)
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = watchdog.kill();
+        let _ = [leader.wait(), watchdog.wait()];
     }
 }
 
 /// A log, which may be growing.
 fn read(log: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(log)?).into_owned())
-}
-
-/// Ends a process with all that it has started.
-fn end(child: &mut Child) -> Result<()> {
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        kill_process_group(group, Signal::KILL)?;
-    }
-    child.wait()?;
-    Ok(())
 }
 
 /// The tests of a log, and the seeds of the simulation, that failed.
@@ -218,9 +243,22 @@ const POLL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::io::Read as _;
+    use std::os::unix::process::ExitStatusExt as _;
 
-    use super::{Suite, Until, failed_tests, hanging_test};
+    use super::*;
+
+    #[test]
+    fn a_group_ends_with_the_process_that_started_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & wait"]).stdout(Stdio::piped()).process_group(0);
+        let mut running = Running::watched(command.spawn().unwrap()).unwrap();
+        // As at the end of this process.
+        drop(running.1.stdin.take());
+        // Until the last process of the group has ended.
+        running.0.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(running.0.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
+    }
 
     #[test]
     fn a_program_that_its_crate_does_not_have_is_missing() {

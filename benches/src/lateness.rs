@@ -4,11 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
 use delayline::codec::Raw;
+use delayline::worker::{Summary, WorkerHandle};
 use delayline::{Bytes, Job, Queue, Worker};
 use delayline_benches::payload;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::table::{Columns, Table};
@@ -81,6 +83,7 @@ pub(crate) async fn lone_messages(queue: &Queue<Bytes, Raw>, messages: usize) ->
         queue.send_in(&payload(), delay).await?;
         bench.next(&mut late).await?;
     }
+    bench.end().await?;
     Ok(late)
 }
 
@@ -99,18 +102,28 @@ pub(crate) type Late = Histogram<u64>;
 struct Bench {
     queue: Queue<Bytes, Raw>,
     lateness: UnboundedReceiver<Option<Duration>>,
+    handle: WorkerHandle,
+    working: JoinHandle<Summary>,
 }
 
 impl Bench {
     fn start(queue: &Queue<Bytes, Raw>) -> Result<Self> {
         let (report, lateness) = unbounded_channel();
         let worker = Worker::builder(queue.clone()).concurrency(256).build()?;
-        tokio::spawn(worker.run(move |job: Job<Bytes>| {
+        let handle = worker.handle();
+        let working = tokio::spawn(worker.run(move |job: Job<Bytes>| {
             // The receiver is dropped at the end of the measurement.
             let _ = report.send(SystemTime::now().duration_since(job.due().into()).ok());
             async { Ok::<(), &str>(()) }
         }));
-        Ok(Self { queue: queue.clone(), lateness })
+        Ok(Self { queue: queue.clone(), lateness, handle, working })
+    }
+
+    /// Stops the worker, which would else look for its server during the next measurement.
+    async fn end(self) -> Result<()> {
+        self.handle.stop(Duration::from_secs(1));
+        self.working.await?;
+        Ok(())
     }
 
     async fn load(mut self, time: Duration) -> Result<Late> {
@@ -136,6 +149,7 @@ impl Bench {
             self.next(&mut late).await?;
             handled += 1;
         }
+        self.end().await?;
         Ok(late)
     }
 

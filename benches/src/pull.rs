@@ -321,7 +321,7 @@ async fn memory(address: SocketAddr) -> Result<f64> {
 }
 
 /// The resident memory of this process in bytes.
-pub(crate) fn resident() -> Result<f64> {
+fn resident() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmRSS")?;

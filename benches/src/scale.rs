@@ -20,7 +20,6 @@ use tokio::time::{Instant, sleep};
 use tower::ServiceExt as _;
 
 use crate::backlog::{self, SIZES};
-use crate::pull;
 use crate::table::{Columns, Table, number};
 use crate::transport::{DRIVERS, QUEUE};
 
@@ -179,29 +178,26 @@ async fn of_queues(counts: &[usize], progress: &ProgressBar) -> Result<Table> {
 }
 
 async fn of_workers(counts: &[usize], progress: &ProgressBar) -> Result<Table> {
-    let names =
-        ["idle, commands/s", "lateness of a lone message, p99, ms", "memory of workers, MB"];
+    let names = ["idle, commands/s", "lateness of a lone message, p99, ms"];
     let mut rows = names.map(|name| (name.to_owned(), Vec::new()));
     for count in counts {
         progress.set_message(format!("{count} workers"));
         let server = DRIVERS[0].start()?;
         let queue = connect(&server).await?.queue::<Bytes>(QUEUE).await?;
         let queue = queue.codec(delayline::codec::Raw);
-        let before = pull::resident()?;
         let (report, mut handled) = unbounded_channel();
-        let mut handles = Vec::new();
+        let mut workers = Vec::new();
         for _ in 0..*count {
             let worker = Worker::builder(queue.clone()).concurrency(1).build()?;
-            handles.push(worker.handle());
-            let report = report.clone();
-            tokio::spawn(worker.run(move |_: Job<Bytes>| {
+            let (handle, report) = (worker.handle(), report.clone());
+            let working = tokio::spawn(worker.run(move |_: Job<Bytes>| {
                 // The receiver is dropped at the end of the measurement.
                 let _ = report.send(Instant::now());
                 async { Ok::<(), &str>(()) }
             }));
+            workers.push((handle, working));
         }
         sleep(SETTLING).await;
-        let memory = (pull::resident()? - before).max(0.0) / 1e6;
         let (begin, sent) = (Instant::now(), Requests::of(&server).sum());
         sleep(SETTLING).await;
         let idle = (Requests::of(&server).sum() - sent) / begin.elapsed().as_secs_f64();
@@ -212,10 +208,11 @@ async fn of_workers(counts: &[usize], progress: &ProgressBar) -> Result<Table> {
             let handled = handled.recv().await.context("the workers have ended")?;
             late.push(handled.saturating_duration_since(begin));
         }
-        for handle in handles {
-            handle.stop(Duration::from_secs(1));
+        workers.iter().for_each(|(handle, _)| handle.stop(Duration::from_secs(1)));
+        for (_, working) in workers {
+            working.await?;
         }
-        for ((_, row), figure) in rows.iter_mut().zip([idle, quantile(late, 0.99), memory]) {
+        for ((_, row), figure) in rows.iter_mut().zip([idle, quantile(late, 0.99)]) {
             row.push(figure);
         }
     }

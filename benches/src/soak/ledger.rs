@@ -22,8 +22,16 @@ pub(crate) enum Class {
     Stream,
 }
 
+/// The limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bounds {
+    /// Maximum lateness of a lone message.
+    pub(crate) lateness: Duration,
+    /// Maximum lateness of a message of a wave or a stream.
+    pub(crate) busy_lateness: Duration,
+}
+
 /// Every message of one program.
-#[derive(Default)]
 pub(crate) struct Ledger(Mutex<Inner>);
 
 #[derive(Default)]
@@ -42,7 +50,8 @@ pub(crate) struct Account {
     pub(crate) cancelled: u64,
     /// In microseconds.
     pub(crate) lateness: BTreeMap<Class, Histogram<u64>>,
-    /// What may be too late, until the machine's stalls are known.
+    pub(crate) bounds: Bounds,
+    /// What is later than its bound, until the machine's stalls are known.
     pub(crate) late: Vec<Late>,
     /// What must not happen; the first of them.
     pub(crate) faults: Vec<String>,
@@ -98,7 +107,21 @@ impl Class {
     }
 }
 
+impl Bounds {
+    pub(crate) const fn of(self, class: Class) -> Duration {
+        match class {
+            Class::Lone(_) => self.lateness,
+            Class::Wave | Class::Stream => self.busy_lateness,
+        }
+    }
+}
+
 impl Ledger {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        let account = Account { bounds, ..Account::default() };
+        Self(Mutex::new(Inner { account, ..Inner::default() }))
+    }
+
     /// Records a message that is about to be sent, with its planned number of deliveries.
     pub(crate) fn promise(&self, class: Class, due: Due, deliveries: u64) -> Promise {
         let (done, receiver) = oneshot::channel();
@@ -240,9 +263,14 @@ impl Account {
         };
         let histogram = self.lateness.entry(class).or_insert_with(new_histogram);
         histogram.saturating_record(u64::try_from(late.as_micros()).unwrap_or(u64::MAX));
-        if late >= NOTEWORTHY && self.late.len() < MOST_LATE {
-            self.late.push(Late { class, queue: queue.to_owned(), delay, due, begun });
+        if late <= self.bounds.of(class) {
+            return;
         }
+        if self.late.len() == MOST_LATE {
+            self.fault(format!("more than {MOST_LATE} messages were later than their bounds"));
+            return;
+        }
+        self.late.push(Late { class, queue: queue.to_owned(), delay, due, begun });
     }
 }
 
@@ -262,6 +290,28 @@ fn millis(time: SystemTime) -> u128 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
 }
 
-const NOTEWORTHY: Duration = Duration::from_millis(10);
 const MOST_LATE: usize = 100_000;
 const MOST_FAULTS: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_beyond_its_bound_is_kept_and_more_than_fits_is_a_fault() {
+        let busy_lateness = Duration::from_millis(5);
+        let bounds = Bounds { busy_lateness, ..Bounds::default() };
+        let mut account = Account { bounds, ..Account::default() };
+        let due = Timestamp::from_ms(1_800_000_000_000).unwrap();
+        let mut note = |messages: usize, late_ms| {
+            for _ in 0..messages {
+                let begun = SystemTime::from(due) + Duration::from_millis(late_ms);
+                account.note(Class::Wave, "orders", Duration::ZERO, due, begun);
+            }
+            (account.late.len(), account.fault_count)
+        };
+        assert_eq!(note(9, 5), (0, 0));
+        assert_eq!(note(MOST_LATE, 6), (MOST_LATE, 0));
+        assert_eq!(note(1, 6), (MOST_LATE, 1));
+    }
+}

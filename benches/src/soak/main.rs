@@ -24,11 +24,12 @@ use delayline_test_server::Server;
 use tokio::sync::oneshot;
 
 use self::heartbeat::Heartbeat;
+use self::ledger::Bounds;
 use self::machine::{Process, Usage, residue};
 use self::program::{Program, Report, queue_name};
 use self::schedule::Schedule;
 use self::shape::Shape;
-use self::verdict::{Bounds, Evidence, LATENESS_HEAD, Measured, Spell, judge, lateness_row};
+use self::verdict::{Evidence, LATENESS_HEAD, Measured, Spell, judge, lateness_row};
 
 /// Runs quiet and busy programs for a long time, and judges lateness, losses, repetitions and
 /// growth
@@ -59,6 +60,15 @@ struct Args {
     /// The same for a wave, which is one message for each queue at once, and for constant traffic
     #[arg(long, default_value_t = 500)]
     busy_bound: u64,
+}
+
+impl Args {
+    const fn bounds(&self) -> Bounds {
+        Bounds {
+            lateness: Duration::from_millis(self.bound),
+            busy_lateness: Duration::from_millis(self.busy_bound),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -107,10 +117,7 @@ fn run(args: &Args) -> Result<bool> {
         descriptors,
         total,
         longest_delay,
-        bounds: Bounds {
-            lateness: Duration::from_millis(args.bound),
-            busy_lateness: Duration::from_millis(args.busy_bound),
-        },
+        bounds: args.bounds(),
     };
     print(&evidence);
     let checks = judge(&evidence);
@@ -135,7 +142,8 @@ fn start_programs(
             let count = shape.queues(args.queues);
             let queues = (0..count).map(|n| queue_name(shape, n)).collect::<Result<_>>()?;
             let (url, seed, ready) = (server.url(), chance.u64(..), ready.clone());
-            let program = Program { driver, shape, url, queues: count, seed };
+            let program =
+                Program { driver, shape, url, queues: count, seed, bounds: args.bounds() };
             let (tell, schedule) = oneshot::channel();
             schedules.push(tell);
             let thread = thread::spawn(move || program.run(&ready, schedule));

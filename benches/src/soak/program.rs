@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, sleep_until};
 
-use crate::ledger::{Account, Class, Due, Ledger};
+use crate::ledger::{Account, Bounds, Class, Due, Ledger};
 use crate::schedule::Schedule;
 use crate::senders::{self, NamedQueue};
 use crate::shape::Shape;
@@ -27,6 +27,7 @@ pub(crate) struct Program {
     pub(crate) url: String,
     pub(crate) queues: usize,
     pub(crate) seed: u64,
+    pub(crate) bounds: Bounds,
 }
 
 /// The result of a program.
@@ -97,7 +98,7 @@ impl Program {
             let queue = connection.queue(name.as_str()).await?.codec(Raw);
             queues.push((name.as_str().into(), queue));
         }
-        let (shape, seed, ledger) = (self.shape, self.seed, Arc::default());
+        let (shape, seed, ledger) = (self.shape, self.seed, Ledger::new(self.bounds).into());
         let mut running = Running { shape, seed, queues, ledger, workers: Vec::new() };
         running.start_workers()?;
         Ok(running)

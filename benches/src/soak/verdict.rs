@@ -7,7 +7,7 @@ use delayline_benches::Requests;
 use hdrhistogram::Histogram;
 
 use crate::heartbeat::Stalls;
-use crate::ledger::{Class, Late};
+use crate::ledger::{Bounds, Class, Late};
 use crate::machine::{Process, Usage};
 use crate::program::Report;
 use crate::shape::{DelayClass, Shape};
@@ -50,15 +50,6 @@ pub(crate) struct Spell {
     pub(crate) usage: Usage,
 }
 
-/// The limits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Maximum lateness of a lone message.
-    pub(crate) lateness: Duration,
-    /// Maximum lateness of a message of a wave or a stream.
-    pub(crate) busy_lateness: Duration,
-}
-
 /// The verdict on one property.
 pub(crate) struct Check {
     what: String,
@@ -82,10 +73,7 @@ pub(crate) fn judge(evidence: &Evidence) -> Vec<Check> {
 impl Measured {
     fn judge_lateness(&self, evidence: &Evidence, checks: &mut Vec<Check>) {
         for class in self.classes(evidence.longest_delay) {
-            let bound = match class {
-                Class::Lone(_) => evidence.bounds.lateness,
-                Class::Wave | Class::Stream => evidence.bounds.busy_lateness,
-            };
+            let bound = evidence.bounds.of(class);
             let what = format!("{}: lateness of {} within {bound:?}", self.name, class.name());
             let Some(histogram) = self.report.account.lateness.get(&class) else {
                 checks.push(Check::new(what, false, "saw none"));

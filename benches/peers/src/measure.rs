@@ -158,11 +158,17 @@ fn median(steps: Vec<Step>) -> Option<Step> {
     };
     let (rates, cpu) = (sorted(|step| step.rate), sorted(|step| step.cpu));
     Some(Step {
-        rate: *rates.get(rates.len() / 2)?,
+        rate: middle(&rates)?,
         least: *rates.first()?,
         most: *rates.last()?,
-        cpu: *cpu.get(cpu.len() / 2)?,
+        cpu: middle(&cpu)?,
     })
+}
+
+/// The middle one of sorted figures; of an even number, the mean of both.
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    Some(f64::midpoint(*sorted.get(last / 2)?, *sorted.get(sorted.len() / 2)?))
 }
 
 #[cfg(test)]
@@ -175,6 +181,12 @@ mod tests {
     use crate::peers::bullmq_rust::BullmqOfficial;
     use crate::peers::delayline::{ByFred, ByRedisRs};
     use crate::peers::rsmq::Singly;
+
+    #[test]
+    fn two_rounds_have_their_mean_as_median() {
+        let medians = [&[][..], &[3.0], &[1.0, 4.0], &[1.0, 2.0, 9.0]].map(middle);
+        assert_eq!(medians, [None, Some(3.0), Some(2.5), Some(2.0)]);
+    }
 
     /// Longer than the 500 ms after which redis-rs gives up.
     const STANDSTILL: Duration = Duration::from_millis(1_500);

@@ -269,10 +269,10 @@ const LEGEND: &str = "
 In each round, each queue gets a fresh server and is warmed up with a tenth of the messages. Each figure is the median
 of the queue's **rounds** (`--rounds`, default 3; fewer if `--minutes`, default 10, are over). After each step, the
 queue's own counters must show that all messages are stored, or that none is left. The number handled must equal the
-number sent. A round that fails is listed below with its cause, and has no figures. A reply to rsmq_async, apalis-redis
-or bare commands may take 60 s instead of the 500 ms of redis-rs, which a busy machine exceeds; the other queues keep
-their defaults. Client and server share the machine. Both rows of rsmq_async send in the same way: the difference
-between them there is the random variation of this run.
+number sent. A round that fails is listed below with its cause, and has no figures. A reply to rsmq_async, apalis-redis,
+oxana or bare commands may take 60 s, and so may a connection from oxana's pool: a busy machine exceeds their defaults,
+such as the 500 ms of redis-rs. The other queues keep their defaults. Client and server share the machine. Both rows of
+rsmq_async send in the same way: the difference between them there is the random variation of this run.
 ";
 
 const GUARANTEES_HEAD: &str = "\

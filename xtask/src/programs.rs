@@ -96,7 +96,7 @@ pub(crate) fn build_command(shell: &Shell, name: &str, test: &str) -> Result<Pat
 }
 
 /// Runs `programs` with the arguments `args`, in their order, and returns the number of tests that
-/// passed, and the lines in which they say what is left out. One more runs at a time than the machine has
+/// passed, and the lines that name omissions. One more runs at a time than the machine has
 /// cores, since most tests wait for servers and timers. All programs run, even if one fails.
 ///
 /// Each writes to a file in `target/test-logs`, which is printed if the program fails: so the

@@ -51,7 +51,7 @@ pub(crate) struct Account {
     /// In microseconds.
     pub(crate) lateness: BTreeMap<Class, Histogram<u64>>,
     pub(crate) bounds: Bounds,
-    /// What is later than its bound, until the machine's stalls are known.
+    /// Messages that are later than their bounds, until the machine's stalls are known.
     pub(crate) late: Vec<Late>,
     /// What must not happen; the first of them.
     pub(crate) faults: Vec<String>,

@@ -124,8 +124,8 @@ const PAGE: &str = "\
 
 The conformance suite (redis-rs, RESP2, unix socket) on every server that Delayline claims to work with. `cargo xtask
 prove servers test` gets the servers, runs the suite and writes this page; `cargo xtask test --server NAME --all` runs
-everything on one of them. CI runs everything on Redis 7.0.15, and the conformance suite on the newest Redis and the
-newest Valkey of this list.
+all tests on one of them, but does not count its instructions. CI runs everything on Redis 7.0.15, and the conformance
+suite on the newest Redis and the newest Valkey of this list.
 
 On Redis 6, a script cannot check its user's permissions before it writes: see
 [guarantees](../crates/delayline/docs/guarantees.md#what-is-not-promised).

@@ -9,7 +9,6 @@ mod fault;
 mod load;
 mod log;
 mod promises;
-mod relayed;
 mod replay;
 mod round;
 pub mod schedules;

@@ -18,7 +18,7 @@ use delayline_redis::RedisTransport;
 use delayline_redis_protocol::{ConnectOptions, Keys, ScriptBackend, Transport};
 
 pub(crate) use self::improvised::Improvised;
-pub(crate) use self::relaying::{Consumer, Relaying, STREAM, entries};
+pub(crate) use self::relaying::{Relaying, STREAM, entries};
 pub(crate) use self::versions::judge as judge_versions;
 use self::versions::{Feature, Later};
 pub(crate) use self::working::Working;

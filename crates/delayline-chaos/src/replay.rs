@@ -11,7 +11,6 @@ use delayline_testkit::Call;
 
 use crate::evidence::Effects;
 use crate::log::{Entry, Outcome};
-use crate::relayed::Moved;
 use crate::witness::{Control, Transaction};
 
 /// The server's account of a queue.
@@ -33,8 +32,8 @@ pub(crate) struct Replayed {
     pub(crate) never_executed: usize,
     /// Calls that were answered and lost at the end of an era.
     pub(crate) taken_back: usize,
-    /// What each relay has put into destinations.
-    pub(crate) moved: Vec<Moved>,
+    /// Elements that relays have put into destinations.
+    pub(crate) relayed: usize,
 }
 
 pub(crate) fn replay(entries: &[Entry], account: &Account) -> Result<Replayed, String> {
@@ -51,11 +50,8 @@ pub(crate) fn replay(entries: &[Entry], account: &Account) -> Result<Replayed, S
     let unheard = |n: usize| matches!(entries[n].outcome, Outcome::Unknown);
     let executed_unheard = found.iter().filter(|(n, _)| unheard(*n)).count();
     let never_executed = search.unknown.len() - executed_unheard;
-    let elements =
-        |step: &Step| Moved { era: step.era, elements: step.effects.elements().to_vec() };
-    let relays = steps.iter().filter(|step| !step.effects.elements().is_empty());
-    let moved = relays.map(elements).collect();
-    Ok(Replayed { order, executed_unheard, never_executed, taken_back, moved })
+    let relayed = steps.iter().map(|step| step.effects.elements().len()).sum();
+    Ok(Replayed { order, executed_unheard, never_executed, taken_back, relayed })
 }
 
 /// One operation that changed the queue, by the server's account.

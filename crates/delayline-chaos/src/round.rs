@@ -12,10 +12,9 @@ use delayline_test_server::proxy::Proxy;
 use delayline_testkit::History;
 
 use crate::fault::{Adversary, Fault, LONGEST_OUTAGE_MS};
-use crate::load::{self, Consumer, Improvised, Queue, Relaying, Working};
+use crate::load::{self, Improvised, Queue, Relaying, Working};
 use crate::log::{Outcome, Setting};
 use crate::promises;
-use crate::relayed::{self, Taken};
 use crate::replay::{Account, replay};
 use crate::verdict::Totals;
 use crate::witness::{AppendOnlyFile, transactions};
@@ -108,7 +107,6 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     let mut workers =
         [Working::start(working, &mut chance)?, Working::start_keyed(keyed, &mut chance)?];
     let relays = Relaying::start(relaying, load::STREAM, &mut chance)?;
-    let consumer = Consumer::start(&server, &setting);
     let mut keys: Vec<_> = queues.iter().flat_map(Queue::keys).collect();
     keys.push(load::STREAM.into());
     let mut adversary = Adversary {
@@ -148,7 +146,6 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
         deliveries += handled.check().map_err(anyhow::Error::msg)?;
     }
     relays.finish().await?;
-    let taken = consumer.finish().await?;
     for queue in &queues {
         drain(queue, &setting).await?;
     }
@@ -157,9 +154,8 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     for queue in &queues {
         let transactions = transactions(&text, &queue.control_key())?;
         let account = Account { file: text.clone(), transactions, era_ends: era_ends.clone() };
-        let taken = (queue.name == relaying.name).then_some(&taken[..]);
-        judge(queue, &account, taken, totals).or_else(|reason| {
-            let evidence = keep(queue, &account, taken).context("the evidence is lost")?;
+        judge(queue, &account, totals).or_else(|reason| {
+            let evidence = keep(queue, &account).context("the evidence is lost")?;
             bail!("{reason}\nall calls and the server's file are in {}", evidence.display())
         })?;
     }
@@ -205,24 +201,12 @@ async fn drain(queue: &Queue, setting: &Setting) -> Result<()> {
     }
 }
 
-/// Judges the history of a queue. `taken` has what a consumer has read, if all messages were
-/// relayed.
-fn judge(
-    queue: &Queue,
-    account: &Account,
-    taken: Option<&[Taken]>,
-    totals: &mut Totals,
-) -> Result<(), String> {
+/// Judges the history of a queue.
+fn judge(queue: &Queue, account: &Account, totals: &mut Totals) -> Result<(), String> {
     let entries = queue.log.entries();
     let named = |reason: String| format!("queue {}: {reason}", queue.name);
     let replayed = replay(&entries, account).map_err(named)?;
-    if let Some(taken) = taken {
-        // No message was delivered, so the other check would have nothing to judge.
-        let eras = account.era_ends.len();
-        relayed::check(&replayed.order, &replayed.moved, taken, eras).map_err(named)?;
-    } else {
-        History::check_messages(&replayed.order).map_err(named)?;
-    }
+    History::check_messages(&replayed.order).map_err(named)?;
     let kept = promises::check(&replayed.order).map_err(named)?;
     if let Some(client) = queue.outdated {
         let refused = load::judge_versions(&entries, client, &replayed.order).map_err(named)?;
@@ -234,15 +218,12 @@ fn judge(
 }
 
 /// Saves the evidence of a failure, and returns its directory.
-fn keep(queue: &Queue, account: &Account, taken: Option<&[Taken]>) -> Result<PathBuf> {
+fn keep(queue: &Queue, account: &Account) -> Result<PathBuf> {
     let folder = tempfile::Builder::new().prefix("delayline-chaos-").tempdir()?.keep();
     let entries = queue.log.entries();
     let lines = entries.iter().enumerate().map(|(n, entry)| format!("{n}: {entry:?}\n"));
     std::fs::write(folder.join("calls.txt"), lines.collect::<String>())?;
     std::fs::write(folder.join("appendonly.aof"), &account.file)?;
-    if let Some(taken) = taken {
-        std::fs::write(folder.join("taken.txt"), format!("{taken:#?}\n"))?;
-    }
     std::fs::write(folder.join("eras.txt"), format!("{:?}\n", account.era_ends))?;
     Ok(folder)
 }

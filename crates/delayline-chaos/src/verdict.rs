@@ -91,7 +91,7 @@ impl Totals {
         self.taken_back += replayed.taken_back;
         self.refused += refused;
         self.saw("G3", replayed.order.len());
-        self.saw("G28", replayed.moved.iter().map(|one| one.elements.len()).sum());
+        self.saw("G28", replayed.relayed);
         self.saw("G29", kept.updates);
         self.saw("G30", kept.followers);
         self.saw("G33", kept.throttled);

@@ -1,18 +1,15 @@
-//! A queue whose messages all go to a stream, and a consumer of that stream.
+//! A queue whose messages all go to a stream.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use delayline_core::{Destination, DestinationKey};
 use delayline_test_server::Server;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 
-use super::{Bare, LONGEST_FINISH, Queue, handling, until_empty};
+use super::{Bare, Queue, handling, until_empty};
 use crate::evidence::{EntryId, entry_id};
-use crate::log::Setting;
-use crate::relayed::Taken;
 
 /// The destination on a single server.
 pub(crate) const STREAM: &str = "relayed";
@@ -62,27 +59,6 @@ impl Relaying {
     }
 }
 
-/// Reads a stream and removes the entries it has read, until it is stopped.
-pub(crate) struct Consumer {
-    reading: JoinHandle<Vec<Taken>>,
-    stop: watch::Sender<bool>,
-}
-
-impl Consumer {
-    pub(crate) fn start(server: &Arc<Server>, setting: &Arc<Setting>) -> Self {
-        let stop = watch::Sender::new(false);
-        let reading = consume(Arc::clone(server), Arc::clone(setting), stop.subscribe());
-        Self { reading: tokio::spawn(reading), stop }
-    }
-
-    /// Waits until the stream is empty, and returns its entries.
-    pub(crate) async fn finish(self) -> Result<Vec<Taken>> {
-        self.stop.send_replace(true);
-        let taken = tokio::time::timeout(LONGEST_FINISH, self.reading).await;
-        Ok(taken.context("G28: the stream cannot be read")??)
-    }
-}
-
 async fn produce(
     queue: Bare,
     number: usize,
@@ -112,40 +88,6 @@ async fn relay(queue: Bare, to: Destination, stage: watch::Receiver<Stage>) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-}
-
-/// Reads entry after entry, and removes each one.
-async fn consume(
-    server: Arc<Server>,
-    setting: Arc<Setting>,
-    stop: watch::Receiver<bool>,
-) -> Vec<Taken> {
-    let mut taken = Vec::<Taken>::new();
-    loop {
-        let is_last = *stop.borrow();
-        let read = {
-            let era = setting.era.read().await;
-            let after = taken.last().map_or((0, 0), |last| last.place);
-            let (server, era) = (Arc::clone(&server), *era);
-            spawn_blocking(move || read(&server, after, era)).await
-        };
-        match read {
-            Ok(Ok(read)) if read.is_empty() && is_last => return taken,
-            Ok(Ok(read)) => taken.extend(read),
-            // Not there, or full, or frozen for too long: it is asked again.
-            Ok(Err(_)) | Err(_) => {}
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-fn read(server: &Server, after: EntryId, era: usize) -> Result<Vec<Taken>> {
-    let entries = entries(server, STREAM, after)?;
-    if let Some(((ms, number), _)) = entries.last() {
-        // If it fails, the entries stay for longer.
-        let _ = server.try_command(&["XTRIM", STREAM, "MINID", &format!("{ms}-{number}")]);
-    }
-    Ok(entries.into_iter().map(|(place, words)| Taken { era, place, words }).collect())
 }
 
 /// The next entries of a stream, each with its fields and their values.

@@ -220,6 +220,7 @@ impl Books {
     }
 
     fn relay(&mut self, at: Timestamp, id: &MessageId) -> Result<(), String> {
+        self.deliveries += 1;
         let latest = self.latest;
         let life = self.live(id)?;
         match life.lease {

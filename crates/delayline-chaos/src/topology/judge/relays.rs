@@ -11,7 +11,6 @@ use delayline_core::{
 use super::{Loss, Seen, in_order, is_lossy, lives, story};
 use crate::evidence::EntryId;
 use crate::log::{Entry, Outcome};
-use crate::relayed::Streamed;
 
 /// An entry of a stream: its fields and their values.
 pub(in crate::topology) type Words = Vec<Vec<u8>>;
@@ -157,6 +156,24 @@ fn sent_as<'a>(
         return Err(format!("G4: {id} is due at {due}, and was in the stream at {}", place.0));
     }
     Ok(Arrival { id, due })
+}
+
+/// The message in an entry of a stream.
+struct Streamed<'a> {
+    id: &'a [u8],
+    due: u64,
+    /// The fields behind these two, and their values.
+    others: &'a [Vec<u8>],
+}
+
+impl<'a> Streamed<'a> {
+    /// Reads an entry, or returns `None` if it has no message.
+    fn read(words: &'a [Vec<u8>]) -> Option<Self> {
+        let [id_name, id, due_name, due, others @ ..] = words else { return None };
+        let is_it = id_name == Element::ID.as_bytes() && due_name == Element::DUE.as_bytes();
+        let due = std::str::from_utf8(due).ok()?.parse().ok()?;
+        is_it.then_some(Self { id, due, others })
+    }
 }
 
 /// The replies about relays.

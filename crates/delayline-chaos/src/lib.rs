@@ -3,7 +3,6 @@
 //! the model in the order in which the server executed it, including calls without a reply.
 
 mod blocking;
-mod cuts;
 mod evidence;
 mod fault;
 mod load;
@@ -21,7 +20,7 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Parser;
 
 use self::strikes::Met;
@@ -42,10 +41,6 @@ struct Args {
     /// Play rounds for this time instead
     #[arg(long)]
     minutes: Option<u64>,
-
-    /// How often the end of an append-only file is cut off after that
-    #[arg(long, default_value_t = 2_000)]
-    cuts: usize,
 
     /// What chance begins with; what strikes, and in which order, follows from it
     #[arg(long, default_value_t = 0)]
@@ -90,9 +85,6 @@ impl Args {
     }
 }
 
-/// Minimum number of cuts within an operation.
-const ENOUGH_CUTS: usize = 100;
-
 /// Plays what the command line asks for.
 pub async fn run() -> ExitCode {
     let args = Args::parse();
@@ -104,10 +96,7 @@ pub async fn run() -> ExitCode {
         }
         Choice::Single => {
             let play = async |n, totals: &mut _| round::play(seed, n, totals).await;
-            match rounds(&args, Totals::new(), play).await {
-                Ok(()) => cut(&args).await,
-                failed => failed,
-            }
+            rounds(&args, Totals::new(), play).await
         }
     };
     match played {
@@ -144,22 +133,5 @@ async fn rounds<M: Met>(
     println!("\n{met}");
     let unseen = met.unseen(number - args.first);
     ensure!(unseen.is_empty(), "nothing to judge by for {}", unseen.join("; "));
-    Ok(())
-}
-
-/// Cuts off ends of an append-only file.
-async fn cut(args: &Args) -> Result<()> {
-    let seed = args.seed;
-    let played = cuts::play(seed, args.cuts).await;
-    let cuts::Cuts { all, within } =
-        played.with_context(|| format!("play it again with --seed {seed} --rounds 0"))?;
-    println!(
-        "chaos: {all} ends of an append-only file cut off, {within} of them within an operation; \
-         what was left was whole"
-    );
-    ensure!(
-        within > 0 || all < ENOUGH_CUTS,
-        "no cut was within an operation, so they prove nothing"
-    );
     Ok(())
 }

@@ -11,7 +11,7 @@ use delayline_redis_protocol::layout::control;
 
 /// The append-only file of a server that keeps its data in a directory.
 pub(crate) struct AppendOnlyFile {
-    pub(crate) path: PathBuf,
+    path: PathBuf,
 }
 
 impl AppendOnlyFile {

@@ -160,9 +160,10 @@ Proofs that take longer than the tests:
 cargo xtask prove sim [--seeds N] [--first SEED]
     Simulate whole systems of workers and producers, with every kind of fault, in simulated time.
 
-cargo xtask prove chaos [--minutes M] [--seed S]
+cargo xtask prove chaos [--server NAME] [--topology KIND] [--minutes M] [--seed S]
     Torment real servers under load: killed, frozen, cut off, full, deaf, their clocks set, the ends
-    of their files lost. Says what was injected, and which promises held.
+    of their files lost. Or, with KIND cluster or sentinel, replaced. Says what was injected, and
+    which promises held.
 
 cargo xtask prove schedules [--processes N] [--seconds S] [--fault-ms MS] [--seed S]
     Kill and freeze schedulers in real processes while changed schedules are deployed. Counts the

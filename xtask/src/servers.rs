@@ -20,6 +20,20 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     }
 }
 
+/// The server that `--server NAME` asks for, and the other arguments.
+pub(crate) fn of_args<'a>(
+    shell: &Shell,
+    args: &'a [String],
+) -> Result<(Option<PathBuf>, &'a [String])> {
+    match args.split_first() {
+        Some((first, rest)) if first == "--server" => {
+            let (name, rest) = rest.split_first().context("--server needs a name")?;
+            Ok((Some(get(shell, name)?), rest))
+        }
+        _ => Ok((None, args)),
+    }
+}
+
 /// The program of the server `name`.
 pub(crate) fn get(shell: &Shell, name: &str) -> Result<PathBuf> {
     get::get(shell, find(name)?)

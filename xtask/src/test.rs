@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::panic::resume_unwind;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::programs::Program;
@@ -18,7 +17,7 @@ use crate::{chaos, instructions, inventory, programs, redis_server, servers, sim
 /// the long ones. In `args`, arguments before `--` choose the tests, and the others are passed to
 /// them.
 pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
-    let (named, args) = server_of(shell, args)?;
+    let (named, args) = servers::of_args(shell, args)?;
     let own_server = named.is_none();
     let server = named.map_or_else(|| redis_server::ensure(shell), Ok)?;
     // For every test process, whatever `PATH` it has.
@@ -145,17 +144,6 @@ fn long(
 fn but_not(left_out: &BTreeSet<String>) -> String {
     let all: Vec<_> = left_out.iter().map(String::as_str).collect();
     if all.is_empty() { String::new() } else { format!("; left out: {}", all.join("; ")) }
-}
-
-/// The server that `--server NAME` asks for, and the other arguments.
-fn server_of<'a>(shell: &Shell, args: &'a [String]) -> Result<(Option<PathBuf>, &'a [String])> {
-    match args.split_first() {
-        Some((first, rest)) if first == "--server" => {
-            let (name, rest) = rest.split_first().context("--server needs a name")?;
-            Ok((Some(servers::get(shell, name)?), rest))
-        }
-        _ => Ok((None, args)),
-    }
 }
 
 /// The programs that take long and find what others do not often find. Two packages have a `run`.

@@ -52,6 +52,31 @@ impl Queue {
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
         Keys::new(&self.name).all().iter().map(|key| key.to_vec()).collect()
     }
+
+    /// Waits until the queue answers each client again after the end of a fault, and returns when
+    /// it did.
+    pub(crate) async fn recover(&self, healed: Duration) -> Result<Duration> {
+        loop {
+            if let Some(answered) = self.answers_all(healed) {
+                return Ok(answered);
+            }
+            if self.log.setting().elapsed() - healed > LONGEST_HEALING {
+                let name = &self.name;
+                bail!("G21: queue {name} does not answer every client {LONGEST_HEALING:?} later");
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// When each client had an answer to a call that it has made since an instant. A version that
+    /// is refused need not have one.
+    fn answers_all(&self, since: Duration) -> Option<Duration> {
+        let mut clients = CLIENTS.iter().filter(|client| self.outdated != Some(**client));
+        clients.try_fold(since, |latest, client| {
+            let answer = self.log.first_answer(client, |entry| entry.called >= since);
+            answer.map(|answer| latest.max(answer))
+        })
+    }
 }
 
 /// How to reach a server whose answers are not waited for longer than `patience`.
@@ -109,3 +134,41 @@ pub(crate) const WORKING: &str = "working";
 /// The drivers. Each has a separate connection, as a process would have.
 pub(crate) const CLIENTS: [&str; 2] = ["redis-rs", "fred"];
 const LONGEST_FINISH: Duration = Duration::from_secs(60);
+/// How soon clients must be back after a fault (G21). They are much sooner; the rest is for a busy
+/// machine.
+pub(crate) const LONGEST_HEALING: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use delayline_core::{Applied, At, Op, Reply, Timestamp};
+
+    use super::*;
+    use crate::log::{Entry, Outcome};
+
+    #[test]
+    fn a_queue_has_recovered_when_it_answers_a_new_call_of_each_client() {
+        let (name, log) = (QueueName::new("q").unwrap(), Log::new(&Setting::new(false)));
+        let mut queue = Queue { name, log, clients: Vec::new(), outdated: None };
+        let ms = Duration::from_millis;
+        let answer = |queue: &Queue, client, called| {
+            let reply = Reply::Pause { changed: true };
+            queue.log.entries().push(Entry {
+                client,
+                era: 0,
+                called: ms(called),
+                returned: Some(ms(called + 10)),
+                at: At::Server,
+                op: Op::Pause,
+                outcome: Outcome::Answered(Applied::new(Timestamp::MIN, 1, reply)),
+            });
+        };
+        answer(&queue, CLIENTS[0], 12);
+        answer(&queue, CLIENTS[1], 9);
+        assert_eq!(queue.answers_all(ms(10)), None, "one has called before, and the other since");
+        queue.outdated = Some(CLIENTS[1]);
+        assert_eq!(queue.answers_all(ms(10)), Some(ms(22)));
+        queue.outdated = None;
+        answer(&queue, CLIENTS[1], 15);
+        assert_eq!(queue.answers_all(ms(10)), Some(ms(25)));
+    }
+}

@@ -134,21 +134,17 @@ impl Log {
         entries.iter().rev().take(RECENT).any(|entry| entry.is_between(from, to) && met(entry))
     }
 
-    /// When the first answer came after an instant, to any client or to one.
-    pub(crate) fn first_answer(&self, client: Option<&str>, from: Duration) -> Option<Duration> {
+    /// When a client had the first of some answers.
+    pub(crate) fn first_answer(
+        &self,
+        client: &str,
+        is_one: impl Fn(&Entry) -> bool,
+    ) -> Option<Duration> {
         let answer = |entry: &Entry| match entry.outcome {
-            Outcome::Answered(_) if client.is_none_or(|client| entry.client == client) => {
-                entry.returned.filter(|returned| *returned >= from)
-            }
+            Outcome::Answered(_) if entry.client == client && is_one(entry) => entry.returned,
             _ => None,
         };
         self.entries().iter().rev().take(RECENT).filter_map(answer).min()
-    }
-
-    /// How many calls have been answered.
-    pub(crate) fn answered(&self) -> usize {
-        let entries = self.entries();
-        entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Answered(_))).count()
     }
 }
 

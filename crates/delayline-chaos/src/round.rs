@@ -12,7 +12,7 @@ use delayline_test_server::proxy::Proxy;
 use delayline_testkit::History;
 
 use crate::fault::{Adversary, Fault, LONGEST_OUTAGE_MS};
-use crate::load::{self, Improvised, Queue, Relaying, Working};
+use crate::load::{self, Improvised, LONGEST_HEALING, Queue, Relaying, Working};
 use crate::log::{Outcome, Setting};
 use crate::promises;
 use crate::replay::{Account, replay};
@@ -131,7 +131,10 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
         let from = setting.elapsed();
         adversary.strike(fault, &mut workers).await.with_context(|| format!("{fault:?}"))?;
         let healed = setting.elapsed();
-        recover(&queues, &setting).await.with_context(|| format!("after {fault:?}"))?;
+        // So the next fault meets calls in progress.
+        for queue in &queues {
+            queue.recover(healed).await.with_context(|| format!("after {fault:?}"))?;
+        }
         let recovery = setting.elapsed() - healed;
         let met = |queue: &Queue| queue.log.has_met(fault.effect(), from, healed);
         totals.note_fault(fault, queues.iter().any(met), recovery);
@@ -171,21 +174,6 @@ async fn start(kind: Kind) -> Result<Arc<Server>> {
         .config("auto-aof-rewrite-percentage", "0");
     let builder = if kind == Kind::ServerClock { builder.own_clock() } else { builder };
     Ok(Arc::new(tokio::task::spawn_blocking(move || builder.try_start()).await??))
-}
-
-/// Waits until calls to each queue are answered again, so that the next fault meets calls in
-/// progress.
-async fn recover(queues: &[Queue], setting: &Setting) -> Result<()> {
-    let begin = setting.elapsed();
-    let enough: Vec<_> = queues.iter().map(|queue| queue.log.answered() + RECOVERED).collect();
-    let is_deaf = |(queue, enough): &(&Queue, &usize)| queue.log.answered() < **enough;
-    while let Some((queue, _)) = queues.iter().zip(&enough).find(is_deaf) {
-        if setting.elapsed() - begin > LONGEST_HEALING {
-            bail!("G21: queue {} does not answer {LONGEST_HEALING:?} later", queue.name);
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    Ok(())
 }
 
 /// Handles all remaining messages. The server works, but clients may not have reconnected yet.
@@ -231,11 +219,6 @@ fn keep(queue: &Queue, account: &Account) -> Result<PathBuf> {
 const KILLS: usize = 7;
 const FREEZES: usize = 7;
 const HARMLESS: usize = 8;
-/// Number of replies after which the load counts as running again.
-const RECOVERED: usize = 20;
-/// Maximum time in which clients reconnect after a fault (G21). They usually take far less; the
-/// rest is for a busy machine.
-const LONGEST_HEALING: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Network faults between servers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use delayline_test_server::proxy;
@@ -9,9 +9,10 @@ use delayline_test_server::{Network, Server};
 use super::Stage;
 use super::ground::Ground;
 use super::judge::Loss;
-use super::strike::{DOUBT, LEARNED_WITHIN, LONGEST_HEALING, Outcome};
+use super::strike::{DOUBT, LEARNED_WITHIN, Outcome};
 use crate::blocking::blocking;
 use crate::load::CLIENTS;
+use crate::log::Entry;
 
 impl Stage {
     /// Cuts off a primary together with a minority of the servers and one process, until the
@@ -50,7 +51,8 @@ impl Stage {
         let end = promoted.max(until + DOUBT) + stay;
         self.wait_until(end).await;
         let answers = self.queues.iter().find_map(|queue| {
-            let answer = queue.log.first_answer(Some(CLIENTS[lonely]), until + DOUBT)?;
+            let is_late = |entry: &Entry| entry.returned >= Some(until + DOUBT);
+            let answer = queue.log.first_answer(CLIENTS[lonely], is_late)?;
             Some((queue.name.clone(), answer))
         });
         if let Some((name, answer)) = answers {
@@ -112,19 +114,9 @@ impl Stage {
         blocking(|| self.network().map(Network::heal))?;
         // The proxies of clients follow. Data that the network held back arrives late.
         self.proxies.iter().flatten().for_each(proxy::Proxy::heal);
-        let (healed, start) = (self.setting.elapsed(), Instant::now());
+        let healed = self.setting.elapsed();
         for queue in &self.queues {
-            for client in CLIENTS {
-                while queue.log.first_answer(Some(client), healed).is_none() {
-                    if start.elapsed() > LONGEST_HEALING {
-                        let name = &queue.name;
-                        bail!(
-                            "G21: queue {name} does not answer {client} {LONGEST_HEALING:?} later"
-                        );
-                    }
-                    self.wait(5).await;
-                }
-            }
+            queue.recover(healed).await?;
         }
         Ok(())
     }

@@ -37,7 +37,10 @@ impl Stage {
         for n in &concerned {
             self.losses[*n].extend(loss.clone());
         }
-        let recovery = self.recover(&concerned, healed).await?;
+        let mut recovery = Duration::ZERO;
+        for n in &concerned {
+            recovery = recovery.max(self.queues[*n].recover(healed).await? - healed);
+        }
         let seconds = start.elapsed().as_secs_f64();
         let again = blocking(|| self.ground.asked(Some(victim)));
         let most = asked.into_iter().zip(again).filter_map(|(before, after)| {
@@ -303,25 +306,6 @@ impl Stage {
         }
     }
 
-    /// Waits until the queues answer again, and returns the time since an instant.
-    async fn recover(&self, concerned: &[usize], healed: Duration) -> Result<Duration> {
-        let mut longest = Duration::ZERO;
-        for n in concerned {
-            let answer = loop {
-                if let Some(answer) = self.queues[*n].log.first_answer(None, healed) {
-                    break answer;
-                }
-                if self.setting.elapsed() - healed > LONGEST_HEALING {
-                    let name = &self.queues[*n].name;
-                    bail!("G21: queue {name} does not answer {LONGEST_HEALING:?} later");
-                }
-                self.wait(5).await;
-            };
-            longest = longest.max(answer - healed);
-        }
-        Ok(longest)
-    }
-
     /// Another primary.
     fn another(&self, victim: usize) -> Result<&Server> {
         let mut primaries = blocking(|| self.ground.primaries(None));
@@ -393,6 +377,3 @@ pub(super) const DOUBT: Duration = Duration::from_secs(1);
 /// seconds, and what the timers of a busy machine are late by.
 pub(super) const LEARNED_WITHIN: Duration = Duration::from_millis(2_500);
 const LONGEST_FAILOVER: Duration = Duration::from_secs(60);
-/// How soon clients must be back (G21). They are much sooner; a machine that has much else to do
-/// may take its time.
-pub(super) const LONGEST_HEALING: Duration = Duration::from_secs(20);

@@ -56,8 +56,8 @@ pub struct Stage {
     reads: Vec<Vec<Read>>,
     /// For each queue, what may be lost.
     losses: Vec<Vec<Loss>>,
-    /// Who was a primary when the servers agreed last, and when that was.
-    known: (Duration, BTreeSet<usize>),
+    /// Who was a primary when the servers agreed last.
+    known: BTreeSet<usize>,
     /// Earlier writes are on the replicas.
     level_at: Duration,
     chance: fastrand::Rng,
@@ -136,6 +136,7 @@ impl Stage {
             }
         }
         // No fault can take the limits away.
+        let level_at = setting.elapsed();
         ground.level().await?;
         let start = |(number, queue): (usize, &Queue)| match Role::of(number) {
             Role::Worked => Working::start(queue, &mut chance).map(Load::Working),
@@ -154,8 +155,7 @@ impl Stage {
         }
         let reads = queues.iter().map(|_| Vec::new()).collect();
         let losses = queues.iter().map(|_| Vec::new()).collect();
-        let known = (setting.elapsed(), blocking(|| ground.primaries(None)));
-        let level_at = known.0;
+        let known = blocking(|| ground.primaries(None));
         Ok(Self {
             ground,
             network,

@@ -4,13 +4,12 @@ mod limits;
 mod relays;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
 use delayline_core::{
     Applied, Cancelled, Claim, Claimed, Completion, Enqueued, Extended, Found, Lease, MessageId,
-    NewMessage, Op, Reply, Settled, Settlement, Status, Timestamp,
+    NewMessage, Op, Outcome as Ending, Reply, Rescheduled, Settled, Settlement, Status, Timestamp,
 };
 
 pub(super) use self::limits::judge_limits;
@@ -21,10 +20,19 @@ use crate::log::{Entry, Outcome};
 /// have it.
 #[derive(Clone, Debug)]
 pub(super) struct Loss {
-    /// When they were called.
-    pub(super) called: RangeInclusive<Duration>,
+    /// A call that had returned before is on the replicas.
+    pub(super) level_at: Duration,
+    /// They were called by then.
+    pub(super) called_by: Duration,
     /// They had their answers by then. A later one must not have been believed.
     pub(super) returned_by: Duration,
+}
+
+impl Loss {
+    /// Whether a call may have been executed on a server that was lost.
+    fn concerns(&self, entry: &Entry) -> bool {
+        entry.called <= self.called_by && entry.returned.is_none_or(|it| it >= self.level_at)
+    }
 }
 
 /// How often there was something to judge by.
@@ -284,10 +292,9 @@ pub(super) fn story(entries: &[Entry], losses: &[Loss], id: &MessageId) -> Strin
 }
 
 fn is_lossy(entry: &Entry, losses: &[Loss]) -> bool {
-    losses.iter().any(|loss| {
-        loss.called.contains(&entry.called)
-            && entry.returned.is_none_or(|returned| returned <= loss.returned_by)
-    })
+    losses
+        .iter()
+        .any(|loss| loss.concerns(entry) && entry.returned.is_none_or(|it| it <= loss.returned_by))
 }
 
 /// The replies about one message. Effects that may be lost are left out where they could lead to a
@@ -301,7 +308,10 @@ struct Life {
     /// Acknowledged when nothing could be lost.
     is_safe: bool,
     due: Option<Timestamp>,
-    may_have_moved: bool,
+    /// Calls that may have changed when it is due: when they were made, and when they returned.
+    moves: Vec<(Duration, Duration)>,
+    /// Retries and snoozes: of which lease, since when, and until when.
+    put_off: Vec<(Lease, Duration, Timestamp)>,
     deliveries: Vec<Delivery>,
     /// Deadlines that were prolonged.
     extensions: Vec<(Lease, Timestamp)>,
@@ -353,6 +363,16 @@ fn enter<'a>(lives: &mut HashMap<&'a MessageId, Life>, entry: &'a Entry, is_loss
         let is_acked = matches!(answer, Some(Settled::Done { status: Status::Acked }));
         if is_acked && !is_lossy {
             life.acked = Some(life.acked.map_or(returned, |known| known.min(returned)));
+        }
+        // A dead letter is redriven, or stays.
+        let is_alive = matches!(answer, Some(Settled::Done { status }) if *status != Status::Dead);
+        if let Ending::Retry { schedule, .. }
+        | Ending::Undecodable { schedule, .. }
+        | Ending::Snooze { schedule } = item.outcome
+            && is_alive
+            && !is_lossy
+        {
+            life.put_off.push((item.lease, called, schedule.instant(at)));
         }
     };
     let send = |lives: &mut HashMap<&'a MessageId, Life>,
@@ -423,8 +443,16 @@ fn enter<'a>(lives: &mut HashMap<&'a MessageId, Life>, entry: &'a Entry, is_loss
                 }
             }
         }
-        (Op::Reschedule(items), _) => {
-            items.iter().for_each(|it| lives.entry(&it.id).or_default().may_have_moved = true);
+        (Op::Reschedule(items), reply) => {
+            for (n, item) in items.iter().enumerate() {
+                let answer = match reply {
+                    Some(Reply::Reschedule(answers)) => answers.get(n),
+                    _ => None,
+                };
+                if matches!(answer, None | Some(Rescheduled::Done { .. })) {
+                    lives.entry(&item.id).or_default().moves.push((called, returned));
+                }
+            }
         }
         _ => {}
     }
@@ -476,11 +504,25 @@ impl Life {
         let deliveries = self.ordered_deliveries();
         // Lost messages may be sent anew, with another instant.
         let first = deliveries.iter().find(|delivery| !delivery.is_lossy);
-        if let (Some(first), Some(due), false) = (first, self.due, self.may_have_moved) {
+        if let (Some(first), Some(due), true) = (first, self.due, self.moves.is_empty()) {
             if first.at < due {
                 return Err(format!("G4: due at {due}, and delivered as {first:?}"));
             }
             seen.punctual += 1;
+        }
+        for (lease, since, until) in &self.put_off {
+            let is_next = |it: &&&Delivery| !it.is_lossy && it.lease.epoch == lease.epoch + 1;
+            for next in deliveries.iter().filter(is_next) {
+                let is_between =
+                    |(called, end): &(Duration, Duration)| *called <= next.returned && end >= since;
+                if self.moves.iter().any(is_between) {
+                    continue;
+                }
+                if next.at < *until {
+                    return Err(format!("G4: put off until {until}, and delivered as {next:?}"));
+                }
+                seen.punctual += 1;
+            }
         }
         self.check_leases(seen)
     }

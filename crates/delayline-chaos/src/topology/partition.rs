@@ -8,7 +8,6 @@ use delayline_test_server::{Network, Server};
 
 use super::Stage;
 use super::ground::Ground;
-use super::judge::Loss;
 use super::strike::{DOUBT, LEARNED_WITHIN, Outcome};
 use crate::blocking::blocking;
 use crate::load::CLIENTS;
@@ -64,9 +63,7 @@ impl Stage {
         }
         self.consume(victim);
         self.heal().await?;
-        let called = self.not_replicated(begin)..=until;
-        let loss = Some(Loss { called, returned_by: until + DOUBT });
-        Ok(Outcome { healed: promoted, loss })
+        Ok(Outcome { healed: promoted, loss: Some(self.loss(until)) })
     }
 
     /// Drops all data that a primary sends to other servers. It still receives theirs, and clients
@@ -74,7 +71,6 @@ impl Stage {
     pub(super) async fn mute(&mut self, victim: usize) -> Result<Outcome> {
         self.level().await?;
         let before = blocking(|| self.ground.primaries(None));
-        let begin = self.setting.elapsed();
         blocking(|| {
             let (network, from) = (self.network()?, &self.ground.servers()[victim]);
             let others = self.ground.all().enumerate().filter(|(place, _)| *place != victim);
@@ -91,9 +87,7 @@ impl Stage {
         self.wait_until(promoted.max(until + DOUBT) + stay).await;
         self.consume(victim);
         self.heal().await?;
-        let called = self.not_replicated(begin)..=until;
-        let loss = Some(Loss { called, returned_by: until + DOUBT });
-        Ok(Outcome { healed: promoted, loss })
+        Ok(Outcome { healed: promoted, loss: Some(self.loss(until)) })
     }
 
     /// Delays all data that a primary sends to other servers, by less than their timeouts.

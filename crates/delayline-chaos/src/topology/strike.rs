@@ -55,11 +55,11 @@ impl Stage {
         let is_handed_over = blocking(|| self.ground.full_syncs()) == full_syncs;
         let is_unasked = is_unasked || fault == Fault::HandOver && !is_handed_over;
         if fault == Fault::HandOver && !is_handed_over {
-            self.excuse(begin);
+            self.excuse();
         }
         self.level_at = self.setting.elapsed();
         self.ground.level().await?;
-        self.known = (self.setting.elapsed(), blocking(|| self.ground.primaries(None)));
+        self.known = blocking(|| self.ground.primaries(None));
         let now = self.setting.elapsed();
         let is_felt = concerned.iter().any(|n| {
             // A call may fail until the servers agree again.
@@ -73,8 +73,7 @@ impl Stage {
         let server = &self.ground.servers()[victim];
         let begin = self.setting.elapsed();
         // Calls that were answered shortly before the end may not have been replicated.
-        let just_before =
-            Loss { called: self.not_replicated(begin)..=begin, returned_by: begin + DOUBT };
+        let just_before = self.loss(begin);
         match fault {
             Fault::Kill => {
                 let before = blocking(|| self.ground.primaries(None));
@@ -176,27 +175,23 @@ impl Stage {
     /// Returns whether a primary was replaced without a fault since the last one. That happens if a
     /// busy machine holds it up for a second.
     pub(super) fn excuse_unasked(&mut self) -> bool {
-        let (since, primaries) = self.known.clone();
         let now = blocking(|| self.ground.primaries(None));
-        let is_unasked = now != primaries;
+        let is_unasked = now != self.known;
         if is_unasked {
-            self.excuse(since);
-            self.known = (self.setting.elapsed(), now);
+            self.excuse();
+            self.known = now;
         }
         is_unasked
     }
 
-    /// Since when a replica may lack answered calls: it had everything once, and lags on a busy
-    /// machine.
-    pub(super) fn not_replicated(&self, begin: Duration) -> Duration {
-        begin.min(self.level_at).saturating_sub(NOT_REPLICATED)
+    /// Calls until then may be lost, unless they are on the replicas since these were last level.
+    pub(super) fn loss(&self, called_by: Duration) -> Loss {
+        Loss { level_at: self.level_at, called_by, returned_by: called_by + DOUBT }
     }
 
-    /// Whatever was answered since then may be lost.
-    fn excuse(&mut self, since: Duration) {
-        let now = self.setting.elapsed();
-        let called = since.saturating_sub(NOT_REPLICATED)..=now;
-        let loss = Loss { called, returned_by: now + DOUBT };
+    /// Whatever is not on the replicas by now may be lost.
+    fn excuse(&mut self) {
+        let loss = self.loss(self.setting.elapsed());
         self.losses.iter_mut().for_each(|losses| losses.push(loss.clone()));
     }
 
@@ -239,8 +234,7 @@ impl Stage {
         // "What is not promised" in the guarantees. A process cannot learn of the failover while
         // the sentinels, which write their configuration to the disk, do not reply.
         let until = begin + LEARNED_WITHIN + silence;
-        let called = self.not_replicated(begin)..=until;
-        Ok(Outcome { healed, loss: Some(Loss { called, returned_by: until + DOUBT }) })
+        Ok(Outcome { healed, loss: Some(self.loss(until)) })
     }
 
     /// A sentinel refuses while it believes that a failover is under way.
@@ -369,8 +363,6 @@ fn is_alive(server: &Server) -> bool {
 
 /// Each driver has a separate transport, as a process would have.
 const PROCESSES: f64 = 2.0;
-/// A call may be under way when replication is looked at.
-const NOT_REPLICATED: Duration = Duration::from_secs(2);
 /// A server that was silent for this time is not believed any more.
 pub(super) const DOUBT: Duration = Duration::from_secs(1);
 /// After this each process has asked the sentinels, and sends nothing to the old primary: two

@@ -198,7 +198,7 @@ fn relays<'a>(entries: &'a [Entry], losses: &[Loss]) -> Relays<'a> {
                 }
             }
             // It may have been executed on a server that was lost, however late its caller gave up.
-            Outcome::Unknown if losses.iter().any(|loss| loss.called.contains(&entry.called)) => {
+            Outcome::Unknown if losses.iter().any(|loss| loss.concerns(entry)) => {
                 relays.lossy.push((entry.called, None));
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 use delayline_core::{
     At, Claim, ClaimId, Claimed, ConsumerName, Error, ErrorKind, HandOff, Known, Millis,
-    NewMessage, NewResult, Outcome as Ending, Schedule, Settlement, State, Update, UpdateContent,
+    NewMessage, NewResult, Reschedule, Schedule, Settlement, State, Update, UpdateContent,
     UpdateDue, UpdateToken,
 };
 
@@ -69,8 +69,8 @@ fn accused(entries: &[Entry], is_there: bool, of: &str) {
 }
 
 fn loss(from: u64, to: u64, returned_by: u64) -> Loss {
-    let [from, to, returned_by] = [from, to, returned_by].map(Duration::from_secs);
-    Loss { called: from..=to, returned_by }
+    let [level_at, called_by, returned_by] = [from, to, returned_by].map(Duration::from_secs);
+    Loss { level_at, called_by, returned_by }
 }
 
 #[test]
@@ -228,6 +228,35 @@ fn leases_do_not_overlap_and_nothing_is_early() {
     early.at = Timestamp::from_ms(1_002_000).unwrap();
     primary.entries[1].outcome = Outcome::Answered(early);
     accused(&primary.entries, true, "G4");
+    let moved = Op::Reschedule(vec![Reschedule::new(id(), Schedule::NOW)]);
+    let answer = |answer| Outcome::Answered(Applied::new(Timestamp::MIN, 1, answer));
+    for refused in [Rescheduled::InFlight, Rescheduled::NotFound] {
+        let refused = answer(Reply::Reschedule(vec![refused]));
+        let entries = [&primary.entries[..], &[entry(1, &moved, refused)]].concat();
+        accused(&entries, true, "G4");
+    }
+    let entries = [&primary.entries[..], &[entry(1, &moved, Outcome::Unknown)]].concat();
+    assert!(verdict(&entries, &[], true).is_ok(), "it may have moved");
+}
+
+#[test]
+fn a_message_that_is_put_off_is_not_early() {
+    let mut primary = Primary::default();
+    primary.answer(1, &send(0));
+    let claimed = primary.answer(2, &claim(1));
+    let Reply::Claim(Claimed { deliveries, .. }) = &claimed.reply else { panic!("no claim") };
+    let snooze = Ending::Snooze { schedule: Schedule::In(Millis::saturating(5_000)) };
+    primary.answer(3, &Op::Settle(vec![Settlement::new(id(), deliveries[0].lease, snooze)]));
+    let mut late = primary.answer(9, &claim(2));
+    assert_eq!(verdict(&primary.entries, &[], true).unwrap().punctual, 2);
+    late.at = Timestamp::from_ms(1_007_000).unwrap();
+    primary.entries[3].outcome = Outcome::Answered(late);
+    accused(&primary.entries, true, "G4");
+    let moved = Op::Reschedule(vec![Reschedule::new(id(), Schedule::NOW)]);
+    let with = |second| [&primary.entries[..], &[entry(second, &moved, Outcome::Unknown)]].concat();
+    assert!(verdict(&with(6), &[], true).is_ok(), "it may have moved");
+    accused(&with(1), true, "G4");
+    assert!(verdict(&primary.entries, &[loss(3, 3, 4)], true).is_ok(), "the snooze may be lost");
 }
 
 #[test]

@@ -42,8 +42,8 @@ fn element(place: EntryId, name: &str, due: u64) -> (EntryId, Words) {
 }
 
 fn loss(from: u64, to: u64, returned_by: u64) -> Loss {
-    let [from, to, returned_by] = [from, to, returned_by].map(Duration::from_secs);
-    Loss { called: from..=to, returned_by }
+    let [level_at, called_by, returned_by] = [from, to, returned_by].map(Duration::from_secs);
+    Loss { level_at, called_by, returned_by }
 }
 
 impl History {

@@ -15,7 +15,7 @@ use delayline::schedules::{Overlap, Schedules, Spec};
 
 use self::fleet::Fleet;
 use self::judge::{Judge, Seen};
-use self::kinds::{INTERVAL, Kind, TARGET, kind_of};
+use self::kinds::{INTERVAL, Kind, LEAD, TARGET, kind_of, numbers};
 
 /// Kills and freezes schedulers, deploys changed schedules, and counts ticks
 #[derive(Parser)]
@@ -73,9 +73,9 @@ async fn play(args: &Args) -> Result<bool> {
     let seen = Seen::listen(&fleet.url()).await?;
     fleet.torment(Duration::from_secs(args.seconds), Duration::from_millis(args.fault_ms)).await?;
     // Messages created ahead are delivered without schedulers; only messages due by now are judged.
-    let faults = fleet.end()?;
+    let (faults, times) = fleet.end()?;
     let ticks = seen.finish().await;
-    let judge = Judge::of(&ticks);
+    let judge = Judge::of(&ticks, &times);
     println!("schedules: {faults}\nschedules: {judge}");
     Ok(judge.is_fine())
 }
@@ -101,15 +101,13 @@ async fn declared(url: &str, version: u64) -> Result<Schedules, Error> {
     Ok(schedules)
 }
 
-/// The schedules of a version. Each version has another payload; the second one replaces the last
-/// ten schedules.
+/// The schedules of a version. Each version has another payload.
 fn specs(version: u64) -> Result<Vec<(String, Spec)>, Error> {
-    let last = if version == 1 { 40..50 } else { 50..60 };
     let mut all = Vec::new();
-    for number in (0..40).chain(last) {
+    for number in numbers(version) {
         let spec = Spec::every(INTERVAL, TARGET)?.payload(&version)?;
         let spec = match kind_of(number) {
-            Kind::Ahead => spec.lead(Duration::from_secs(10))?,
+            Kind::Ahead => spec.lead(LEAD)?,
             Kind::AtOnce => spec.lead(Duration::ZERO)?,
             Kind::Skipping => spec.overlap(Overlap::Skip),
         };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, ensure};
 use delayline_test_server::Server;
@@ -16,12 +16,24 @@ pub(super) struct Fleet {
     processes: Vec<Member>,
     random: Rng,
     faults: Faults,
+    times: Times,
 }
 
 struct Member {
     child: Child,
     /// When a frozen process continues.
     frozen_until: Option<Instant>,
+}
+
+/// What happened when, in milliseconds since 1970.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Times {
+    pub(super) began: u64,
+    /// The second version began to replace the first one.
+    pub(super) deploying: u64,
+    /// No process of the first version was left.
+    pub(super) deployed: u64,
+    pub(super) ended: u64,
 }
 
 /// The faults of a fleet.
@@ -42,6 +54,7 @@ impl Fleet {
             processes: Vec::new(),
             random: Rng::with_seed(seed),
             faults: Faults::default(),
+            times: Times { began: now_ms()?, ..Times::default() },
         };
         for _ in 0..processes {
             let member = fleet.spawn()?;
@@ -76,12 +89,15 @@ impl Fleet {
                 self.freeze(place)?;
             }
             if begin.elapsed() > time / 3 && deployed < self.processes.len() {
-                self.version = 2;
+                if deployed == 0 {
+                    (self.version, self.times.deploying) = (2, now_ms()?);
+                }
                 // Old and new processes run side by side for some time.
                 for place in deployed..(deployed + PER_STEP).min(self.processes.len()) {
                     self.kill(place)?;
                 }
                 deployed += PER_STEP;
+                self.times.deployed = now_ms()?;
                 self.faults.deploys += 1;
             }
             if begin.elapsed() > time / 2 && self.faults.server_kills == 0 {
@@ -90,6 +106,7 @@ impl Fleet {
                 self.faults.server_kills += 1;
             }
         }
+        ensure!(deployed >= self.processes.len(), "too little time to deploy the second version");
         Ok(())
     }
 
@@ -122,13 +139,14 @@ impl Fleet {
     }
 
     /// Ends all processes. The server stays until the fleet is dropped.
-    pub(super) fn end(&mut self) -> Result<Faults> {
+    pub(super) fn end(&mut self) -> Result<(Faults, Times)> {
         for member in &mut self.processes {
             let ended = member.child.try_wait()?;
             ensure!(ended.is_none(), "a scheduler has ended by itself: {ended:?}");
         }
+        self.times.ended = now_ms()?;
         self.processes.clear();
-        Ok(self.faults)
+        Ok((self.faults, self.times))
     }
 }
 
@@ -149,6 +167,10 @@ impl fmt::Display for Faults {
              {server_kills} kills of the server"
         )
     }
+}
+
+fn now_ms() -> Result<u64> {
+    Ok(u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis())?)
 }
 
 fn signal(child: &Child, signal: &str) -> Result<()> {

@@ -22,8 +22,10 @@ use tokio::time::{Instant, sleep, timeout};
 const SHARDS: u32 = 6;
 /// Of each program.
 const SENDERS: usize = 32;
-/// How long slots move, and how long primaries fail.
-const TIME_OF_FAULTS: Duration = Duration::from_secs(15);
+/// How often slots move.
+const MOVES: u32 = 40;
+/// How often primaries fail.
+const FAILURES: u32 = 5;
 /// Longer than any fault: a lease expires only if its holder is gone.
 const LEASE: Duration = Duration::from_secs(20);
 /// Leases of answers that a failover took away must expire.
@@ -132,17 +134,16 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Injects faults into a cluster. Returns how many, and how often each number was handled.
-async fn under_faults(strike: impl Fn(&Cluster, &mut Rng)) -> (u32, BTreeMap<u64, usize>) {
+/// Injects faults into a cluster. Returns how often each number was handled.
+async fn under_faults(strikes: u32, strike: impl Fn(&Cluster, &mut Rng)) -> BTreeMap<u64, usize> {
     let cluster = block_in_place(|| Cluster::builder().replicas(1).start());
     let (ledger, mut sends) = (Arc::new(Ledger::default()), JoinSet::new());
     let redis = start(&cluster, RedisClient::Redis, &ledger, &mut sends).await;
     let fred = start(&cluster, RedisClient::Fred, &ledger, &mut sends).await;
-    let (mut random, begin, mut strikes) = (Rng::with_seed(53), Instant::now(), 0);
-    while begin.elapsed() < TIME_OF_FAULTS {
+    let mut random = Rng::with_seed(53);
+    for _ in 0..strikes {
         block_in_place(|| strike(&cluster, &mut random));
         sleep(Duration::from_millis(random.u64(50..300))).await;
-        strikes += 1;
     }
     ledger.is_over.store(true, Ordering::Relaxed);
     while let Some(sent) = sends.join_next().await {
@@ -169,19 +170,17 @@ async fn under_faults(strike: impl Fn(&Cluster, &mut Rng)) -> (u32, BTreeMap<u64
         assert!(matches!(again, Enqueued::Duplicate { .. }), "order-{n} was forgotten: {again:?}");
     }
     println!("{sent} messages, {strikes} strikes");
-    (strikes, handled)
+    handled
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_move_and_each_message_is_handled_once() {
-    let (moves, handled) = under_faults(move_a_shard).await;
-    assert!(moves > 20, "{moves} moves");
+    let handled = under_faults(MOVES, move_a_shard).await;
     let twice: Vec<_> = handled.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "handled more than once: {twice:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn primaries_fail_and_no_confirmed_message_is_lost() {
-    let (strikes, _) = under_faults(strike_a_primary).await;
-    assert!(strikes > 2, "{strikes} primaries failed");
+    under_faults(FAILURES, strike_a_primary).await;
 }

@@ -10,7 +10,7 @@ use delayline_core::{
 use crate::ledger::Violation;
 
 /// More than a story sends. `State` lists any number; backends refuse more than a page.
-const MOST_MESSAGES: usize = 1_000;
+pub(crate) const MOST_MESSAGES: usize = 1_000;
 
 /// What a queue has leased under its present limits of groups.
 #[derive(Default)]

@@ -1,13 +1,13 @@
 //! The known facts about each message, from the server and from the handlers, and the promises to
 //! check.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use delayline_core::{
     Applied, Cancelled, DeathReason, Element, Enqueued, Extended, Found, HandOff, HandedOff, Known,
-    Lease, MessageId, MessageState, NewMessage, Op, Outcome, Purged, Redriven, Reply, Rescheduled,
-    Settled, Status, Timestamp,
+    Lease, MessageId, MessageState, NewMessage, NewResult, Op, Outcome, Purged, Redriven, Reply,
+    Rescheduled, Settled, Settlement, Status, Timestamp,
 };
 
 use crate::met::{Counts, Met};
@@ -19,11 +19,16 @@ pub(crate) type Key = (usize, MessageId);
 /// A promise that was broken, in words.
 pub(crate) type Violation = String;
 
+/// The end of a handler: its outcome, and the messages and the result that come with it.
+pub(crate) type Answer = (Outcome, Vec<NewMessage>, Option<NewResult>);
+
 /// All events so far.
 #[derive(Default)]
 pub(crate) struct Ledger {
     messages: BTreeMap<Key, Record>,
     started: HashSet<(Key, u64)>,
+    /// How the handler of each lease has ended.
+    answers: HashMap<(Key, Lease), Answer>,
     /// The leases that were settled together with messages.
     handed_off: HashSet<(Key, u64)>,
     /// The messages of each queue that were relayed, in that order.
@@ -95,20 +100,18 @@ impl Ledger {
             (Op::Relay(_), Reply::Relay(relayed)) => {
                 for id in &relayed.ids {
                     let record = self.record(queue, id);
-                    if let Some(status) = record.finished.replace(Status::Relayed) {
-                        return Err(format!("{id} was relayed when {status:?}"));
-                    }
+                    record.finished = Some(Status::Relayed);
                     self.relayed.entry(queue).or_default().push(id.clone());
                 }
             }
             (Op::HandOff(items), Reply::HandOff(results)) => {
                 for (item, result) in items.iter().zip(results) {
-                    let HandOff { settlement, messages, .. } = item;
-                    let part = |reply| Applied::new(applied.at, applied.revision, reply);
-                    let settled = part(Reply::Settle(vec![result.settled]));
-                    self.executed(now, queue, &Op::Settle(vec![settlement.clone()]), &settled)?;
-                    let sent = part(Reply::Enqueue(result.messages.clone()));
-                    self.executed(now, queue, &Op::Enqueue(messages.clone()), &sent)?;
+                    if let Settled::Done { status } = result.settled {
+                        self.settled(now, queue, applied.at, item, status)?;
+                    }
+                    let sent = Reply::Enqueue(result.messages.clone());
+                    let sent = Applied::new(applied.at, applied.revision, sent);
+                    self.executed(now, queue, &Op::Enqueue(item.messages.clone()), &sent)?;
                     self.handed_off(queue, item, result)?;
                 }
             }
@@ -127,21 +130,12 @@ impl Ledger {
                     if epoch > record.epoch && info.due > at {
                         return Err(format!("{} was delivered early", info.id));
                     }
-                    if epoch > record.epoch && record.not_before.is_some_and(|until| until > at) {
-                        return Err(format!("{} was delivered before its handler wants", info.id));
-                    }
-                    if let Some(status) = record.finished {
-                        return Err(format!("{} was delivered when {status:?}", info.id));
-                    }
                     if epoch > record.epoch {
                         let content = &delivery.message.payload;
                         let met = record.takes_update(&info.id, content)?;
                         self.totals.met.note_many(Met::Updated, met);
                     }
                     let record = self.record(queue, &info.id);
-                    if epoch != record.epoch && epoch != record.epoch + 1 {
-                        return Err(format!("{} leaps to epoch {epoch}", info.id));
-                    }
                     let met = match epoch {
                         1 => Met::Delivery,
                         _ if epoch == record.epoch => Met::SameLease,
@@ -167,24 +161,9 @@ impl Ledger {
             }
             (Op::Settle(items), Reply::Settle(results)) => {
                 for (item, result) in items.iter().zip(results) {
-                    let Settled::Done { status } = *result else { continue };
-                    let record = self.record(queue, &item.id);
-                    (record.changed_at, record.leased_until) = (now, None);
-                    if std::mem::take(&mut record.followed) {
-                        record.not_before = None;
-                        continue;
-                    }
-                    if status == Status::Replaced {
-                        return Err(format!("{} is replaced, but no call did that", item.id));
-                    }
-                    record.not_before = match item.outcome {
-                        Outcome::Retry { schedule, .. }
-                        | Outcome::Undecodable { schedule, .. }
-                        | Outcome::Snooze { schedule } => Some(schedule.instant(applied.at)),
-                        _ => None,
-                    };
-                    if matches!(status, Status::Acked | Status::Cancelled) {
-                        record.finished = Some(status);
+                    if let Settled::Done { status } = *result {
+                        let alone = HandOff::new(item.clone(), Vec::new());
+                        self.settled(now, queue, applied.at, &alone, status)?;
                     }
                 }
             }
@@ -257,9 +236,6 @@ impl Ledger {
         let is_update = message.known != Known::Refuse;
         let record = self.record(queue, id);
         match outcome {
-            Enqueued::Created { .. } if record.created => {
-                return Err(format!("{id} was created twice"));
-            }
             Enqueued::Conflict { .. } if is_update || record.updates == 0 => {
                 return Err(format!("{id} conflicts with itself"));
             }
@@ -292,6 +268,46 @@ impl Ledger {
                 Met::Update
             };
             self.totals.met.note(met);
+        }
+        Ok(())
+    }
+
+    /// A lease has ended as its handler has said, or was released before a handler began.
+    fn settled(
+        &mut self,
+        now: Ms,
+        queue: usize,
+        at: Timestamp,
+        item: &HandOff,
+        status: Status,
+    ) -> Result<(), Violation> {
+        let HandOff { settlement, messages, result, .. } = item;
+        let Settlement { id, lease, outcome, .. } = settlement;
+        let answer = self.answers.get(&((queue, id.clone()), *lease));
+        let is_right = match answer {
+            Some(said) => (&said.0, &said.1, &said.2) == (outcome, messages, result),
+            None => *outcome == Outcome::Release && messages.is_empty(),
+        };
+        if !is_right {
+            return Err(format!("{item:?} was settled, and its handler said {answer:?}"));
+        }
+        let record = self.record(queue, id);
+        (record.changed_at, record.leased_until) = (now, None);
+        if std::mem::take(&mut record.followed) {
+            record.not_before = None;
+            return Ok(());
+        }
+        if status == Status::Replaced {
+            return Err(format!("{id} is replaced, but no call did that"));
+        }
+        record.not_before = match outcome {
+            Outcome::Retry { schedule, .. }
+            | Outcome::Undecodable { schedule, .. }
+            | Outcome::Snooze { schedule } => Some(schedule.instant(at)),
+            _ => None,
+        };
+        if matches!(status, Status::Acked | Status::Cancelled) {
+            record.finished = Some(status);
         }
         Ok(())
     }
@@ -367,15 +383,16 @@ impl Ledger {
     }
 
     /// A handler has answered.
-    pub(crate) fn answered(&mut self, queue: usize, id: &MessageId, outcome: &Outcome) {
+    pub(crate) fn answered(&mut self, queue: usize, id: &MessageId, lease: Lease, answer: Answer) {
         let record = self.record(queue, id);
-        match outcome {
+        match answer.0 {
             Outcome::Ack => record.acks += 1,
             Outcome::Retry { .. } => record.retries += 1,
             Outcome::Undecodable { .. } => record.undecoded += 1,
             Outcome::Reject { .. } => record.rejects += 1,
             _ => record.postponed += 1,
         }
+        self.answers.insert(((queue, id.clone()), lease), answer);
     }
 
     /// Whether a message is in the queue, as far as was seen.

@@ -2,6 +2,7 @@
 //! a queue, in one thread and in simulated time, with every kind of fault. What happens depends on
 //! a seed alone, so that a failure can be played again; and it shrinks.
 
+mod calls;
 mod grouped;
 mod ledger;
 mod limited;

@@ -52,6 +52,9 @@ impl Limited {
             Reply::Relay(relayed) => (relayed.ids.len(), false),
             _ => return Ok(false),
         };
+        if delivered > 0 && stats.paused {
+            return Err(format!("{delivered} delivered while the queue is paused"));
+        }
         let Limits { leased, held_until, .. } = stats.limits;
         if delivered > 0 && held_until.is_some() {
             return Err(format!("{delivered} delivered while the queue is held"));

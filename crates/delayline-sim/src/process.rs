@@ -20,8 +20,10 @@ pub(crate) struct Process {
     pub(crate) handed_off: HashSet<(usize, MessageId, Lease)>,
     /// The ids of its claims.
     pub(crate) claims: HashSet<ClaimId>,
-    /// It takes nothing more.
-    pub(crate) stopping: bool,
+    /// How many of its handlers have ended.
+    pub(crate) handled: u64,
+    /// It takes nothing more, and must have ended by then.
+    pub(crate) stops_by: Option<Ms>,
     /// Since when it has had a free slot.
     pub(crate) room_since: Option<Ms>,
     /// The second of the last call, and how many calls it has seen.
@@ -48,7 +50,8 @@ impl Process {
             running: BTreeMap::new(),
             handed_off: HashSet::new(),
             claims: HashSet::new(),
-            stopping: false,
+            handled: 0,
+            stops_by: None,
             room_since: None,
             pace: (0, 0),
         }
@@ -59,7 +62,7 @@ impl Process {
         self.machine = None;
         self.incarnation += 1;
         self.frozen_until = 0;
-        self.stopping = false;
+        (self.handled, self.stops_by) = (0, None);
         self.room_since = None;
         self.handed_off.clear();
         self.claims.clear();

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use delayline_core::worker::{Machine, Moment, Slot};
 use delayline_core::{
-    Applied, Destination, DestinationKey, Error, Group, Known, MessageId, Millis, NewMessage, Op,
-    Priority, Rate, Redrive, Relay, Reply, Reschedule, Schedule, SetLimits, State, Timestamp,
-    Update, UpdateContent, UpdateDue, UpdateToken,
+    Applied, Destination, DestinationKey, Error, Group, Known, List, MessageId, Millis, NewMessage,
+    Op, Priority, Rate, Redrive, Relay, Reply, Reschedule, Schedule, SetLimits, State, Status,
+    Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
-use crate::grouped::Grouped;
+use crate::calls::Calls;
+use crate::grouped::{Grouped, MOST_MESSAGES};
 use crate::ledger::{Ledger, Totals, Violation};
 use crate::limited::Limited;
 use crate::met::Met;
@@ -46,6 +47,7 @@ pub(crate) struct World<'a> {
 #[derive(Default)]
 struct Queue {
     state: State,
+    calls: Calls,
     limited: Limited,
     grouped: Grouped,
     sleepers: VecDeque<Sleeper>,
@@ -505,6 +507,11 @@ impl<'a> World<'a> {
         let now = self.clock();
         for (number, queue) in self.queues.iter_mut().enumerate() {
             self.ledger.relayed(number, &queue.state.take_relayed(&list()))?;
+            for op in [Op::List(List::new(Status::Dead, MOST_MESSAGES)), Op::Stats] {
+                let applied = queue.state.apply(now, &op);
+                queue.calls.note(self.now, op, applied);
+            }
+            queue.calls.check()?;
         }
         let keys: Vec<_> = self.ledger.created().cloned().collect();
         for key in keys {

@@ -28,6 +28,7 @@ impl World<'_> {
             met.note_many(Met::InTurn, u64::from(said.turns));
             met.note_many(Met::OfLimitedGroups, u64::from(said.limited));
         }
+        hosted.calls.note(self.now, op.clone().into_owned(), applied.clone());
         self.ledger.executed(self.now, queue, op, &applied)?;
         if let Reply::Claim(claimed) = &applied.reply {
             for delivery in &claimed.deliveries {

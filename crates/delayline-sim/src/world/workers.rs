@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot};
+use delayline_core::worker::{Action, Machine, Plan, QueuePlan, Slot, Summary};
 use delayline_core::{
     ConsumerName, Extend, Lease, Limits, MessageId, Millis, NewMessage, NewResult, Op, Outcome,
     Reply, Schedule,
@@ -65,6 +65,8 @@ impl World<'_> {
             WoundKind::Freeze { lasts } => {
                 let until = (self.now + lasts).min(HEALED_AT);
                 process.frozen_until = process.frozen_until.max(until);
+                let late = process.frozen_until + LONGEST_END;
+                process.stops_by = process.stops_by.map(|by| by.max(late));
                 let met = u64::from(!process.running.is_empty());
                 self.ledger.totals.met.note_many(Met::Freeze, met);
                 self.push(until, Event::Look);
@@ -75,7 +77,8 @@ impl World<'_> {
                     self.ledger.totals.met.note_many(Met::Stop, met);
                     machine.handle_stop(now.after(Duration::from_millis(grace)));
                     process.room_since = None;
-                    process.stopping = true;
+                    let by = process.frozen_until.max(self.now + grace) + LONGEST_END;
+                    process.stops_by = process.stops_by.or(Some(by));
                 }
             }
         }
@@ -97,9 +100,11 @@ impl World<'_> {
             if self.closing && summary.unsettled > 0 {
                 return Err(format!("a worker has ended and left {summary:?}"));
             }
-            if let Some(process) = self.processes.get_mut(index) {
-                process.end();
+            let Some(process) = self.processes.get_mut(index) else { return Ok(()) };
+            if process.handled + count(process.running.len()) > all(&summary) {
+                return Err(format!("{} handlers have ended: {summary:?}", process.handled));
             }
+            process.end();
             // A worker that ends cancels its waits; a worker that crashes leaves them.
             for queue in &mut self.queues {
                 queue.sleepers.retain(|sleeper| sleeper.worker != worker);
@@ -107,6 +112,10 @@ impl World<'_> {
             if !self.closing {
                 self.push(self.now, Event::Start(index));
             }
+        }
+        let stops_by = self.processes.get(index).and_then(|process| process.stops_by);
+        if stops_by.is_some_and(|by| by < self.now) {
+            return Err(format!("worker {index} should have stopped by {stops_by:?}"));
         }
         Ok(())
     }
@@ -230,20 +239,23 @@ impl World<'_> {
     pub(super) fn finish(&mut self, process: usize, slot: Slot, outcome: Option<Outcome>) {
         let Some(process) = self.processes.get_mut(process) else { return };
         let Some(handler) = process.running.remove(&slot) else { return };
+        process.handled += 1;
         process.note_room(self.now, self.story.slots);
         let Handler { id, lease, answer, follow_ups, .. } = handler;
         // A handler that is dropped has said nothing.
         let follow_ups = if outcome.is_some() { 0 } else { follow_ups };
         let outcome = outcome.unwrap_or_else(|| answer.into());
-        self.ledger.answered(slot.queue(), &id, &outcome);
         let messages = (0..follow_ups).map(|n| NewMessage::new(follow_up_of(&id, lease, n), ""));
+        let messages: Vec<_> = messages.collect();
         let has_result = follow_ups > 0 && outcome == Outcome::Ack;
         let result = has_result.then(|| NewResult::new("done", RESULT_RETENTION));
         if follow_ups > 0 {
             process.handed_off.insert((slot.queue(), id.clone(), lease));
         }
+        let answer = (outcome.clone(), messages.clone(), result.clone());
+        self.ledger.answered(slot.queue(), &id, lease, answer);
         if let Some(machine) = &mut process.machine {
-            machine.handle_finished(slot, outcome, messages.collect(), result, None);
+            machine.handle_finished(slot, outcome, messages, result, None);
         }
     }
 
@@ -341,7 +353,7 @@ impl From<Answer> for Outcome {
 impl Process {
     /// Notes since when there has been room for one more handler.
     fn note_room(&mut self, now: Ms, slots: usize) {
-        if self.stopping || self.running.len() >= slots {
+        if self.stops_by.is_some() || self.running.len() >= slots {
             self.room_since = None;
         } else if self.room_since.is_none() {
             self.room_since = Some(now);
@@ -349,6 +361,15 @@ impl Process {
     }
 }
 
+/// How many messages a worker has accounted for.
+const fn all(summary: &Summary) -> u64 {
+    let Summary { acked, failed, rejected, cancelled, snoozed, released, .. } = *summary;
+    let settled = acked + failed + rejected + cancelled + snoozed + released;
+    settled + summary.lost + summary.unclear + summary.unsettled
+}
+
+/// How long a worker may take after its grace.
+const LONGEST_END: Ms = 10_000;
 /// A few round trips, and the longest pause of a worker whose handlers give everything back.
 const PROMPT: Ms = 130;
 /// With several queues a worker looks at those it did not hear after half a second.

@@ -5,7 +5,6 @@ mod ending;
 mod full;
 mod leases;
 mod one_slot;
-mod random;
 mod saves;
 mod silence;
 mod sim;

@@ -1,6 +1,6 @@
 //! A worker, its queues and its handlers in one simulated time.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ pub(super) struct Sim {
     /// All actions of the machine.
     pub(super) log: Vec<(Moment, Action)>,
     pub(super) running: BTreeMap<Slot, Handler>,
-    /// How each started delivery ended.
-    pub(super) ended: HashMap<(MessageId, Lease), Outcome>,
+    /// The deliveries whose handlers have ended.
+    ended: HashSet<(MessageId, Lease)>,
     pub(super) latency: Duration,
     /// How much longer each queue takes to execute an operation.
     pub(super) lag: Lag,
@@ -113,7 +113,7 @@ impl Sim {
             queues: (0..queues).map(|_| State::new()).collect(),
             log: Vec::new(),
             running: BTreeMap::new(),
-            ended: HashMap::new(),
+            ended: HashSet::new(),
             latency: ms(1),
             lag: Box::new(|_, _| Duration::ZERO),
             silent_until: vec![Moment::START; queues],
@@ -183,7 +183,7 @@ impl Sim {
         let handler = self.running.remove(&slot).unwrap();
         let result = (outcome == Outcome::Ack && (self.has_result)(&handler.id))
             .then(|| NewResult::new("result", Millis::new(60_000).unwrap()));
-        assert!(self.ended.insert((handler.id, handler.lease), outcome.clone()).is_none());
+        assert!(self.ended.insert((handler.id, handler.lease)));
         self.machine.handle_finished(slot, outcome, Vec::new(), result, None);
     }
 

@@ -124,7 +124,10 @@ struct RedisFixture<C: Connect> {
     resp: Resp,
     has_named_cases: bool,
     started: OnceLock<(Servers, ConnectOptions)>,
+    /// A connection for the first clients of all queues.
     shared: OnceCell<ScriptBackend<C::Transport>>,
+    /// And one for their second clients.
+    shared_by_others: OnceCell<ScriptBackend<C::Transport>>,
     queues: AtomicU64,
     connect: PhantomData<fn() -> C>,
 }
@@ -145,9 +148,19 @@ impl<C: Connect> Fixture for RedisFixture<C> {
         if self.place == Place::LeastPrivilege {
             return Ok(Arc::new(self.open(name).await?));
         }
-        let open = async || self.open(QueueName::new("first")?).await;
-        let shared = self.shared.get_or_try_init(open).await?;
-        Ok(Arc::new(shared.with_queue(&name)))
+        self.over(&self.shared, &name).await
+    }
+
+    /// Over another connection.
+    async fn another(
+        &self,
+        queue: &Arc<dyn QueueBackend>,
+    ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
+        let Some(name) = queue.queue_name() else { return Ok(None) };
+        if self.place == Place::LeastPrivilege {
+            return Ok(Some(Arc::new(self.open(name.clone()).await?)));
+        }
+        self.over(&self.shared_by_others, name).await.map(Some)
     }
 
     /// Opens it over a new connection. The servers keep running, because other trials use them:
@@ -170,6 +183,7 @@ impl<C: Connect> RedisFixture<C> {
             has_named_cases,
             started: OnceLock::new(),
             shared: OnceCell::new(),
+            shared_by_others: OnceCell::new(),
             queues: AtomicU64::new(0),
             connect: PhantomData,
         }
@@ -184,6 +198,16 @@ impl<C: Connect> RedisFixture<C> {
             options.ca_pem = ca_pem;
             (servers, options)
         })
+    }
+
+    /// Opens a queue over a connection that is opened by the first call.
+    async fn over(
+        &self,
+        shared: &OnceCell<ScriptBackend<C::Transport>>,
+        name: &QueueName,
+    ) -> Result<Arc<dyn QueueBackend>, Error> {
+        let open = async || self.open(QueueName::new("first")?).await;
+        Ok(Arc::new(shared.get_or_try_init(open).await?.with_queue(name)))
     }
 
     /// Opens a queue over a new connection.

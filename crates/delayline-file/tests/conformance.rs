@@ -7,28 +7,37 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use delayline_core::{Error, QueueBackend, QueueName};
 use delayline_file::{Directory, Options};
 use delayline_testkit::{Fixture, async_trait};
 use tempfile::TempDir;
 
-/// Knows the directory of each queue, by the queue's name.
+/// Knows the directory of each queue.
 #[derive(Default)]
 struct Files {
     created: AtomicUsize,
-    open: Mutex<Vec<(QueueName, TempDir)>>,
+    open: Mutex<Vec<Open>>,
+}
+
+struct Open {
+    name: QueueName,
+    queue: Weak<dyn QueueBackend>,
+    directory: Directory,
+    files: TempDir,
 }
 
 const OPTIONS: fn() -> Options =
     || Options::default().segment_bytes(16 << 10).reserve_bytes(8 << 20).chunk_bytes(64 << 10);
 
 impl Files {
-    fn open(&self, name: QueueName, directory: TempDir) -> Result<Arc<dyn QueueBackend>, Error> {
-        let queue = Directory::open(directory.path(), OPTIONS())?.queue(name.clone())?;
-        self.open.lock().unwrap().push((name, directory));
-        Ok(Arc::new(queue))
+    fn open(&self, name: QueueName, files: TempDir) -> Result<Arc<dyn QueueBackend>, Error> {
+        let directory = Directory::open(files.path(), OPTIONS())?;
+        let queue: Arc<dyn QueueBackend> = Arc::new(directory.queue(name.clone())?);
+        let open = Open { name, queue: Arc::downgrade(&queue), directory, files };
+        self.open.lock().unwrap().push(open);
+        Ok(queue)
     }
 }
 
@@ -52,10 +61,23 @@ fn copy(from: &Path) -> TempDir {
 #[async_trait]
 impl Fixture for Files {
     async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
-        // Queues of former trials are closed by now, or their directories go when the program ends.
+        // Those of former trials. Closing takes a while, so it is done without the lock.
+        let is_unused = |open: &mut Open| open.queue.strong_count() == 0;
+        let former: Vec<_> = self.open.lock().unwrap().extract_if(.., is_unused).collect();
+        drop(former);
         let number = self.created.fetch_add(1, Ordering::Relaxed);
-        let directory = tempfile::tempdir().unwrap();
-        self.open(QueueName::new(format!("queue/{number}"))?, directory)
+        self.open(QueueName::new(format!("queue/{number}"))?, tempfile::tempdir().unwrap())
+    }
+
+    /// In the same process: no other may open the directory.
+    async fn another(
+        &self,
+        queue: &Arc<dyn QueueBackend>,
+    ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
+        let name = queue.queue_name().unwrap();
+        let open = self.open.lock().unwrap();
+        let directory = &open.iter().find(|open| open.name == *name).unwrap().directory;
+        Ok(Some(Arc::new(directory.queue(name.clone())?)))
     }
 
     /// In turns, closes it, or copies what a killed process would leave.
@@ -64,17 +86,17 @@ impl Fixture for Files {
         queue: Arc<dyn QueueBackend>,
     ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
         let name = queue.queue_name().unwrap().clone();
-        let directory = {
+        let Open { directory, files, .. } = {
             let mut open = self.open.lock().unwrap();
-            let index = open.iter().position(|(other, _)| *other == name).unwrap();
-            open.swap_remove(index).1
+            let index = open.iter().position(|open| open.name == name).unwrap();
+            open.swap_remove(index)
         };
         if self.created.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
-            drop(queue);
-            return self.open(name, directory).map(Some);
+            drop((queue, directory));
+            return self.open(name, files).map(Some);
         }
-        let killed = copy(directory.path());
-        drop(queue);
+        let killed = copy(files.path());
+        drop((queue, directory));
         self.open(name, killed).map(Some)
     }
 

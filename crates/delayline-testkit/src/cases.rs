@@ -36,9 +36,8 @@ mod wakeup;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use delayline_core::QueueBackend;
-
 use self::queue::Queue;
+use crate::clients::Clients;
 
 /// A running case.
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -54,8 +53,8 @@ pub(crate) struct Case {
 
 impl Case {
     /// Runs the case on an empty queue. Panics if it fails.
-    pub(crate) async fn run(&self, backend: Arc<dyn QueueBackend>) {
-        let queue = Arc::new(Queue::new(backend));
+    pub(crate) async fn run(&self, clients: Clients) {
+        let queue = Arc::new(Queue::new(clients));
         (self.run)(Arc::clone(&queue)).await;
         queue.drain().await;
     }

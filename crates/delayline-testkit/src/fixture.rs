@@ -43,6 +43,29 @@ pub trait Fixture: Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Opens a second client of a queue of [`fresh`](Self::fresh), as another process would: over
+    /// its own connection, and with nothing in memory that both share. `None` if only one client
+    /// can have the queue open.
+    ///
+    /// [`Backend::queue_name`](delayline_core::Backend::queue_name) can tell which queue it is. The
+    /// suite drops both clients at the end of the trial. It calls this as often as `fresh`, so an
+    /// existing connection is best, as long as no client of `fresh` uses it.
+    ///
+    /// The trials about concurrent clients and repeated operations then use both clients in turns,
+    /// and so do the trials `two_clients::`. By default there is only one client: these trials are
+    /// reported as ignored, and a backend passes whose clients miss each other's changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] if the queue cannot be opened again; the trial then fails.
+    async fn another(
+        &self,
+        queue: &Arc<dyn QueueBackend>,
+    ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
+        let _ = queue;
+        Ok(None)
+    }
+
     /// Whether [`Wakeup::wait`](delayline_core::Wakeup::wait) gives hints at all. If not, the
     /// trials about hints are reported as ignored.
     fn hints(&self) -> bool {

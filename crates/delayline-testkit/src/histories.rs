@@ -21,6 +21,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::RwLock;
 
 pub use self::call::Call;
+use crate::clients::Clients;
 use crate::limits::{CASES_A_ROUND, HISTORY_CALLS, HISTORY_TASKS};
 use crate::settings::Settings;
 use crate::workload::{Improviser, start};
@@ -81,11 +82,11 @@ async fn record(
     improviser: Improviser,
     clock: Option<Arc<RwLock<Timestamp>>>,
 ) -> Result<History, Error> {
-    let queue = fixture.fresh().await?;
+    let queue = Clients::fresh(fixture).await?;
     let improviser = Arc::new(improviser);
     let begin = Instant::now();
-    let clients = (0..HISTORY_TASKS).map(|_| {
-        let (queue, clock) = (Arc::clone(&queue), clock.clone());
+    let clients = (0..HISTORY_TASKS).map(|n| {
+        let (queue, clock) = (Arc::clone(queue.of(n)), clock.clone());
         let client = Client { queue, begin, clock, calls: Vec::new() };
         tokio::spawn(client.run(Arc::clone(&improviser)))
     });
@@ -94,6 +95,7 @@ async fn record(
         let calls = client.await.unwrap_or_else(|error| panic!("a client panicked: {error}"));
         history.calls.extend(calls?);
     }
+    let queue = Arc::clone(queue.first());
     let mut client = Client { queue, begin, clock: None, calls: Vec::new() };
     drain(async |op| client.call(At::Fixed(Timestamp::MAX), op).await).await?;
     history.calls.extend(client.calls);

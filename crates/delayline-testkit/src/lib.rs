@@ -51,6 +51,8 @@
 //! - `faults::`: lost and duplicated operations, repeated until they get a reply.
 //! - `reopen::`: queues that are closed and opened again, with everything that they had. Only for
 //!   backends whose [`Fixture::reopen`] does so; for others they are reported as ignored.
+//! - `two_clients::`: sequences whose steps two clients take in turns. Only for backends whose
+//!   [`Fixture::another`] opens a second client; for others they are reported as ignored.
 //!
 //! Two environment variables control a run: `DELAYLINE_CASES` is the number of random sequences
 //! ([`Fixture::random_cases`] if unset), and `DELAYLINE_SEED` is their seed (chosen anew for each
@@ -60,6 +62,7 @@
 
 #[allow(clippy::panic, reason = "a case fails by a panic, as any test")]
 mod cases;
+mod clients;
 mod divergence;
 #[allow(clippy::panic, reason = "a trial fails by a panic, as any test")]
 mod faults;
@@ -78,6 +81,8 @@ mod runner;
 mod settings;
 mod sited;
 mod trace;
+#[allow(clippy::panic, reason = "a trial fails by a panic, as any test")]
+mod two_clients;
 pub mod workload;
 
 pub use async_trait::async_trait;

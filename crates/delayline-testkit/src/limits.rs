@@ -35,5 +35,8 @@ pub(crate) const MAX_REOPENINGS: usize = 2;
 /// A queue is opened again in one random sequence per this many others.
 pub(crate) const CASES_A_REOPENING: u32 = 20;
 
+/// Two clients take the steps of one random sequence per this many others.
+pub(crate) const CASES_A_PAIR: u32 = 5;
+
 /// There is one concurrent history per this many random sequences.
 pub(crate) const CASES_A_ROUND: u32 = 200;

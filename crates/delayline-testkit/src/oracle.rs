@@ -5,6 +5,7 @@ use delayline_core::{
     Outcome, Reply, Resolution, Settlement, State, Stats, Status, Timestamp,
 };
 
+use crate::clients::Clients;
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
 use crate::reopenable::Reopenable;
 use crate::{Divergence, Step, Trace};
@@ -25,6 +26,18 @@ pub async fn differential(backend: &dyn Backend, trace: &Trace) -> Result<(), Di
     outcome.map_err(|difference| *difference)
 }
 
+/// Like [`differential`], where the clients of a queue take the steps, and the reads between them,
+/// in turns.
+pub(crate) async fn differential_of_two(
+    clients: &Clients,
+    trace: &Trace,
+) -> Result<(), Divergence> {
+    let mut pair = Pair::new(&**clients.first(), trace);
+    pair.clients = Some(clients);
+    let outcome = pair.run().await;
+    outcome.map_err(|difference| *difference)
+}
+
 /// Like [`differential`], and opens the queue again before some steps (from 0) and after the last
 /// one: it must have everything that the model has.
 pub(crate) async fn differential_reopening(
@@ -41,6 +54,8 @@ pub(crate) async fn differential_reopening(
 /// A backend and its model.
 struct Pair<'a> {
     backend: &'a dyn Backend,
+    /// The clients of the queue, if several take turns.
+    clients: Option<&'a Clients>,
     /// What opens the backend again, and before which steps.
     reopening: Option<(&'a Reopenable<'a>, &'a [usize])>,
     trace: &'a Trace,
@@ -59,7 +74,7 @@ impl<'a> Pair<'a> {
         let mut ids: Vec<_> = trace.steps.iter().flat_map(|step| ids_of(&step.op)).collect();
         ids.sort();
         ids.dedup();
-        Self { backend, reopening: None, trace, model: State::new(), ids, number: 0 }
+        Self { backend, clients: None, reopening: None, trace, model: State::new(), ids, number: 0 }
     }
 
     async fn run(&mut self) -> Agreement<()> {
@@ -70,7 +85,10 @@ impl<'a> Pair<'a> {
             {
                 self.reopen(queue, step.at).await?;
             }
+            self.take_turn(number);
             self.apply(step).await?;
+            // So each client sees its own changes and those of the other.
+            self.take_turn(number / 2);
             self.compare_messages(step.at).await?;
             if number % LIST_EVERY == LIST_EVERY - 1 {
                 self.compare_lists(step.at).await?;
@@ -83,6 +101,13 @@ impl<'a> Pair<'a> {
             self.compare_lists(last.at).await?;
         }
         self.drain().await
+    }
+
+    /// Lets the n-th client execute what follows.
+    fn take_turn(&mut self, n: usize) {
+        if let Some(clients) = self.clients {
+            self.backend = &**clients.of(n);
+        }
     }
 
     async fn reopen(&mut self, queue: &Reopenable<'_>, at: Timestamp) -> Agreement<()> {
@@ -174,6 +199,7 @@ impl<'a> Pair<'a> {
         let at = Timestamp::MAX;
         self.apply(&Step { at, op: Op::Resume }).await?;
         for round in 0..=self.ids.len() {
+            self.take_turn(round);
             let claim = drain_claim(round);
             let step = Step { at, op: Op::Claim(claim) };
             let Some(Applied { reply: Reply::Claim(claimed), .. }) = self.apply(&step).await?

@@ -3,6 +3,7 @@
 use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
+use crate::clients::only_client;
 use crate::limits::SHRINK_TIME;
 use crate::settings::Settings;
 use crate::{Fixture, Trace, differential, workload};
@@ -35,7 +36,7 @@ pub(crate) fn replay(runtime: &Runtime, fixture: &dyn Fixture, text: &str) {
 
 fn run(runtime: &Runtime, fixture: &dyn Fixture, trace: &Trace) -> Result<(), String> {
     runtime.block_on(async {
-        let backend = fixture.fresh().await.map_err(|error| format!("no queue: {error}"))?;
-        differential(&*backend, trace).await.map_err(|divergence| divergence.to_string())
+        let queue = only_client(fixture).await.map_err(|error| format!("no queue: {error}"))?;
+        differential(&*queue, trace).await.map_err(|divergence| divergence.to_string())
     })
 }

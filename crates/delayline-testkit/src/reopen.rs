@@ -7,24 +7,20 @@ use tokio::runtime::Runtime;
 use crate::limits::{CASES_A_REOPENING, MAX_REOPENINGS, REOPEN_EVERY};
 use crate::oracle::differential_reopening;
 use crate::reopenable::Reopenable;
+use crate::runner::Lacks;
 use crate::settings::Settings;
 use crate::workload::{self, MAX_MOVES};
 use crate::{Fixture, Trace};
 
 /// Why a trial is ignored.
-pub(crate) const STORES_NOTHING: &str =
-    "`Fixture::reopen` returns `None`: the backend stores nothing";
-
-/// This backend stores nothing.
-#[derive(Debug)]
-pub(crate) struct StoresNothing;
+const STORES_NOTHING: Lacks = Lacks("`Fixture::reopen` returns `None`: the backend stores nothing");
 
 /// Opens the queue again on random sequences. Panics if it differs from the model.
 pub(crate) fn random_ops(
     runtime: &Runtime,
     fixture: &dyn Fixture,
     settings: Settings,
-) -> Result<(), StoresNothing> {
+) -> Result<(), Lacks> {
     probe(runtime, fixture)?;
     let settings = settings.with_cases(settings.cases.div_ceil(CASES_A_REOPENING));
     let runs = (workload::moves(), vec(0..MAX_MOVES, 0..=MAX_REOPENINGS));
@@ -39,11 +35,7 @@ pub(crate) fn random_ops(
 }
 
 /// Opens the queue again now and then in a trace. Panics if it differs from the model.
-pub(crate) fn replay(
-    runtime: &Runtime,
-    fixture: &dyn Fixture,
-    text: &str,
-) -> Result<(), StoresNothing> {
+pub(crate) fn replay(runtime: &Runtime, fixture: &dyn Fixture, text: &str) -> Result<(), Lacks> {
     probe(runtime, fixture)?;
     let trace: Trace = text.parse().unwrap_or_else(|error| panic!("not a trace: {error}"));
     let before: Vec<_> = (0..trace.steps.len()).step_by(REOPEN_EVERY).collect();
@@ -66,14 +58,14 @@ fn run(
 }
 
 /// Whether queues can be opened again.
-fn probe(runtime: &Runtime, fixture: &dyn Fixture) -> Result<(), StoresNothing> {
+fn probe(runtime: &Runtime, fixture: &dyn Fixture) -> Result<(), Lacks> {
     let reopened = runtime.block_on(async {
         let queue = fixture.fresh().await.unwrap_or_else(|error| panic!("no queue: {error}"));
         fixture.reopen(queue).await
     });
     match reopened {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err(StoresNothing),
+        Ok(None) => Err(STORES_NOTHING),
         Err(error) => panic!("an empty queue cannot be reopened: {error}"),
     }
 }

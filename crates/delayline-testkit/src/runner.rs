@@ -7,11 +7,10 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use tokio::runtime::Runtime;
 
 use crate::cases::Case;
+use crate::clients::Clients;
 use crate::limits::CASE_TIME;
-use crate::reopen::{STORES_NOTHING, StoresNothing};
 use crate::settings::Settings;
-use crate::sited::Sited;
-use crate::{Fixture, cases, faults, histories, random, regressions, reopen};
+use crate::{Fixture, cases, faults, histories, random, regressions, reopen, two_clients};
 
 /// Runs the whole suite on a backend. Call it from `main` in a test target with `harness = false`.
 ///
@@ -101,15 +100,19 @@ enum Verdict {
     Ignored(&'static str),
 }
 
+/// What a backend lacks that a trial needs.
+#[derive(Debug)]
+pub(crate) struct Lacks(pub(crate) &'static str);
+
 struct Suite<F> {
     runtime: Arc<Runtime>,
-    fixture: Arc<Sited<F>>,
+    fixture: Arc<F>,
     settings: Settings,
 }
 
 impl<F: Fixture> Suite<F> {
     fn new(runtime: Arc<Runtime>, fixture: F, settings: Settings) -> Self {
-        Self { runtime, fixture: Arc::new(Sited(fixture)), settings }
+        Self { runtime, fixture: Arc::new(fixture), settings }
     }
 
     fn trials(&self) -> Vec<NamedTrial> {
@@ -120,8 +123,7 @@ impl<F: Fixture> Suite<F> {
             .map(|case| {
                 let name = format!("cases::{}", case.name);
                 let ignored = case.needs_hints && !hints;
-                let run =
-                    move |runtime: &Runtime, fixture: &Sited<F>| run_case(runtime, fixture, &case);
+                let run = move |runtime: &Runtime, fixture: &F| run_case(runtime, fixture, &case);
                 NamedTrial { ignored, ..self.trial(name, run) }
             })
             .collect();
@@ -142,11 +144,19 @@ impl<F: Fixture> Suite<F> {
                 random::replay(runtime, fixture, text);
             })
         }));
-        trials.push(self.reopening("reopen::random_ops", move |runtime, fixture| {
+        trials.push(self.optional("two_clients::random_ops", move |runtime, fixture| {
+            two_clients::random_ops(runtime, fixture, settings)
+        }));
+        trials.extend(regressions::ALL.iter().map(|(name, text)| {
+            self.optional(format!("two_clients::{name}"), |runtime, fixture| {
+                two_clients::replay(runtime, fixture, text)
+            })
+        }));
+        trials.push(self.optional("reopen::random_ops", move |runtime, fixture| {
             reopen::random_ops(runtime, fixture, settings)
         }));
         trials.extend(regressions::ALL.iter().map(|(name, text)| {
-            self.reopening(format!("reopen::{name}"), |runtime, fixture| {
+            self.optional(format!("reopen::{name}"), |runtime, fixture| {
                 reopen::replay(runtime, fixture, text)
             })
         }));
@@ -154,16 +164,16 @@ impl<F: Fixture> Suite<F> {
         trials
     }
 
-    /// A trial that opens queues again.
-    fn reopening(
+    /// A trial of something that not every backend has.
+    fn optional(
         &self,
         name: impl Into<String>,
-        run: impl Fn(&Runtime, &F) -> Result<(), StoresNothing> + Send + Sync + 'static,
+        run: impl Fn(&Runtime, &F) -> Result<(), Lacks> + Send + Sync + 'static,
     ) -> NamedTrial {
         let (runtime, fixture) = (Arc::clone(&self.runtime), Arc::clone(&self.fixture));
-        let run = Box::new(move || match run(&runtime, &fixture.0) {
+        let run = Box::new(move || match run(&runtime, &*fixture) {
             Ok(()) => Verdict::Passed,
-            Err(StoresNothing) => Verdict::Ignored(STORES_NOTHING),
+            Err(Lacks(what)) => Verdict::Ignored(what),
         });
         NamedTrial { name: name.into(), ignored: false, run }
     }
@@ -171,11 +181,11 @@ impl<F: Fixture> Suite<F> {
     fn trial(
         &self,
         name: impl Into<String>,
-        run: impl Fn(&Runtime, &Sited<F>) + Send + Sync + 'static,
+        run: impl Fn(&Runtime, &F) + Send + Sync + 'static,
     ) -> NamedTrial {
         let (runtime, fixture) = (Arc::clone(&self.runtime), Arc::clone(&self.fixture));
         let run = Box::new(move || {
-            run(&runtime, &fixture);
+            run(&runtime, &*fixture);
             Verdict::Passed
         });
         NamedTrial { name: name.into(), ignored: false, run }
@@ -185,8 +195,9 @@ impl<F: Fixture> Suite<F> {
 #[allow(clippy::panic, reason = "a trial fails by a panic")]
 fn run_case(runtime: &Runtime, fixture: &dyn Fixture, case: &Case) {
     runtime.block_on(async {
-        let queue = fixture.fresh().await.unwrap_or_else(|error| panic!("no queue: {error}"));
-        let run = tokio::time::timeout(CASE_TIME, case.run(queue)).await;
+        let clients = Clients::fresh(fixture).await;
+        let clients = clients.unwrap_or_else(|error| panic!("no queue: {error}"));
+        let run = tokio::time::timeout(CASE_TIME, case.run(clients)).await;
         assert!(run.is_ok(), "it did not end within {CASE_TIME:?}");
     });
 }

@@ -9,32 +9,8 @@ use delayline_core::{
     QueueName, Relay, Wakeup,
 };
 
-use crate::Fixture;
-
-/// A fixture whose queues relay to their own keys: `KEY{NAME}` instead of `KEY`, for the queue
-/// `NAME`. So no two queues share a destination, and on a cluster it is in the queue's slot.
-pub(crate) struct Sited<F>(pub(crate) F);
-
-#[async_trait]
-impl<F: Fixture> Fixture for Sited<F> {
-    async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
-        Ok(Arc::new(Site(self.0.fresh().await?)))
-    }
-
-    fn hints(&self) -> bool {
-        self.0.hints()
-    }
-
-    fn wants(&self, trial: &str) -> bool {
-        self.0.wants(trial)
-    }
-
-    fn random_cases(&self) -> u32 {
-        self.0.random_cases()
-    }
-}
-
-/// A queue of [`Sited`].
+/// A queue that relays to its own keys: `KEY{NAME}` instead of `KEY`, for the queue `NAME`. So no
+/// two queues share a destination, and on a cluster it is in the queue's slot.
 #[derive(Debug)]
 pub(crate) struct Site(pub(crate) Arc<dyn QueueBackend>);
 

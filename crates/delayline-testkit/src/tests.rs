@@ -36,6 +36,23 @@ impl<F: Fn() -> Arc<dyn QueueBackend> + Send + Sync + 'static> Fixture for Fresh
     }
 }
 
+/// A fixture whose queues may have any number of clients, which share everything.
+struct Shared<F>(F);
+
+#[async_trait]
+impl<F: Fixture> Fixture for Shared<F> {
+    async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
+        self.0.fresh().await
+    }
+
+    async fn another(
+        &self,
+        queue: &Arc<dyn QueueBackend>,
+    ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
+        Ok(Some(Arc::clone(queue)))
+    }
+}
+
 #[tokio::test]
 async fn random_sequences_find_every_defect() {
     let mut runner = TestRunner::deterministic();
@@ -107,13 +124,42 @@ async fn faults_strike_call_by_call() {
     assert_eq!(pause().await.unwrap().revision, 1, "the schedule has ended");
 }
 
-/// The trials that open queues again and fail on a backend that writes this of each operation.
-fn failed_reopenings(written: Written) -> Vec<String> {
+/// The trials of these that fail.
+fn failures(fixture: impl Fixture, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let runtime = Arc::new(Runtime::new().unwrap());
-    let trials = crate::trials(runtime, Stored::new(written), SETTINGS.cases, SETTINGS.seed);
-    let trials = trials.into_iter().filter(|(name, _)| name.starts_with("reopen::"));
+    let trials = crate::trials(runtime, fixture, SETTINGS.cases, SETTINGS.seed);
+    let trials = trials.into_iter().filter(|(name, _)| wanted(name));
     let failed = trials.filter(|(_, run)| std::panic::catch_unwind(AssertUnwindSafe(run)).is_err());
     failed.map(|(name, _)| name).collect()
+}
+
+/// The trials that open queues again and fail on a backend that writes this of each operation.
+fn failed_reopenings(written: Written) -> Vec<String> {
+    failures(Stored::new(written), |name| name.starts_with("reopen::"))
+}
+
+/// What shows clients that see nothing of each other.
+const OF_TWO_CLIENTS: [&str; 8] = [
+    "cases::dedup::of_many_at_once_one_creates (G14)",
+    "histories::concurrent_clients",
+    "faults::retries_are_safe (G8, G15, G16)",
+    "two_clients::random_ops",
+    "two_clients::every_operation",
+    "two_clients::a_relay_ends_a_lease_in_order",
+    "two_clients::memory_of_what_has_been",
+    "two_clients::what_is_stored",
+];
+
+#[test]
+fn clients_that_read_the_queue_only_once_are_found() {
+    let read_once = Stored::new(|op| Some(op.clone()));
+    assert_eq!(failures(read_once, |name| OF_TWO_CLIENTS.contains(&name)), OF_TWO_CLIENTS);
+}
+
+#[test]
+fn clients_that_share_the_queue_pass() {
+    let shared = Shared(Fresh(|| Arc::new(Model::default()) as _));
+    assert_eq!(failures(shared, |name| OF_TWO_CLIENTS.contains(&name)), [""; 0]);
 }
 
 #[test]

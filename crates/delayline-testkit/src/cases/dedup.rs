@@ -143,8 +143,8 @@ async fn a_live_id_is_never_reused(queue: &Queue) {
 
 async fn of_many_at_once_one_creates(queue: &Queue) {
     let calls: Vec<_> = (0..32)
-        .map(|_| {
-            let backend = queue.backend().clone();
+        .map(|n| {
+            let backend = queue.clients().of(n).clone();
             tokio::spawn(async move {
                 backend.apply(At::Fixed(at(0)), &Op::Enqueue(vec![message("a")])).await
             })

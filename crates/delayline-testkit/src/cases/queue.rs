@@ -10,12 +10,13 @@ use delayline_core::{
     Settlement, Stats, Status, Timestamp,
 };
 
+use crate::clients::Clients;
 use crate::oracle;
 use crate::workload;
 
 /// The queue under test. Times are in milliseconds after [`at`]`(0)`.
 pub(super) struct Queue {
-    backend: Arc<dyn QueueBackend>,
+    clients: Clients,
 }
 
 /// Unwraps the result of an operation, or fails.
@@ -30,13 +31,18 @@ macro_rules! answer {
 }
 
 impl Queue {
-    pub(super) fn new(backend: Arc<dyn QueueBackend>) -> Self {
-        Self { backend }
+    pub(super) fn new(clients: Clients) -> Self {
+        Self { clients }
     }
 
     /// The backend itself, for cases that use the server's clock.
     pub(super) fn backend(&self) -> &Arc<dyn QueueBackend> {
-        &self.backend
+        self.clients.first()
+    }
+
+    /// All clients, for cases with several callers.
+    pub(super) fn clients(&self) -> &Clients {
+        &self.clients
     }
 
     pub(super) async fn apply(&self, ms: u64, op: &Op) -> Applied {
@@ -45,7 +51,7 @@ impl Queue {
     }
 
     pub(super) async fn try_apply(&self, ms: u64, op: &Op) -> Result<Applied, Error> {
-        self.backend.apply(At::Fixed(at(ms)), op).await
+        self.backend().apply(At::Fixed(at(ms)), op).await
     }
 
     pub(super) async fn enqueue(&self, ms: u64, messages: Vec<NewMessage>) -> Vec<Enqueued> {

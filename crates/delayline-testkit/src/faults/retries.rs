@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use delayline_core::{
-    At, Backend, Delivery, Enqueued, ErrorClass, MessageId, NewMessage, Op, Outcome, QueueBackend,
-    Reply, Schedule, Settled, Settlement, Stats, Status, Timestamp, Totals,
+    At, Backend, Delivery, Enqueued, ErrorClass, MessageId, NewMessage, Op, Outcome, Reply,
+    Schedule, Settled, Settlement, Stats, Status, Timestamp, Totals,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,6 +14,7 @@ use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
 use super::{Fault, Faulty};
+use crate::clients::{Clients, InTurns};
 use crate::limits::CASES_A_ROUND;
 use crate::settings::Settings;
 use crate::{Fixture, oracle, workload};
@@ -38,9 +39,12 @@ pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, setting
     let mut runner = settings.with_cases(settings.cases.div_ceil(CASES_A_ROUND) * 10).runner(2);
     let outcome = runner.run(&schedules, |schedule| {
         runtime.block_on(async {
-            let queue =
-                fixture.fresh().await.map_err(|error| TestCaseError::fail(error.to_string()))?;
-            Client { queue: Faulty::new(queue, schedule) }.run().await.map_err(TestCaseError::fail)
+            let clients = Clients::fresh(fixture).await;
+            let clients = clients.map_err(|error| TestCaseError::fail(error.to_string()))?;
+            Client { queue: Faulty::new(Arc::new(InTurns::new(clients)), schedule) }
+                .run()
+                .await
+                .map_err(TestCaseError::fail)
         })
     });
     match outcome {
@@ -53,7 +57,7 @@ pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, setting
 }
 
 struct Client {
-    queue: Faulty<Arc<dyn QueueBackend>>,
+    queue: Faulty<Arc<dyn Backend>>,
 }
 
 impl Client {

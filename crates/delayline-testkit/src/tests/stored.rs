@@ -45,6 +45,14 @@ impl Fixture for Stored {
         Ok(self.open(QueueName::new(format!("queue-{number}"))?))
     }
 
+    /// A client that sees no later change of the others.
+    async fn another(
+        &self,
+        queue: &Arc<dyn QueueBackend>,
+    ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
+        Ok(Some(self.open(queue.queue_name().unwrap().clone())))
+    }
+
     async fn reopen(
         &self,
         queue: Arc<dyn QueueBackend>,

@@ -14,6 +14,7 @@ mod forms;
 mod group_limits;
 mod groups;
 mod hand_off;
+mod hints;
 mod history;
 mod hostile;
 mod leases;
@@ -62,7 +63,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 28] = [
+    let topics: [fn() -> Vec<Case>; 29] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -91,6 +92,7 @@ pub(crate) fn all() -> Vec<Case> {
         totals::cases,
         history::cases,
         wakeup::cases,
+        hints::cases,
     ];
     topics.into_iter().flat_map(|topic| topic()).collect()
 }

@@ -1,14 +1,16 @@
-//! Hints. They may be lost, late or wrong, so these cases require little of them.
+//! Hints. Some may be lost, late or wrong, so these cases require little of them: of several that
+//! are due, one has to come in time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use delayline_core::{At, Op, QueueBackend};
+use delayline_core::{At, NewMessage, Op, QueueBackend};
 
 use super::queue::{Queue, after, claim, message};
 
 super::cases! { @hints true, "wakeup",
     a_new_message_rings: "G21",
+    a_new_message_of_another_client_rings: "G21",
     a_ring_is_kept_for_a_later_waiter: "G21",
     a_claim_without_room_leaves_the_next_message_to_another: "G21",
     a_hint_can_be_handed_on: "G21",
@@ -17,17 +19,30 @@ super::cases! { @hints true, "wakeup",
 }
 
 /// How many hints may be lost before the backend counts as giving none.
-const TRIES: usize = 5;
+pub(super) const TRIES: usize = 5;
 
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// A hint that comes later counts as lost. Much shorter than [`PATIENCE`]: a wait that ends by
+/// itself and only then looks for a hint wakes no sleeper early.
+const IN_TIME: Duration = Duration::from_secs(2);
+
 async fn a_new_message_rings(queue: &Queue) {
+    wakes(queue, queue.backend()).await;
+}
+
+/// It is the only client if the backend has no other.
+async fn a_new_message_of_another_client_rings(queue: &Queue) {
+    wakes(queue, queue.clients().of(1)).await;
+}
+
+/// A message that one client sends wakes a waiter of the first.
+async fn wakes(queue: &Queue, sender: &Arc<dyn QueueBackend>) {
     for n in 0..TRIES {
         silence(queue).await;
         let backend = Arc::clone(queue.backend());
-        let waiting = tokio::spawn(async move { wait(&*backend, PATIENCE).await });
-        // Each is due before the previous one, so sleepers do not expect it.
-        enqueue(queue, n).await;
+        let waiting = tokio::spawn(async move { hears(&*backend).await });
+        apply_on(&**sender, Op::Enqueue(vec![earlier(n)])).await;
         if waiting.await.unwrap_or_else(|error| panic!("{error}")) {
             return;
         }
@@ -38,8 +53,8 @@ async fn a_new_message_rings(queue: &Queue) {
 async fn a_ring_is_kept_for_a_later_waiter(queue: &Queue) {
     for n in 0..TRIES {
         silence(queue).await;
-        enqueue(queue, n).await;
-        if wait(&**queue.backend(), PATIENCE).await {
+        apply(queue, Op::Enqueue(vec![earlier(n)])).await;
+        if hears(&**queue.backend()).await {
             return;
         }
     }
@@ -56,7 +71,7 @@ async fn a_claim_without_room_leaves_the_next_message_to_another(queue: &Queue) 
         // It has no room for the second message, so another claim has to take that.
         let token = u8::try_from(n).unwrap_or_default() + 1;
         apply(queue, Op::Claim(claim(token, 1, 60_000))).await;
-        if wait(&**queue.backend(), PATIENCE).await {
+        if hears(&**queue.backend()).await {
             return;
         }
     }
@@ -81,7 +96,7 @@ async fn a_hint_can_be_handed_on(queue: &Queue) {
     for _ in 0..TRIES {
         silence(queue).await;
         queue.backend().ring().await.unwrap_or_else(|error| panic!("no ring: {error}"));
-        if wait(&**queue.backend(), PATIENCE).await {
+        if hears(&**queue.backend()).await {
             return;
         }
     }
@@ -102,27 +117,42 @@ async fn waiting_ends_by_itself(queue: &Queue) {
     assert!(waits <= 100, "it returned {waits} times in {:?}", begin.elapsed());
 }
 
-async fn enqueue(queue: &Queue, n: usize) {
-    // Soon, because a backend need not send hints for messages that sleepers find in time by
-    // polling.
-    let delay = 4_500 - 100 * u64::try_from(n).unwrap_or_default();
-    let message = message(&n.to_string()).schedule(after(delay));
-    apply(queue, Op::Enqueue(vec![message])).await;
+/// The message of the n-th try. Each is due before the previous one, however long that try took,
+/// so sleepers do not expect it. It is due soon: a backend need not send hints for messages that
+/// sleepers find in time by polling.
+fn earlier(n: usize) -> NewMessage {
+    let tries = u64::try_from(n).unwrap_or_default();
+    message(&n.to_string()).schedule(after(50_000 - 5_000 * tries))
 }
 
 /// Applies an operation by the backend's own clock, on which hints depend.
-async fn apply(queue: &Queue, op: Op) {
-    let answer = queue.backend().apply(At::Server, &op).await;
+pub(super) async fn apply(queue: &Queue, op: Op) {
+    apply_on(&**queue.backend(), op).await;
+}
+
+async fn apply_on(backend: &dyn QueueBackend, op: Op) {
+    let answer = backend.apply(At::Server, &op).await;
     answer.unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// Consumes the hints so far. This also sets up the backend's listener.
-async fn silence(queue: &Queue) {
+pub(super) async fn silence(queue: &Queue) {
     for _ in 0..10 {
         if !wait(&**queue.backend(), Duration::from_millis(20)).await {
             return;
         }
     }
+}
+
+/// Whether a hint comes in time. A wait may end early without one, so this waits again.
+pub(super) async fn hears(backend: &dyn QueueBackend) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < IN_TIME {
+        if wait(backend, PATIENCE).await {
+            return begin.elapsed() < IN_TIME;
+        }
+    }
+    false
 }
 
 async fn wait(backend: &dyn QueueBackend, timeout: Duration) -> bool {

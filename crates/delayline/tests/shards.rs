@@ -64,6 +64,7 @@ const DIFFERENT: &[&str] = &[
     "cases::dead::a_claim_gets_past_many_that_have_expired",
     "cases::leases::one_claim_takes_back_a_bounded_number_of_leases",
     "cases::limits::",
+    "cases::memory::as_many_ids_are_remembered_and_throttled_as_may_be",
     "cases::memory::each_way_to_finish_makes_room",
     "cases::memory::what_finishes_later_begins_a_generation",
     "cases::memory::what_is_forgotten_does_not_come_back_with_the_clock",

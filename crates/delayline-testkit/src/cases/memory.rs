@@ -1,12 +1,17 @@
-//! The memory of finished messages and past claims, to the millisecond.
+//! The memory of finished messages and past claims, to the millisecond and to the last id.
 //!
 //! There are two generations. The younger becomes the older when an entry is added a retention
 //! after it began; each is forgotten a retention later.
 
-use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_LEASE_MS};
-use delayline_core::{Cancelled, Enqueued, Found, Outcome, Purged, Settled, Status};
+use delayline_core::limits::{
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH, MAX_FINISHED, MAX_LEASE_MS,
+    MAX_THROTTLED_IDS,
+};
+use delayline_core::{
+    Cancelled, Enqueued, FinishedIds, Found, Op, Outcome, Purged, Settled, Status,
+};
 
-use super::queue::{Queue, claim, ended, lease, message, reject};
+use super::queue::{Queue, at, claim, ended, id, lease, message, millis, reject};
 
 super::cases! { "memory",
     every_operation_forgets_a_finished_message_at_the_same_instant: "G8, G14, G15",
@@ -14,6 +19,7 @@ super::cases! { "memory",
     a_claim_is_forgotten_at_its_instant: "G16",
     what_is_forgotten_does_not_come_back_with_the_clock: "G15, G16, G19",
     each_way_to_finish_makes_room: "G15, G24",
+    as_many_ids_are_remembered_and_throttled_as_may_be: "G8, G14, G15, G33",
 }
 
 const BEGIN: u64 = 10;
@@ -154,4 +160,30 @@ async fn each_way_to_finish_makes_room(queue: &Queue) {
         }
         before = Some(name);
     }
+}
+
+async fn as_many_ids_are_remembered_and_throttled_as_may_be(queue: &Queue) {
+    finish(queue, BEGIN, "first").await;
+    let throttled = |name: &String| {
+        let reused = message(name).payload("").finished_ids(FinishedIds::Reuse);
+        reused.throttle(millis(FINISHED_RETENTION_MS))
+    };
+    let names: Vec<_> = (0..MAX_THROTTLED_IDS).map(|n| n.to_string()).collect();
+    // With one more, the first would be forgotten.
+    let (finished, waiting) = names.split_at(MAX_FINISHED - 3);
+    let created = Enqueued::Created { due: at(BEGIN) };
+    for names in finished.chunks(MAX_BATCH).chain([waiting]) {
+        let answers = queue.enqueue(BEGIN, names.iter().map(throttled).collect()).await;
+        assert!(answers.iter().all(|answer| *answer == created), "{}: {answers:?}", names[0]);
+        if names != waiting {
+            queue.apply(BEGIN, &Op::Cancel(names.iter().map(|name| id(name)).collect())).await;
+        }
+    }
+    let last = BEGIN + FINISHED_RETENTION_MS - 1;
+    assert_known(queue, last, "first", true).await;
+    assert_taken(queue, last, "first", false).await;
+    let until = Enqueued::Throttled { until: at(last + 1) };
+    assert_eq!(queue.enqueue_one(last, throttled(&names[0])).await, until);
+    let one_more = queue.enqueue_one(last, throttled(&"one more".to_owned())).await;
+    assert_eq!(one_more, Enqueued::TooManyThrottled);
 }

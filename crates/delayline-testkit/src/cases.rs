@@ -10,6 +10,7 @@ mod clock;
 mod dead;
 mod dedup;
 mod delivery;
+mod drops;
 mod forms;
 mod group_limits;
 mod groups;
@@ -63,7 +64,7 @@ impl Case {
 
 /// Returns every case.
 pub(crate) fn all() -> Vec<Case> {
-    let topics: [fn() -> Vec<Case>; 29] = [
+    let topics: [fn() -> Vec<Case>; 30] = [
         delivery::cases,
         forms::cases,
         order::cases,
@@ -85,6 +86,7 @@ pub(crate) fn all() -> Vec<Case> {
         group_limits::cases,
         relay::cases,
         clock::cases,
+        drops::cases,
         memory::cases,
         limits::cases,
         hostile::cases,

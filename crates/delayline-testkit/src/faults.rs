@@ -1,14 +1,19 @@
 //! A backend that fails on purpose, and a test that repeating is safe.
 
+mod drops;
 mod retries;
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, QueueName, Wakeup};
 
+pub(crate) use self::drops::dropped_operations_are_whole;
 pub(crate) use self::retries::retries_are_safe;
 
 /// A fault of one call.
@@ -23,6 +28,9 @@ pub enum Fault {
     /// The operation is executed twice, as by a driver that repeats calls; the second reply is
     /// returned.
     Twice,
+    /// The future of the call is dropped after so many polls, unless it is ready by then. Whether
+    /// the operation is executed is unknown, and the error says so.
+    Dropped(u32),
 }
 
 /// Wraps a backend and injects faults according to a schedule.
@@ -79,8 +87,30 @@ impl<B: Backend> Backend for Faulty<B> {
                 call().await?;
                 call().await
             }
+            Fault::Dropped(polls) => {
+                let reply = polled(call(), polls).await;
+                reply.unwrap_or_else(|| Err(injected(ErrorKind::ConnectionLost)))
+            }
         }
     }
+}
+
+/// Polls a future so many times, whenever it wakes up, and then drops it. Returns `None` if it is
+/// not ready by then.
+pub(crate) async fn polled<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
+    let (mut future, mut left) = (pin!(future), polls);
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 #[async_trait]

@@ -48,7 +48,8 @@
 //! - `regressions::`: traces that are replayed on every run.
 //! - `histories::`: many concurrent clients; there must be an order of their calls in which the
 //!   model returns the same results.
-//! - `faults::`: lost and duplicated operations, repeated until they get a reply.
+//! - `faults::`: lost and duplicated operations, repeated until they get a reply, and operations
+//!   whose futures are dropped.
 //! - `reopen::`: queues that are closed and opened again, with everything that they had. Only for
 //!   backends whose [`Fixture::reopen`] does so; for others they are reported as ignored.
 //! - `two_clients::`: sequences whose steps two clients take in turns. Only for backends whose

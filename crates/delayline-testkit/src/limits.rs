@@ -17,6 +17,9 @@ pub(crate) const EVERY_STATUS: [Status; 4] =
 /// The most time for a hand-written case.
 pub(crate) const CASE_TIME: Duration = Duration::from_secs(60);
 
+/// The most time for a call of the trials with faults.
+pub(crate) const CALL_TIME: Duration = Duration::from_secs(20);
+
 /// The most time to minimise a failing sequence.
 pub(crate) const SHRINK_TIME: Duration = Duration::from_secs(60);
 
@@ -34,6 +37,12 @@ pub(crate) const MAX_REOPENINGS: usize = 2;
 
 /// A queue is opened again in one random sequence per this many others.
 pub(crate) const CASES_A_REOPENING: u32 = 20;
+
+/// The last operation of one random sequence is dropped per this many others.
+pub(crate) const CASES_A_DROP: u32 = 5;
+
+/// The most polls of an operation that is then dropped.
+pub(crate) const MOST_POLLS: u32 = 4;
 
 /// Two clients take the steps of one random sequence per this many others.
 pub(crate) const CASES_A_PAIR: u32 = 5;

@@ -6,6 +6,7 @@ use delayline_core::{
 };
 
 use crate::clients::Clients;
+use crate::faults::polled;
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
 use crate::reopenable::Reopenable;
 use crate::{Divergence, Step, Trace};
@@ -35,6 +36,18 @@ pub(crate) async fn differential_of_two(
     let mut pair = Pair::new(&**clients.first(), trace);
     pair.clients = Some(clients);
     let outcome = pair.run().await;
+    outcome.map_err(|difference| *difference)
+}
+
+/// Executes a trace, but drops the future of its last operation after so many polls. Compares the
+/// queue with the model before and after that operation: it must be as one of them.
+pub(crate) async fn differential_dropping(
+    backend: &dyn Backend,
+    trace: &Trace,
+    polls: u32,
+) -> Result<(), Divergence> {
+    let mut pair = Pair::new(backend, trace);
+    let outcome = pair.run_and_drop(polls).await;
     outcome.map_err(|difference| *difference)
 }
 
@@ -103,6 +116,27 @@ impl<'a> Pair<'a> {
         self.drain().await
     }
 
+    async fn run_and_drop(&mut self, polls: u32) -> Agreement<()> {
+        let Some((last, first)) = self.trace.steps.split_last() else { return Ok(()) };
+        for (number, step) in first.iter().enumerate() {
+            self.number = number + 1;
+            self.apply(step).await?;
+        }
+        self.number = self.trace.steps.len();
+        let call = self.backend.apply(At::Fixed(last.at), &last.op);
+        if let Some(got) = polled(call, polls).await {
+            return self.judge(last, got).map(drop);
+        }
+        let before = self.model.clone();
+        if self.compare(last.at).await.is_ok() {
+            return Ok(());
+        }
+        // It has been executed, perhaps only now.
+        self.model = before;
+        self.model.apply(last.at, &last.op);
+        self.compare(last.at).await
+    }
+
     /// Lets the n-th client execute what follows.
     fn take_turn(&mut self, n: usize) {
         if let Some(clients) = self.clients {
@@ -115,6 +149,10 @@ impl<'a> Pair<'a> {
             let step = Step { at, op: Op::Stats };
             return Err(self.divergence(&step, format!("the queue cannot be reopened: {error}")));
         }
+        self.compare(at).await
+    }
+
+    async fn compare(&mut self, at: Timestamp) -> Agreement<()> {
         self.compare_messages(at).await?;
         self.compare_lists(at).await
     }

@@ -139,6 +139,12 @@ impl<F: Fixture> Suite<F> {
                 faults::retries_are_safe(runtime, fixture, settings);
             },
         ));
+        trials.push(self.trial(
+            "faults::dropped_operations_are_whole (G3)",
+            move |runtime, fixture| {
+                faults::dropped_operations_are_whole(runtime, fixture, settings);
+            },
+        ));
         trials.extend(regressions::ALL.iter().map(|(name, text)| {
             self.trial(format!("regressions::{name}"), |runtime, fixture| {
                 random::replay(runtime, fixture, text);

@@ -15,7 +15,7 @@ use proptest::test_runner::TestRunner;
 use tokio::runtime::Runtime;
 
 use self::broken::{Broken, Defect};
-use self::model::{LostUpdates, Model};
+use self::model::{LostUpdates, Model, TornByDrops};
 use self::stored::{DEFECTS, Stored, Written};
 use crate::limits::REOPEN_EVERY;
 use crate::settings::Settings;
@@ -109,6 +109,14 @@ fn faults_show_claims_that_cannot_be_repeated() {
     let runtime = Runtime::new().unwrap();
     let broken = Fresh(|| Arc::new(Broken::new(Defect::ClaimsAreNotRemembered)) as _);
     faults::retries_are_safe(&runtime, &broken, SETTINGS);
+}
+
+#[test]
+#[should_panic(expected = "was not executed completely or not at all")]
+fn drops_show_operations_that_are_torn() {
+    let runtime = Runtime::new().unwrap();
+    let torn = Fresh(|| Arc::new(TornByDrops::default()) as _);
+    faults::dropped_operations_are_whole(&runtime, &torn, SETTINGS);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use delayline_core::{At, NewMessage, Op, QueueBackend};
 
 use super::queue::{Queue, after, claim, message};
+use crate::faults::polled;
 
 super::cases! { @hints true, "wakeup",
     a_new_message_rings: "G21",
@@ -14,12 +15,15 @@ super::cases! { @hints true, "wakeup",
     a_ring_is_kept_for_a_later_waiter: "G21",
     a_claim_without_room_leaves_the_next_message_to_another: "G21",
     a_hint_can_be_handed_on: "G21",
+    a_dropped_wait_loses_one_hint_at_most: "G21",
     hints_do_not_pile_up: "G24",
     waiting_ends_by_itself: "G21",
 }
 
 /// How many hints may be lost before the backend counts as giving none.
 pub(super) const TRIES: usize = 5;
+
+const DROPPED_WAITS: usize = 3;
 
 const PATIENCE: Duration = Duration::from_secs(4);
 
@@ -101,6 +105,21 @@ async fn a_hint_can_be_handed_on(queue: &Queue) {
         }
     }
     panic!("{TRIES} rings, and no hint of any");
+}
+
+async fn a_dropped_wait_loses_one_hint_at_most(queue: &Queue) {
+    silence(queue).await;
+    let waits = (0..DROPPED_WAITS).map(|_| polled(queue.backend().wait(PATIENCE), 1));
+    for wait in waits {
+        wait.await;
+    }
+    for _ in 0..DROPPED_WAITS + TRIES {
+        queue.backend().ring().await.unwrap_or_else(|error| panic!("no ring: {error}"));
+        if hears(&**queue.backend()).await {
+            return;
+        }
+    }
+    panic!("{DROPPED_WAITS} dropped waits, and no hint after them");
 }
 
 async fn waiting_ends_by_itself(queue: &Queue) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use delayline_core::{
-    At, Backend, Delivery, Enqueued, ErrorClass, MessageId, NewMessage, Op, Outcome, Reply,
+    At, Backend, Delivery, Enqueued, Error, ErrorClass, MessageId, NewMessage, Op, Outcome, Reply,
     Schedule, Settled, Settlement, Stats, Status, Timestamp, Totals,
 };
 use proptest::collection::vec;
@@ -12,10 +12,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use super::{Fault, Faulty};
-use crate::clients::{Clients, InTurns};
-use crate::limits::CASES_A_ROUND;
+use crate::clients::{Clients, InTurns, only_client};
+use crate::limits::{CALL_TIME, CASES_A_ROUND};
 use crate::settings::Settings;
 use crate::{Fixture, oracle, workload};
 
@@ -25,26 +26,26 @@ const MESSAGES: usize = 12;
 /// Enough for a fault on every call of a run; after that, it continues without faults.
 const LONGEST_SCHEDULE: usize = 120;
 
-/// Sends messages through faults, all three kinds mixed and each alone. Panics if one is lost,
-/// duplicated or counted wrongly.
+/// Sends messages through faults, all kinds mixed and each alone. Panics if one is lost, duplicated
+/// or counted wrongly.
 pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
-    let some = vec(
-        select(vec![Fault::None, Fault::Before, Fault::After, Fault::Twice]),
-        0..LONGEST_SCHEDULE,
-    );
+    let faults = vec![Fault::Before, Fault::After, Fault::Twice, Fault::Dropped(1)];
+    let none_or_one = [vec![Fault::None, Fault::Dropped(2)], faults.clone()].concat();
+    let some = vec(select(none_or_one), 0..LONGEST_SCHEDULE);
     // Each kind of fault alone, on every other call.
-    let alone = select(vec![Fault::Before, Fault::After, Fault::Twice])
-        .prop_map(|fault| [fault, Fault::None].repeat(LONGEST_SCHEDULE / 2));
+    let alone = select(faults).prop_map(|fault| [fault, Fault::None].repeat(LONGEST_SCHEDULE / 2));
     let schedules = prop_oneof![4 => some, 1 => alone];
     let mut runner = settings.with_cases(settings.cases.div_ceil(CASES_A_ROUND) * 10).runner(2);
     let outcome = runner.run(&schedules, |schedule| {
         runtime.block_on(async {
-            let clients = Clients::fresh(fixture).await;
-            let clients = clients.map_err(|error| TestCaseError::fail(error.to_string()))?;
-            Client { queue: Faulty::new(Arc::new(InTurns::new(clients)), schedule) }
-                .run()
-                .await
-                .map_err(TestCaseError::fail)
+            let no_queue = |error: Error| TestCaseError::fail(error.to_string());
+            let queue: Arc<dyn Backend> = if schedule.iter().any(is_drop) {
+                // What is dropped may be executed later, but not after later calls of its client.
+                Arc::new(only_client(fixture).await.map_err(no_queue)?)
+            } else {
+                Arc::new(InTurns::new(Clients::fresh(fixture).await.map_err(no_queue)?))
+            };
+            Client { queue: Faulty::new(queue, schedule) }.run().await.map_err(TestCaseError::fail)
         })
     });
     match outcome {
@@ -54,6 +55,10 @@ pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, setting
         }
         Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
     }
+}
+
+const fn is_drop(fault: &Fault) -> bool {
+    matches!(fault, Fault::Dropped(_))
 }
 
 struct Client {
@@ -150,7 +155,8 @@ impl Client {
     async fn persist(&self, op: &Op) -> Result<Reply, String> {
         let mut failures = 0;
         loop {
-            match self.queue.apply(At::Fixed(now()), op).await {
+            let call = timeout(CALL_TIME, self.queue.apply(At::Fixed(now()), op)).await;
+            match call.map_err(|_| format!("{op:?} did not end within {CALL_TIME:?}"))? {
                 Ok(applied) => return Ok(applied.reply),
                 // The schedule has no more faults than that, so the backend fails.
                 Err(error)

@@ -56,6 +56,43 @@ impl Wakeup for LostUpdates {
     }
 }
 
+/// Executes only the first message of a batch if the future is dropped.
+#[derive(Debug, Default)]
+pub(super) struct TornByDrops(Mutex<State>);
+
+/// An operation that has not been executed.
+struct Begun<'a> {
+    state: &'a Mutex<State>,
+    now: Timestamp,
+    op: Option<&'a Op>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if let Some(Op::Enqueue(messages)) = self.op {
+            self.state.lock().unwrap().apply(self.now, &Op::Enqueue(vec![messages[0].clone()]));
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for TornByDrops {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        op.validate()?;
+        let mut begun = Begun { state: &self.0, now: instant(at), op: Some(op) };
+        tokio::task::yield_now().await;
+        begun.op = None;
+        Ok(self.0.lock().unwrap().apply(instant(at), op))
+    }
+}
+
+#[async_trait]
+impl Wakeup for TornByDrops {
+    async fn wait(&self, _: Duration) -> Result<bool, Error> {
+        Ok(false)
+    }
+}
+
 pub(super) fn instant(at: At) -> Timestamp {
     match at {
         At::Fixed(instant) => instant,

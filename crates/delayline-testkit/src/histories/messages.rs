@@ -110,6 +110,7 @@ impl Books {
                     if let Redriven::Done { due } = answer {
                         let life = self.live(id)?;
                         (life.due, life.lease, life.attempts) = (*due, None, 0);
+                        life.dead = false;
                     }
                     Ok(())
                 })
@@ -332,5 +333,39 @@ impl Life {
             Some((held, _)) if held == lease => Ok(()),
             held => Err(format!("G6: {} is leased as {held:?}, not {lease:?}", self.message.id)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use delayline_core::{ClaimId, ConsumerName, List, Millis, Redrive, Schedule, State};
+
+    use super::*;
+
+    #[test]
+    fn a_redriven_message_that_is_lost_is_found() {
+        let id = MessageId::try_from("a").unwrap();
+        let (consumer, claim_id) = (ConsumerName::new("c").unwrap(), ClaimId::from_bytes([1; 16]));
+        let reject = Outcome::Reject { error: String::new() };
+        let ops = [
+            Op::Enqueue(vec![NewMessage::new(id.clone(), "")]),
+            Op::Claim(Claim::new(consumer, claim_id, 1, Millis::saturating(5))),
+            Op::Settle(vec![Settlement::new(id.clone(), Lease { claim_id, epoch: 1 }, reject)]),
+            Op::List(List::new(Status::Dead, 1)),
+            Op::Redrive(Redrive::new(vec![id], Schedule::NOW)),
+            Op::Stats,
+        ];
+        let mut state = State::new();
+        let mut calls = ops.map(|op| {
+            let applied = state.apply(Timestamp::MIN, &op);
+            Call { called: Duration::ZERO, returned: Duration::ZERO, op, applied }
+        });
+        // As if it was acked meanwhile.
+        if let Reply::Stats(stats) = &mut calls[5].applied.reply {
+            (stats.ready, stats.totals.acked) = (0, 1);
+        }
+        assert_eq!(check(&calls).unwrap_err(), "G1: a was lost");
     }
 }

@@ -28,7 +28,7 @@ pub enum Fault {
     /// The operation is executed twice, as by a driver that repeats calls; the second reply is
     /// returned.
     Twice,
-    /// The future of the call is dropped after so many polls, unless it is ready by then. Whether
+    /// The future of the call is dropped after this many polls, unless it is ready by then. Whether
     /// the operation is executed is unknown, and the error says so.
     Dropped(u32),
 }
@@ -95,8 +95,8 @@ impl<B: Backend> Backend for Faulty<B> {
     }
 }
 
-/// Polls a future so many times, whenever it wakes up, and then drops it. Returns `None` if it is
-/// not ready by then.
+/// Polls a future at most this many times, whenever it wakes up, and then drops it. Returns `None`
+/// if it is not ready by then.
 pub(crate) async fn polled<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
     let (mut future, mut left) = (pin!(future), polls);
     poll_fn(|context| {

@@ -39,7 +39,7 @@ pub(crate) async fn differential_of_two(
     outcome.map_err(|difference| *difference)
 }
 
-/// Executes a trace, but drops the future of its last operation after so many polls. Compares the
+/// Executes a trace, but drops the future of its last operation after this many polls. Compares the
 /// queue with the model before and after that operation: it must be as one of them.
 pub(crate) async fn differential_dropping(
     backend: &dyn Backend,

@@ -1,5 +1,5 @@
 //! Hints. Some may be lost, late or wrong, so these cases require little of them: of several that
-//! are due, one has to come in time.
+//! are due, one has to arrive in time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -163,7 +163,7 @@ pub(super) async fn silence(queue: &Queue) {
     }
 }
 
-/// Whether a hint comes in time. A wait may end early without one, so this waits again.
+/// Whether a hint arrives in time. A wait may end early without one, so this waits again.
 pub(super) async fn hears(backend: &dyn QueueBackend) -> bool {
     let begin = Instant::now();
     while begin.elapsed() < IN_TIME {

@@ -40,7 +40,7 @@ pub(crate) fn retries_are_safe(runtime: &Runtime, fixture: &dyn Fixture, setting
         runtime.block_on(async {
             let no_queue = |error: Error| TestCaseError::fail(error.to_string());
             let queue: Arc<dyn Backend> = if schedule.iter().any(is_drop) {
-                // What is dropped may be executed later, but not after later calls of its client.
+                // A dropped call may be executed later, but not after later calls of its client.
                 Arc::new(only_client(fixture).await.map_err(no_queue)?)
             } else {
                 Arc::new(InTurns::new(Clients::fresh(fixture).await.map_err(no_queue)?))

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, QueueName, Wakeup};
 
 pub(crate) use self::drops::dropped_operations_are_whole;
-pub(crate) use self::retries::retries_are_safe;
+pub(crate) use self::retries::{retries_after_drops_are_safe, retries_are_safe};
 
 /// A fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -140,6 +140,12 @@ impl<F: Fixture> Suite<F> {
             },
         ));
         trials.push(self.trial(
+            "faults::retries_after_drops_are_safe (G3, G8, G15, G16)",
+            move |runtime, fixture| {
+                faults::retries_after_drops_are_safe(runtime, fixture, settings);
+            },
+        ));
+        trials.push(self.trial(
             "faults::dropped_operations_are_whole (G3)",
             move |runtime, fixture| {
                 faults::dropped_operations_are_whole(runtime, fixture, settings);

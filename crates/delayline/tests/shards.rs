@@ -32,10 +32,13 @@ impl Fixture for Shards {
 const DIFFERENT: &[&str] = &[
     // They compare with one state, whose order, sequence numbers and revisions several do not have.
     "differential::",
+    "faults::dropped_operations_are_whole",
     "histories::",
     "regressions::",
     // Nothing is stored in memory, and a server is not reopened here.
     "reopen::",
+    // Claims after a dropped call may report that nothing is left, although a message is ready.
+    "faults::retries_after_drops_are_safe",
     // Messages in different shards are delivered by priority and due instant within a claim only.
     "cases::order::",
     "cases::clock::the_servers_clock_is_never_early",
@@ -60,6 +63,7 @@ const DIFFERENT: &[&str] = &[
     "cases::group_limits::",
     // Limits of the queue are divided.
     "cases::queue_limits::",
+    "cases::hints::what_no_limit_holds_back_any_more_rings",
     // Each shard has the bounds of an operation, and the memory of finished messages, for itself.
     "cases::dead::a_claim_gets_past_many_that_have_expired",
     "cases::leases::one_claim_takes_back_a_bounded_number_of_leases",

@@ -12,6 +12,7 @@ use super::wakeup::{TRIES, apply, hears, silence};
 
 super::cases! { @hints true, "hints",
     what_can_be_claimed_sooner_rings: "G21",
+    what_no_limit_holds_back_any_more_rings: "G21, G34, G36, G37",
 }
 
 /// One try: the names of its two messages, and the tokens of its claims.
@@ -24,7 +25,7 @@ struct Try {
 /// What makes a message claimable sooner: its name, the operations before it, and it.
 type Row = (&'static str, fn(&Try) -> Vec<Op>, fn(&Try) -> Op);
 
-const ROWS: [Row; 13] = [
+const OF_MESSAGES: &[Row] = &[
     ("a release", Try::holds_a, |this| this.settles_a(Outcome::Release)),
     ("a retry at once", Try::holds_a, |this| this.settles_a(retry(0, "boom"))),
     ("a retry soon", Try::holds_a, |this| this.settles_a(retry(1_000, "boom"))),
@@ -50,6 +51,9 @@ const ROWS: [Row; 13] = [
         |this| vec![Op::Pause, Op::Enqueue(vec![message(&this.a)]), this.looks(0)],
         |_| Op::Resume,
     ),
+];
+
+const OF_LIMITS: &[Row] = &[
     (
         "a higher limit",
         |this| this.holds_a_before_b(SetLimits::new().leased(1), message),
@@ -115,8 +119,16 @@ fn of_a_group(name: &str) -> NewMessage {
 }
 
 async fn what_can_be_claimed_sooner_rings(queue: &Queue) {
+    each_rings(queue, OF_MESSAGES).await;
+}
+
+async fn what_no_limit_holds_back_any_more_rings(queue: &Queue) {
+    each_rings(queue, OF_LIMITS).await;
+}
+
+async fn each_rings(queue: &Queue, rows: &[Row]) {
     let mut token = 1;
-    for (what, before, rings) in ROWS {
+    for (what, before, rings) in rows {
         let mut rang = false;
         for n in 0..TRIES {
             let this = Try { a: format!("{what} {n} a"), b: format!("{what} {n} b"), token };

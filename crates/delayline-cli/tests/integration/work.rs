@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::ChildStderr;
+use std::process::{ChildStderr, Command};
 use std::sync::mpsc;
 use std::time::Duration;
 

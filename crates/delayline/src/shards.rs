@@ -163,6 +163,15 @@ impl Shards {
 
     async fn execute(&self, how: How, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
+        let mut unknown = Unknown(Some(self));
+        let result = self.execute_in_parts(how, op).await;
+        if result.is_ok() {
+            unknown.0 = None;
+        }
+        result
+    }
+
+    async fn execute_in_parts(&self, how: How, op: &Op) -> Result<Applied, Error> {
         match op {
             Op::Enqueue(messages) => Ok(self.enqueue(how, messages).await?.map(Reply::Enqueue)),
             Op::Claim(claim) => self.claim(how, claim).await,
@@ -187,6 +196,18 @@ impl Shards {
             }
             Op::Relay(_) => Err(Error::new(ErrorKind::Unsupported("a relay of a sharded queue"))),
             op => self.by_id(how, op).await,
+        }
+    }
+}
+
+/// A call whose effects are not known, because it was dropped or has failed. All shards have to be
+/// asked after it.
+struct Unknown<'a>(Option<&'a Shards>);
+
+impl Drop for Unknown<'_> {
+    fn drop(&mut self) {
+        if let Some(shards) = self.0 {
+            shards.heads().call_all();
         }
     }
 }

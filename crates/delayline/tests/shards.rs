@@ -37,8 +37,6 @@ const DIFFERENT: &[&str] = &[
     "regressions::",
     // Nothing is stored in memory, and a server is not reopened here.
     "reopen::",
-    // Claims after a dropped call may report that nothing is left, although a message is ready.
-    "faults::retries_after_drops_are_safe",
     // Messages in different shards are delivered by priority and due instant within a claim only.
     "cases::order::",
     "cases::clock::the_servers_clock_is_never_early",

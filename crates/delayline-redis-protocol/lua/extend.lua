@@ -4,6 +4,7 @@
 
 --@include prelude.lua
 --@include lists.lua
+--@include bell.lua
 --@include places.lua
 --@include details.lua
 --@include saving.lua
@@ -19,7 +20,8 @@ local stored = redis.call('HMGET', key.details, unpack(ids))
 
 -- DECIDE
 local results, new_places, new_details = {ANSWER_RESULTS, now, 0}, {}, {}
-local deadline = format('%d', AT_LEASED * BAND + after(tonumber(ARGV[2])))
+local ends = after(tonumber(ARGV[2]))
+local deadline = format('%d', AT_LEASED * BAND + ends)
 for i, id in ipairs(ids) do
   local entry, item = stored[i], items[i]
   local lease = #item > LEASE_BYTES and sub(item, EXTENSION_LEASE) or item
@@ -48,6 +50,8 @@ for i, id in ipairs(ids) do
     results[3 + i] = EXTEND_MISSING
   end
 end
+-- Sleepers know a later end of a lease that is cut short.
+local ring = #new_places > 0 and ends < control.armed and rings(ends)
 
 -- WRITE
 if #new_places > 0 then

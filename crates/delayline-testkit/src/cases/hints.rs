@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use delayline_core::{
-    Group, HandOff, Known, NewMessage, Op, Outcome, Redrive, Reschedule, Schedule, SetLimits,
-    Settlement, Update, UpdateContent, UpdateDue, UpdateToken,
+    Extend, Group, HandOff, Known, NewMessage, Op, Outcome, Redrive, Reschedule, Schedule,
+    SetLimits, Settlement, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
-use super::queue::{Queue, after, claim, id, lease, message, reject, retry};
+use super::queue::{Queue, after, claim, id, lease, message, millis, reject, retry};
 use super::wakeup::{TRIES, apply, hears, silence};
 
 super::cases! { @hints true, "hints",
@@ -32,6 +32,9 @@ const OF_MESSAGES: &[Row] = &[
     ("a hand-off", Try::holds_a, |this| {
         let ack = Settlement::new(id(&this.a), lease(this.token, 1), Outcome::Ack);
         Op::HandOff(vec![HandOff::new(ack, vec![message(&this.b)])])
+    }),
+    ("an earlier end of a lease", Try::holds_a, |this| {
+        Op::Extend(Extend::new(vec![(id(&this.a), lease(this.token, 1))], millis(1_000)))
     }),
     ("an earlier due time", Try::has_a_later, |this| {
         Op::Reschedule(vec![Reschedule::new(id(&this.a), Schedule::NOW)])

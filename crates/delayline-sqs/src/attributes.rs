@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use delayline::Bytes;
 use delayline::after::{WAITS_FOR, WAKES};
 use delayline::message::Headers;
+use delayline_web::waiting::SQS_HEADER;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -301,7 +302,7 @@ fn harmless(name: &str) -> &str {
 }
 
 /// The header with the [`Extras`].
-pub(crate) const HEADER: &str = "delayline-sqs";
+pub(crate) const HEADER: &str = SQS_HEADER;
 const MOST_NAME_BYTES: usize = 255;
 const MOST_TYPE_BYTES: usize = 256;
 

@@ -4,7 +4,7 @@
 //! has one at a time. Each server is a worker of that queue: if a server ends, another one, or the
 //! next one, continues its tasks. The tasks of a source that have ended are one more message.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use delayline::message::MessageState;
 use delayline::update::UpdateDue;
 use delayline::worker::CancelReason;
 use delayline::{Cancelled, Connection, Enqueued, Found, Job, Outcome, Queue, Worker};
+use delayline_web::{Role, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -34,6 +35,11 @@ pub(crate) struct Task {
     pub(crate) source: String,
     /// `None`: each message returns to the queue that it comes from.
     pub(crate) destination: Option<String>,
+    /// The queues that existed for the user who started it, as [`Visitor::only_queues`] takes them.
+    /// Messages return to no other queue: programs write the header that names it, too. Empty once
+    /// the task has ended, and in a task of an earlier version.
+    #[serde(default)]
+    pub(crate) returns_to: BTreeSet<String>,
     /// Maximum number of messages per second.
     pub(crate) per_second: Option<u64>,
     pub(crate) region: String,
@@ -183,7 +189,8 @@ impl Moves {
             _ => Vec::new(),
         };
         tasks.retain(|known| known.id != task.id);
-        tasks.insert(0, task);
+        // Ten tasks with many names would be too long.
+        tasks.insert(0, Task { returns_to: BTreeSet::new(), ..task });
         tasks.truncate(MOST_ENDED);
         let draft = self.tasks.message(&tasks).id(id).due_at(never());
         Ok(draft.update(UpdateContent::Replace, UpdateDue::Keep).send().await.map(drop)?)
@@ -219,6 +226,7 @@ impl Moves {
         task: &mut Task,
     ) -> Result<bool, Error> {
         let source = queues.existing(&task.source).await?.0;
+        let user = Visitor::new("", Role::Operator).only_queues(&task.returns_to);
         let mut patience = Instant::now();
         if job.epoch() > 1 {
             task.moved = moved_before(task, &source).await?;
@@ -258,7 +266,7 @@ impl Moves {
                 }
             }
             for (number, delivery) in claimed.deliveries.iter().enumerate() {
-                let result = move_one(queues, &source, task, delivery).await;
+                let result = move_one(queues, &source, task, &user, delivery).await;
                 task.moved += u64::from(result.is_ok());
                 if result.is_err() || stop.is_cancelled() {
                     let left = number + usize::from(result.is_ok());
@@ -283,10 +291,11 @@ async fn move_one(
     queues: &Queues,
     source: &Open,
     task: &Task,
+    user: &Visitor,
     delivery: &Delivery,
 ) -> Result<(), Error> {
     let mut extras = Extras::of(&delivery.message.headers);
-    let origin = extras.source.take();
+    let origin = extras.source.take().filter(|origin| user.knows(origin));
     extras.receives = 0;
     let target = task.destination.as_ref().or(origin.as_ref());
     let target = target.ok_or_else(|| Error::value("CouldNotDetermineMessageSource"))?;

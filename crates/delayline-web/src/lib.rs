@@ -100,6 +100,7 @@ mod latest;
 mod live;
 mod lock;
 mod metrics;
+mod origin;
 mod pages;
 mod params;
 mod pull;
@@ -114,10 +115,12 @@ mod when;
 mod worker_report;
 mod workers;
 
-/// Long polls and wrong secrets, for the other endpoint of this workspace. No stable interface.
+/// Long polls, wrong secrets and the origins of messages, for the other endpoint of this workspace.
+/// No stable interface.
 #[doc(hidden)]
 pub mod waiting {
     pub use crate::brake::Brake;
+    pub use crate::origin::SQS_HEADER;
     pub use crate::pull::hold::{Claims, Hold};
     pub use crate::pull::polls::{Granted, Polls};
 }

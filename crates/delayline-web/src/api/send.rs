@@ -22,7 +22,7 @@ use crate::body::JSON_OR_LINES;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
-use crate::{Role, Visitor};
+use crate::{Role, Visitor, origin};
 
 /// One message, or many.
 pub(super) async fn send(
@@ -189,7 +189,9 @@ pub(super) fn message(visitor: &Visitor, json: &[u8]) -> Result<NewMessage, Stri
     if let Some(other) = fields.queues().find(|queue| !visitor.knows(queue.as_str())) {
         return Err(format!("there is no queue {other} here"));
     }
-    fields.message(|| Ok(Uuid::now_v7().to_string()))
+    let message = fields.message(|| Ok(Uuid::now_v7().to_string()))?;
+    origin::known(visitor, &message.headers)?;
+    Ok(message)
 }
 
 /// All messages, unless one of them is not valid. Each part has its place in the body.

@@ -64,7 +64,9 @@ impl Access {
     }
 
     /// Checks the signature of each request with the secret of its access key. Wrong signatures are
-    /// slowed down per access key and [`ClientAddress`], and then refused unchecked.
+    /// slowed down per access key and [`ClientAddress`], and then all are refused unchecked. If a
+    /// secret has at least 16 bytes, and was used from the address in the last hour, they slow down
+    /// only themselves.
     #[must_use]
     pub fn keys(keys: impl IntoIterator<Item = AccessKey>) -> Self {
         Self(Kind::Keys(keys.into_iter().collect(), Arc::new(Brake::default())))
@@ -88,21 +90,34 @@ impl Access {
         })?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let key = keys.iter().find(|key| key.visitor.name == signature.access_key_id);
+        let key = key.filter(|key| !key.secret.is_empty());
         let check = || {
-            let key = keys.iter().find(|key| key.visitor.name == signature.access_key_id);
-            let key = key.filter(|key| !key.secret.is_empty()).ok_or_else(|| {
+            let key = key.ok_or_else(|| {
                 let why = "The security token included in the request is invalid.";
                 Error::new(Code::InvalidClientTokenId, why)
             })?;
             signature.check(&key.secret, parts, body, now_s)?;
             Ok(key.visitor.clone())
         };
-        let address = parts.extensions.get::<ClientAddress>();
-        let checked = brake.check((address, &signature.access_key_id), check).await;
+        let login = (parts.extensions.get::<ClientAddress>(), &signature.access_key_id);
+        // Wrong signatures of others must not lock out a key in use. A short secret may be guessed.
+        let is_long = key.is_some_and(|key| key.secret.len() >= LONG_SECRET_BYTES);
+        let checked = if is_long
+            && brake.has_passed(login)
+            && let Ok(visitor) = check()
+        {
+            Some(Ok(visitor))
+        } else {
+            brake.check(login, check).await
+        };
         let visitor = checked.unwrap_or_else(|| {
             let why = "Too many wrong signatures. Wait for a few seconds.";
             Err(Error::new(Code::RequestThrottled, why))
         })?;
+        if is_long {
+            brake.passed(login);
+        }
         Ok(Caller { visitor, region: signature.region, is_named: true })
     }
 }
@@ -142,5 +157,7 @@ impl Caller {
     }
 }
 
+/// Length of a secret from which wrong signatures do not slow it after it has been used.
+const LONG_SECRET_BYTES: usize = 16;
 /// The region of requests without a signature.
 const REGION: &str = "us-east-1";

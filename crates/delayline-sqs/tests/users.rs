@@ -9,6 +9,7 @@ use axum::http::{Request, StatusCode};
 use delayline::Queue;
 use delayline_sqs::{Access, AccessKey, Router, Sqs};
 use delayline_web::Role;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 use serde_json::{Value, json};
@@ -93,4 +94,24 @@ async fn messages_return_only_to_queues_of_the_user_who_moves_them() {
         assert_eq!(has_moved, status == "COMPLETED", "{user} {origin}");
         dead.cancel(&*id).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn wrong_signatures_do_not_lock_out_a_key_with_a_long_secret_in_use() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let keys = [["long", "0123456789abcdef"], ["short", "0123456789abcde"]];
+    let access = keys.map(|[id, secret]| AccessKey::new(id, secret, Role::Viewer));
+    let router = Sqs::new(connection, Access::keys(access)).router().await.unwrap();
+    let list = async |key| action(&router, key, "ListQueues", json!({})).await["__type"].clone();
+    let throttled = json!("com.amazonaws.sqs#RequestThrottled");
+    for key in keys {
+        assert_eq!(list(key).await, Value::Null);
+        let wrong = || list([key[0], "another secret"]);
+        let mut answers: FuturesUnordered<_> = (0..20).map(|_| wrong()).collect();
+        while answers.next().await.unwrap() != throttled {}
+    }
+    let [long, short] = keys;
+    assert_eq!(list(long).await, Value::Null);
+    // One that may be guessed has to wait, used or not.
+    assert_ne!(tokio::time::timeout(Duration::from_secs(1), list(short)).await, Ok(Value::Null));
 }

@@ -3,6 +3,7 @@
 use quick_xml::escape::escape;
 use serde_json::Value;
 
+use crate::attributes::is_allowed;
 use crate::error::Error;
 
 /// Writes the answer to an action.
@@ -88,6 +89,9 @@ fn node(text: &mut String, action: &str, name: &str, value: &Value) {
 }
 
 fn element(text: &mut String, name: &str, value: &str) {
+    // A parser refuses the whole answer for one character that XML 1.0 forbids. Programs with the
+    // library may have them in groups.
+    let value = value.replace(|c| !is_allowed(c), "\u{fffd}");
     // A parser would read a carriage return as a line feed.
     let value = escape(value).replace('\r', "&#13;");
     text.push_str(&format!("<{name}>{value}</{name}>"));
@@ -116,13 +120,13 @@ mod tests {
     fn lists_and_maps_are_flat() {
         let value = json!({"Messages": [{
             "Body": "<a>&\r\n",
-            "Attributes": {"SentTimestamp": "1"},
+            "Attributes": {"MessageGroupId": "a\u{1}"},
             "MessageAttributes": {"n": {"StringValue": "x", "DataType": "String"}},
         }]});
         let text = answer("ReceiveMessage", &value, "id");
-        let expected = "<ReceiveMessageResult><Message><Attribute><Name>SentTimestamp</Name>\
-            <Value>1</Value></Attribute><Body>&lt;a&gt;&amp;&#13;\n</Body><MessageAttribute>\
-            <Name>n</Name><Value><DataType>String</DataType><StringValue>x</StringValue></Value>\
+        let expected = "<ReceiveMessageResult><Message><Attribute><Name>MessageGroupId</Name>\
+            <Value>a\u{fffd}</Value></Attribute><Body>&lt;a&gt;&amp;&#13;\n</Body>\
+            <MessageAttribute><Name>n</Name><Value><DataType>String</DataType><StringValue>x</StringValue></Value>\
             </MessageAttribute></Message></ReceiveMessageResult>";
         assert!(text.contains(expected), "{text}");
         let text = answer("DeleteMessage", &json!({}), "id");

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use delayline::MessageId;
 use delayline::backend::{ClaimId, Lease};
+use delayline::{MessageId, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Code, Error};
@@ -67,34 +67,38 @@ impl Receipt {
     }
 }
 
-/// The latest receipts of messages that this server has delivered and not deleted, by the sequence
-/// numbers of the messages. Shards count separately, so several messages may have the same.
+/// The latest receipts of messages that this server has delivered and not deleted, and when they
+/// were received first, by the sequence numbers of the messages. Shards count separately, so
+/// several messages may have the same.
 #[derive(Default)]
-pub(crate) struct Latest(Mutex<BTreeMap<(u64, MessageId), Receipt>>);
+pub(crate) struct Latest(Mutex<BTreeMap<(u64, MessageId), (Receipt, Timestamp)>>);
 
 impl Latest {
-    /// Keeps a receipt in place of an earlier one of its message.
-    pub(crate) fn keep(&self, receipt: &Receipt) {
+    /// Keeps a receipt in place of an earlier one of its message. Returns when the message was
+    /// received first, which is `at` if there was no earlier one.
+    pub(crate) fn keep(&self, receipt: &Receipt, at: Timestamp) -> Timestamp {
         let mut receipts = self.locked();
-        receipts.insert(receipt.key(), receipt.clone());
+        let first = receipts.get(&receipt.key()).map_or(at, |(_, first)| *first);
+        receipts.insert(receipt.key(), (receipt.clone(), first));
         if receipts.len() > MOST_LATEST {
             receipts.pop_first();
         }
+        first
     }
 
     pub(crate) fn of(&self, sequence: u64, id: MessageId) -> Option<Receipt> {
-        self.locked().get(&(sequence, id)).cloned()
+        self.locked().get(&(sequence, id)).map(|(receipt, _)| receipt.clone())
     }
 
     /// Forgets a receipt. A later one of the same message stays.
     pub(crate) fn forget(&self, receipt: &Receipt) {
         let mut receipts = self.locked();
-        if receipts.get(&receipt.key()) == Some(receipt) {
+        if receipts.get(&receipt.key()).is_some_and(|(latest, _)| latest == receipt) {
             receipts.remove(&receipt.key());
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<(u64, MessageId), Receipt>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<(u64, MessageId), (Receipt, Timestamp)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

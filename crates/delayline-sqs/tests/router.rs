@@ -429,6 +429,26 @@ async fn an_attempt_whose_messages_were_deleted_receives_others() {
 }
 
 #[tokio::test]
+async fn the_first_receive_is_remembered() {
+    let (connection, router) = served().await;
+    let queue: Queue<str> = connection.queue("orders").await.unwrap();
+    let due = std::time::SystemTime::now() - Duration::from_secs(3_600);
+    assert!(queue.message("x").due_at(due).send().await.unwrap().is_accepted());
+    let url = "/000000000000/orders";
+    let mut receives = Vec::new();
+    for _ in 0..2 {
+        let receive = json!({"QueueUrl": url, "AttributeNames": ["All"]});
+        let (_, answer) = action(&router, "ReceiveMessage", receive).await;
+        let message = &answer["Messages"][0];
+        receives.push(message["Attributes"]["ApproximateFirstReceiveTimestamp"].clone());
+        let handle = &message["ReceiptHandle"];
+        let release = json!({"QueueUrl": url, "ReceiptHandle": handle, "VisibilityTimeout": 0});
+        action(&router, "ChangeMessageVisibility", release).await;
+    }
+    assert_eq!(receives[1], receives[0]);
+}
+
+#[tokio::test]
 async fn an_answer_that_no_client_takes_leaves_no_lease() {
     let (connection, router) = served().await;
     let queue: Queue<str> = connection.queue("orders").await.unwrap();

@@ -196,7 +196,9 @@ impl Wanted {
         let body = attributes::body(&payload);
         let receipt =
             Receipt { id: info.id.clone(), lease: delivery.lease, sequence: info.sequence };
-        open.latest.keep(&receipt);
+        // Another server may have delivered it first. Then the due time comes closest.
+        let received = at.filter(|_| info.epoch <= 1).unwrap_or(info.due);
+        let first = open.latest.keep(&receipt, received);
         let mut value = json!({
             "MessageId": shown(&info.id),
             "ReceiptHandle": receipt.write(&open.name),
@@ -210,7 +212,6 @@ impl Wanted {
             members.insert("MD5OfMessageAttributes".to_owned(), md5.into());
             members.insert("MessageAttributes".to_owned(), attributes::write(&attributes));
         }
-        let first = if info.epoch <= 1 { at.unwrap_or(info.due) } else { info.due };
         let receives = info.epoch.saturating_add(extras.receives);
         let source = extras.source.as_ref();
         let system = [

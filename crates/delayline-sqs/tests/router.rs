@@ -10,6 +10,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use delayline::admin::{Listed, SetLimits};
 use delayline::codec::Raw;
+use delayline::message::MessageState;
 use delayline::{Bytes, Connection, Found, Queue};
 use delayline_sqs::{Access, AccessKey, Router, Sqs};
 use delayline_test_server::proxy::{Fault, Proxy};
@@ -426,6 +427,26 @@ async fn an_attempt_whose_messages_were_deleted_receives_others() {
         let delete = json!({"QueueUrl": url, "ReceiptHandle": handle});
         assert_eq!(action(&router, "DeleteMessage", delete).await.0, StatusCode::OK);
     }
+}
+
+#[tokio::test]
+async fn a_repeated_attempt_begins_the_visibility_timeout_again() {
+    let (connection, router) = served().await;
+    let queue: Queue<str> = connection.queue("q.fifo").await.unwrap();
+    assert!(queue.message("x").group("g").send().await.unwrap().is_accepted());
+    let mut handles = Vec::new();
+    for timeout_s in [60, 600, 60] {
+        let receive = json!({
+            "QueueUrl": "/000000000000/q.fifo", "ReceiveRequestAttemptId": "1",
+            "VisibilityTimeout": timeout_s,
+        });
+        let (_, answer) = action(&router, "ReceiveMessage", receive).await;
+        handles.push(answer["Messages"][0]["ReceiptHandle"].clone());
+    }
+    assert!(handles[0].is_string() && handles.iter().all(|it| *it == handles[0]), "{handles:?}");
+    let page = queue.list(Listed::Leased).next_page().await.unwrap().unwrap();
+    let MessageState::Leased { deadline, .. } = page[0].state else { panic!("{:?}", page[0]) };
+    assert!(deadline.since(page[0].enqueued_at) >= Duration::from_secs(600));
 }
 
 #[tokio::test]

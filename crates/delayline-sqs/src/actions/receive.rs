@@ -6,8 +6,9 @@ use std::time::Duration;
 use delayline::MessageId;
 use delayline::Timestamp;
 use delayline::after;
-use delayline::backend::{Claim, Delivery, Millis};
+use delayline::backend::{Claim, Delivery, Extend, Millis, Op};
 use delayline::limits::MAX_LEASE_MS;
+use delayline::message::MessageState;
 use delayline_web::waiting::Hold;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -79,6 +80,9 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
             let (deliveries, hold) = (granted.claimed.deliveries, hold.clone());
             async move {
                 let left = not_buried(&call, &open, &settings, deliveries).await;
+                if let Some(at) = granted.at.filter(|_| !is_new) {
+                    extend(&open, &left.0, lease, at).await?;
+                }
                 drop(hold);
                 Ok(left)
             }
@@ -104,6 +108,26 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
         }
     }
     failure.map_or_else(|| Ok(json!({}).into()), Err)
+}
+
+/// Lets the leases that an earlier request of the attempt was granted last as long as new ones, as
+/// in Amazon SQS.
+async fn extend(
+    open: &Open,
+    deliveries: &[Delivery],
+    lease: Millis,
+    at: Timestamp,
+) -> Result<(), Error> {
+    let is_old = |it: &&Delivery| match it.message.info.state {
+        MessageState::Leased { deadline, .. } => deadline.since(at) < Duration::from(lease),
+        _ => false,
+    };
+    let old = deliveries.iter().filter(is_old);
+    let old: Vec<_> = old.map(|it| (it.message.info.id.clone(), it.lease)).collect();
+    if !old.is_empty() {
+        open.queue.apply(&Op::Extend(Extend::new(old, lease))).await?;
+    }
+    Ok(())
 }
 
 /// Moves the messages that have been received too often. Returns the others, and the error of a

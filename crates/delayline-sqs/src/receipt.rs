@@ -67,38 +67,49 @@ impl Receipt {
     }
 }
 
-/// The latest receipts of messages that this server has delivered and not deleted, and when they
-/// were received first, by the sequence numbers of the messages. Shards count separately, so
-/// several messages may have the same.
+/// The latest receipts of messages that this server has delivered and not deleted, by the sequence
+/// numbers of the messages. Shards count separately, so several messages may have the same.
 #[derive(Default)]
-pub(crate) struct Latest(Mutex<BTreeMap<(u64, MessageId), (Receipt, Timestamp)>>);
+pub(crate) struct Latest(Mutex<BTreeMap<(u64, MessageId), Received>>);
+
+struct Received {
+    receipt: Receipt,
+    at: Timestamp,
+    /// When the message was received first.
+    first: Timestamp,
+}
 
 impl Latest {
-    /// Keeps a receipt in place of an earlier one of its message. Returns when the message was
-    /// received first, which is `at` if there was no earlier one.
-    pub(crate) fn keep(&self, receipt: &Receipt, at: Timestamp) -> Timestamp {
+    /// Keeps a receipt of this time in place of an earlier one of its message. Returns when the
+    /// message was received first, which is `first` if there was no earlier one.
+    pub(crate) fn keep(&self, receipt: &Receipt, at: Timestamp, first: Timestamp) -> Timestamp {
         let mut receipts = self.locked();
-        let first = receipts.get(&receipt.key()).map_or(at, |(_, first)| *first);
-        receipts.insert(receipt.key(), (receipt.clone(), first));
+        let first = receipts.get(&receipt.key()).map_or(first, |earlier| earlier.first);
+        receipts.insert(receipt.key(), Received { receipt: receipt.clone(), at, first });
         if receipts.len() > MOST_LATEST {
             receipts.pop_first();
         }
         first
     }
 
+    /// Returns when the latest receipt of this one's message was given, if this server gave it.
+    pub(crate) fn received_at(&self, receipt: &Receipt) -> Option<Timestamp> {
+        self.locked().get(&receipt.key()).map(|latest| latest.at)
+    }
+
     pub(crate) fn of(&self, sequence: u64, id: MessageId) -> Option<Receipt> {
-        self.locked().get(&(sequence, id)).map(|(receipt, _)| receipt.clone())
+        self.locked().get(&(sequence, id)).map(|latest| latest.receipt.clone())
     }
 
     /// Forgets a receipt. A later one of the same message stays.
     pub(crate) fn forget(&self, receipt: &Receipt) {
         let mut receipts = self.locked();
-        if receipts.get(&receipt.key()).is_some_and(|(latest, _)| latest == receipt) {
+        if receipts.get(&receipt.key()).is_some_and(|latest| latest.receipt == *receipt) {
             receipts.remove(&receipt.key());
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<(u64, MessageId), (Receipt, Timestamp)>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<(u64, MessageId), Received>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

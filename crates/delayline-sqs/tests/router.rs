@@ -449,6 +449,40 @@ async fn a_repeated_attempt_begins_the_visibility_timeout_again() {
     assert!(deadline.since(page[0].enqueued_at) >= Duration::from_secs(600));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_visibility_timeout_is_changed_only_before_its_end() {
+    let server = Server::builder().own_clock().start();
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let strict = Sqs::new(connection.clone(), Access::everyone(Role::Worker)).strict(true);
+    let router = strict.router().await.unwrap();
+    let mut receipts = Vec::new();
+    for name in ["q", "q.fifo"] {
+        let queue: Queue<str> = connection.queue(name).await.unwrap();
+        assert!(queue.message("x").group("g").send().await.unwrap().is_accepted());
+        let url = format!("/000000000000/{name}");
+        let receive = json!({"QueueUrl": url, "VisibilityTimeout": 60});
+        let (_, answer) = action(&router, "ReceiveMessage", receive).await;
+        receipts.push((url, answer["Messages"][0]["ReceiptHandle"].clone()));
+    }
+    let change = async |(url, handle): &(String, Value), timeout_s: u64| {
+        let change = json!({
+            "QueueUrl": url, "ReceiptHandle": handle, "VisibilityTimeout": timeout_s,
+        });
+        action(&router, "ChangeMessageVisibility", change).await.1.to_string()
+    };
+    for (clock_ms, timeout_s, standard, fifo) in [
+        (0, 60, "{}", "{}"),
+        (2_000, 43_200, "beyond the limit", "beyond the limit"),
+        (62_000, 30, "MessageNotInflight", "handle has expired"),
+    ] {
+        server.set_clock_step(clock_ms);
+        for (receipt, expected) in receipts.iter().zip([standard, fifo]) {
+            let answer = change(receipt, timeout_s).await;
+            assert!(answer.contains(expected), "{clock_ms} {answer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_first_receive_is_remembered() {
     let (connection, router) = served().await;

@@ -221,8 +221,9 @@ impl Wanted {
         let receipt =
             Receipt { id: info.id.clone(), lease: delivery.lease, sequence: info.sequence };
         // Another server may have delivered it first. Then the due time comes closest.
-        let received = at.filter(|_| info.epoch <= 1).unwrap_or(info.due);
-        let first = open.latest.keep(&receipt, received);
+        let received = at.unwrap_or(info.due);
+        let first = if info.epoch <= 1 { received } else { info.due };
+        let first = open.latest.keep(&receipt, received, first);
         let mut value = json!({
             "MessageId": shown(&info.id),
             "ReceiptHandle": receipt.write(&open.name),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use delayline::Timestamp;
 use delayline::backend::{Extend, Extended, Millis, Op, Outcome, Reply, Settled, Settlement};
 use delayline::limits::MAX_LEASE_MS;
 use delayline::message::Status;
@@ -29,7 +30,8 @@ impl Named {
     }
 
     fn visibility_s(&self, call: &Call) -> Result<u64, Error> {
-        let most = if call.shared.queues.is_strict { 43_200 } else { MAX_LEASE_MS / 1_000 };
+        let most =
+            if call.shared.queues.is_strict { STRICT_VISIBILITY_S } else { MAX_LEASE_MS / 1_000 };
         let number = self.visibility_timeout.ok_or_else(|| Error::missing("VisibilityTimeout"))?;
         number.within("VisibilityTimeout", 0, most)
     }
@@ -98,12 +100,7 @@ async fn deleted(open: &Open, receipt: Receipt) -> Result<Value, Error> {
 async fn remains(open: &Open, receipt: &Receipt, settled: Settled) -> Result<Value, Error> {
     let is_waiting = matches!(settled, Settled::Stale | Settled::AlreadyDone { ended: None });
     if is_waiting && open.is_fifo() {
-        let handle = receipt.write(&open.name);
-        let why = format!(
-            "Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle has \
-             expired."
-        );
-        return Err(Error::value(why));
+        return Err(has_expired(open, receipt));
     }
     if is_waiting {
         // The lease that followed may have expired, too.
@@ -119,23 +116,36 @@ async fn remains(open: &Open, receipt: &Receipt, settled: Settled) -> Result<Val
     Ok(json!({}))
 }
 
+/// The error of a FIFO queue.
+fn has_expired(open: &Open, receipt: &Receipt) -> Error {
+    let handle = receipt.write(&open.name);
+    Error::value(format!(
+        "Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle has \
+         expired."
+    ))
+}
+
 pub(super) async fn change(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
     let named: Named = read(input)?;
     let (receipt, visibility_s) = (named.receipt(&open)?, named.visibility_s(call)?);
-    to_the_end(async move { changed(&open, receipt, visibility_s).await }).await
+    let now = reclaimed(call, &open).await?;
+    to_the_end(async move { changed(&open, receipt, visibility_s, now).await }).await
 }
 
 pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
-    let changes = entries("ChangeMessageVisibility", input)?.into_iter().map(|(id, entry)| {
+    let entries = entries("ChangeMessageVisibility", input)?;
+    let now = reclaimed(call, &open).await?;
+    let changes = entries.into_iter().map(|(id, entry)| {
         let asked = read::<Named>(entry)
             .and_then(|named| Ok((named.receipt(&open)?, named.visibility_s(call)?)));
         let open = Arc::clone(&open);
         async move {
             let result = match asked {
                 Ok((receipt, visibility_s)) => {
-                    to_the_end(async move { changed(&open, receipt, visibility_s).await }).await
+                    let changed = async move { changed(&open, receipt, visibility_s, now).await };
+                    to_the_end(changed).await
                 }
                 Err(error) => Err(error),
             };
@@ -145,10 +155,34 @@ pub(super) async fn change_batch(call: &Call, input: Value) -> Result<Value, Err
     Ok(batch_answer(join_all(changes).await))
 }
 
+/// Reclaims expired leases, which stay valid until then. Returns the time if visibility timeouts
+/// have the limit of SQS.
+async fn reclaimed(call: &Call, open: &Open) -> Result<Option<Timestamp>, Error> {
+    reclaim(open).await?;
+    Ok(match call.shared.queues.is_strict {
+        true => Some(open.queue.server_time().await?),
+        false => None,
+    })
+}
+
 /// Extends or shortens a lease; releases the message if the timeout is 0. As in SQS, an older
 /// receipt changes the latest lease of a message of a standard queue, if this server has granted
-/// it.
-async fn changed(open: &Open, receipt: Receipt, visibility_s: u64) -> Result<Value, Error> {
+/// it. `now` if the timeouts since a receive have a limit together; other servers do not know when
+/// it was.
+async fn changed(
+    open: &Open,
+    receipt: Receipt,
+    visibility_s: u64,
+    now: Option<Timestamp>,
+) -> Result<Value, Error> {
+    if let (Some(now), Some(received)) = (now, open.latest.received_at(&receipt))
+        && now.since(received).as_secs() + visibility_s > STRICT_VISIBILITY_S
+    {
+        return Err(Error::value(format!(
+            "Value {visibility_s} for parameter VisibilityTimeout is invalid. Reason: Total \
+             VisibilityTimeout for the message is beyond the limit [{STRICT_VISIBILITY_S} seconds]."
+        )));
+    }
     let result = change_lease(open, &receipt, visibility_s).await;
     let is_stale = result.as_ref().is_err_and(|it| it.code() == Code::MessageNotInflight);
     match open.latest.of(receipt.sequence, receipt.id.clone()) {
@@ -188,6 +222,12 @@ async fn change_lease(open: &Open, receipt: &Receipt, visibility_s: u64) -> Resu
         );
         return Err(Error::value(why));
     }
+    if open.is_fifo() {
+        return Err(has_expired(open, receipt));
+    }
     let why = "The message referred to isn't in flight.";
     Err(Error::new(Code::MessageNotInflight, why))
 }
+
+/// Longest time that a message is invisible after a receive, as in SQS.
+const STRICT_VISIBILITY_S: u64 = 43_200;

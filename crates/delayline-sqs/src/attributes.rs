@@ -43,8 +43,13 @@ impl Attribute {
             return Err(wrong("must contain a non-empty message attribute type"));
         }
         let is_printable = |c: char| c.is_ascii_graphic();
-        if data_type.len() > MOST_TYPE_BYTES || !data_type.chars().all(is_printable) {
+        let has_no_label = data_type.ends_with('.');
+        if data_type.len() > MOST_TYPE_BYTES || has_no_label || !data_type.chars().all(is_printable)
+        {
             return Err(wrong("has an invalid message attribute type"));
+        }
+        if ["StringValue", "BinaryValue"].iter().all(|it| text(it).is_some()) {
+            return Err(wrong("must have one value"));
         }
         let content = match data_type.split('.').next() {
             Some("String" | "Number") => {
@@ -59,8 +64,11 @@ impl Attribute {
                 if !text.chars().all(is_allowed) {
                     return Err(wrong("has characters that are not allowed"));
                 }
-                if data_type.starts_with('N') && !text.parse().is_ok_and(f64::is_finite) {
-                    return Err(wrong("with type 'Number' must contain a number"));
+                if data_type.starts_with('N') && !is_number(text) {
+                    return Err(wrong(
+                        "with type 'Number' must contain a number of at most 38 \
+                         digits, from 10^-128 to 10^126",
+                    ));
                 }
                 Content::Text(text.to_owned())
             }
@@ -274,6 +282,15 @@ pub(crate) fn body(payload: &Bytes) -> String {
     }
 }
 
+/// Whether SQS takes this for a number. Zeros before and after the digits do not count.
+fn is_number(text: &str) -> bool {
+    let Some(number) = text.parse().ok().filter(|it: &f64| it.is_finite()) else { return false };
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let count = digits.trim_matches('0').len();
+    count <= MOST_DIGITS && (count == 0 || (1e-128..=1e126).contains(&number.abs()))
+}
+
 /// Whether the name of an attribute may have this character.
 fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-.".contains(c)
@@ -305,6 +322,7 @@ fn harmless(name: &str) -> &str {
 pub(crate) const HEADER: &str = SQS_HEADER;
 const MOST_NAME_BYTES: usize = 255;
 const MOST_TYPE_BYTES: usize = 256;
+const MOST_DIGITS: usize = 38;
 
 #[cfg(test)]
 mod tests {
@@ -357,6 +375,14 @@ mod tests {
             ("a", json!({"DataType": "String", "StringValue": ""})),
             ("a", json!({"DataType": "Number", "StringValue": "secret"})),
             ("a", json!({"DataType": "Number", "StringValue": "inf"})),
+            ("a", json!({"DataType": "Number", "StringValue": "1e127"})),
+            ("a", json!({"DataType": "Number", "StringValue": "-1e-129"})),
+            ("a", json!({"DataType": "Number", "StringValue": "1".repeat(39)})),
+            ("a", json!({"DataType": "String.", "StringValue": "secret"})),
+            (
+                "a",
+                json!({"DataType": "String", "StringValue": "secret", "BinaryValue": "c2VjcmV0"}),
+            ),
             ("\u{e4}", json!({"DataType": "String", "StringValue": "secret"})),
             ("a", json!({"DataType": "Binary", "BinaryValue": "secret!"})),
             ("a", json!("secret")),
@@ -371,6 +397,14 @@ mod tests {
             let Err(error) = read(&map) else { panic!("{name} was accepted") };
             assert_eq!(error.code(), Code::InvalidParameterValue);
             assert!(!error.message().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_the_digits_and_the_range_of_sqs() {
+        let digits = format!("-{}.50", "1".repeat(37));
+        for text in ["0", "-0.00", "+7", "1e126", "1E-128", "1e3", &digits, &"10".repeat(19)] {
+            assert!(is_number(text), "{text}");
         }
     }
 

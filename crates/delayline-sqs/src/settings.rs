@@ -107,6 +107,23 @@ impl Settings {
         self.is("DeduplicationScope", "messageGroup")
     }
 
+    /// Returns an error if an attribute does not go with the others.
+    pub(crate) fn check_together(&self) -> Result<(), Error> {
+        if self.is("FifoThroughputLimit", "perMessageGroupId") && !self.deduplicates_by_group() {
+            let why = "The perMessageGroupId value is allowed only when the value for \
+                       DeduplicationScope is messageGroup.";
+            return Err(Error::new(Code::InvalidAttributeValue, why));
+        }
+        Ok(())
+    }
+
+    /// Whether this queue may be the dead-letter queue of another one.
+    pub(crate) fn may_take_from(&self, queue: &str) -> bool {
+        let policy = self.attributes.get("RedriveAllowPolicy");
+        let sources = policy.and_then(|policy| sources(policy)).flatten();
+        sources.is_none_or(|sources| sources.iter().any(|source| source == queue))
+    }
+
     pub(crate) fn redrive(&self) -> Option<Redrive> {
         redrive(self.attributes.get("RedrivePolicy")?).ok()
     }
@@ -124,6 +141,10 @@ impl Settings {
                 "FifoQueue" | "ContentBasedDeduplication" => value.to_ascii_lowercase(),
                 // SQS shows the count as a number, however it was set.
                 "RedrivePolicy" if !value.is_empty() => redrive(value)?.write(value),
+                // Without a sign and zeros before it.
+                name if NUMBERS.contains(&name) => {
+                    value.parse().map_or_else(|_| value.clone(), |number: u64| number.to_string())
+                }
                 _ => value.clone(),
             };
             if value.is_empty() {
@@ -193,12 +214,15 @@ fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Er
             let redrive = redrive(value)?;
             if redrive.queue.ends_with(FIFO) == is_fifo { Ok(()) } else { wrong() }
         }
-        "RedriveAllowPolicy" | "Policy" if !value.is_empty() => {
-            match serde_json::from_str::<Value>(value) {
-                Ok(Value::Object(_)) => Ok(()),
-                _ => wrong(),
-            }
-        }
+        "KmsDataKeyReusePeriodSeconds" if !value.is_empty() => number(60, 86_400),
+        "RedriveAllowPolicy" if !value.is_empty() => match sources(value) {
+            Some(_) => Ok(()),
+            None => wrong(),
+        },
+        "Policy" if !value.is_empty() => match serde_json::from_str::<Value>(value) {
+            Ok(Value::Object(_)) => Ok(()),
+            _ => wrong(),
+        },
         "FifoQueue" if is_fifo && is("true") => Ok(()),
         "FifoQueue" if is_fifo => {
             let why = "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is \
@@ -214,7 +238,7 @@ fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Er
             Err(Error::new(Code::InvalidAttributeName, why))
         }
         "SqsManagedSseEnabled" => one_of(&["true", "false", ""]),
-        // They have no effect here.
+        // An empty text removes them. The policy and the key have no effect here.
         "Policy"
         | "RedrivePolicy"
         | "RedriveAllowPolicy"
@@ -244,6 +268,25 @@ fn redrive(json: &str) -> Result<Redrive, Error> {
         .filter(is_count)
         .ok_or_else(|| wrong("maxReceiveCount must be an integer from 1 to 1000"))?;
     Ok(Redrive { queue, max_receive_count: count })
+}
+
+/// Reads a redrive allow policy. Returns the names of the queues whose dead-letter queue it permits
+/// to be this one, `Some(None)` for all of them; `None` if the policy is invalid.
+fn sources(json: &str) -> Option<Option<Vec<String>>> {
+    let policy: Value = serde_json::from_str(json).ok()?;
+    let arns = match policy.get("sourceQueueArns") {
+        Some(arns) => Some(arns.as_array()?),
+        None => None,
+    };
+    match (policy.get("redrivePermission")?.as_str()?, arns) {
+        ("allowAll", None) => Some(None),
+        ("denyAll", None) => Some(Some(Vec::new())),
+        ("byQueue", Some(arns)) if (1..=MOST_SOURCES).contains(&arns.len()) => {
+            let names: Option<_> = arns.iter().map(|arn| Arn::queue(arn.as_str()?)).collect();
+            Some(Some(names?))
+        }
+        _ => None,
+    }
 }
 
 /// The names of attributes that a request may ask for.
@@ -276,6 +319,16 @@ const KNOWN: [&str; 22] = [
     "VisibilityTimeout",
 ];
 
+const NUMBERS: [&str; 6] = [
+    "DelaySeconds",
+    "KmsDataKeyReusePeriodSeconds",
+    "MaximumMessageSize",
+    "MessageRetentionPeriod",
+    "ReceiveMessageWaitTimeSeconds",
+    "VisibilityTimeout",
+];
+/// Queues that a redrive allow policy may name.
+const MOST_SOURCES: usize = 10;
 /// Longest message, with its attributes.
 pub(crate) const MOST_MESSAGE_BYTES: u64 = 1_048_576;
 /// Longest wait of a receive.
@@ -283,6 +336,8 @@ pub(crate) const MOST_WAIT_S: u64 = 20;
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn set(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<Settings, Error> {
@@ -306,11 +361,49 @@ mod tests {
             ("q.fifo", "FifoQueue", "false", false, false),
             ("q", "Policy", "", true, true),
             ("q", "Policy", "x", false, false),
+            ("q", "KmsDataKeyReusePeriodSeconds", "60", true, true),
+            ("q", "KmsDataKeyReusePeriodSeconds", "59", false, false),
+            ("q", "RedriveAllowPolicy", r#"{"redrivePermission":"denyAll"}"#, true, true),
+            ("q", "RedriveAllowPolicy", r#"{"redrivePermission":"byQueue"}"#, false, false),
+            ("q", "RedriveAllowPolicy", r#"{"redrivePermission":"bogus"}"#, false, false),
             ("q", "QueueArn", "x", false, false),
             ("q", "Unknown", "x", false, false),
         ] {
             assert_eq!(set(queue, name, value, false).is_ok(), is_valid, "{name} {value}");
             assert_eq!(set(queue, name, value, true).is_ok(), is_valid_strictly, "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_shown_without_signs_and_zeros() {
+        for value in ["05", "+5", "5"] {
+            let settings = set("q", "DelaySeconds", value, true).unwrap();
+            assert_eq!(settings.shown(false)["DelaySeconds"], "5");
+        }
+    }
+
+    #[test]
+    fn a_throughput_limit_of_groups_needs_their_scope() {
+        let mut settings = set("q.fifo", "FifoThroughputLimit", "perMessageGroupId", true).unwrap();
+        assert!(settings.check_together().is_err());
+        let scope = BTreeMap::from([("DeduplicationScope".into(), "messageGroup".into())]);
+        settings.set("q.fifo", &scope, true).unwrap();
+        settings.check_together().unwrap();
+    }
+
+    #[test]
+    fn a_redrive_allow_policy_names_the_sources() {
+        let arns = ["arn:aws:sqs:eu-central-1:000000000000:a"];
+        let by_queue = json!({"redrivePermission": "byQueue", "sourceQueueArns": arns});
+        let by_queue = by_queue.to_string();
+        for (policy, a, b) in [
+            (&*by_queue, true, false),
+            (r#"{"redrivePermission":"denyAll"}"#, false, false),
+            (r#"{"redrivePermission":"allowAll"}"#, true, true),
+            ("", true, true),
+        ] {
+            let settings = set("q", "RedriveAllowPolicy", policy, true).unwrap();
+            assert_eq!((settings.may_take_from("a"), settings.may_take_from("b")), (a, b));
         }
     }
 

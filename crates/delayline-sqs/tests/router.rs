@@ -351,6 +351,15 @@ async fn orders_with_a_redrive_policy(router: &Router) -> Value {
     action(router, "CreateQueue", create).await.1
 }
 
+#[tokio::test]
+async fn a_dead_letter_queue_may_refuse_sources() {
+    let (_, router) = served().await;
+    let allow = json!({"RedriveAllowPolicy": r#"{"redrivePermission":"denyAll"}"#});
+    action(&router, "CreateQueue", json!({"QueueName": "dead", "Attributes": allow})).await;
+    let answer = orders_with_a_redrive_policy(&router).await;
+    assert!(answer["message"].as_str().unwrap().contains("does not permit"), "{answer}");
+}
+
 async fn receive_and_release(router: &Router, created: &Value) {
     let (_, answer) = action(router, "ReceiveMessage", created.clone()).await;
     let release = json!({

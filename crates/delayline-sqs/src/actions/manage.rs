@@ -50,8 +50,9 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     let mut settings =
         Settings { tags, created_ms: now_ms, modified_ms: now_ms, ..Settings::default() };
     settings.set(&name, &attributes, shared.queues.is_strict)?;
+    settings.check_together()?;
     valid_tags(&name, &settings.tags)?;
-    has_target(call, &settings).await?;
+    has_target(call, &name, &settings).await?;
     let url = json!({"QueueUrl": call.url(&name)});
     let shared = Arc::clone(shared);
     let is_strict = shared.queues.is_strict;
@@ -112,13 +113,19 @@ fn same<'a>(
     Err(Error::new(Code::QueueNameExists, why))
 }
 
-/// Returns an error if the queue of a redrive policy does not exist for the caller.
-async fn has_target(call: &Call, settings: &Settings) -> Result<(), Error> {
+/// Returns an error if the queue of a redrive policy does not exist for the caller, or does not
+/// permit this source.
+async fn has_target(call: &Call, name: &str, settings: &Settings) -> Result<(), Error> {
     let Some(redrive) = settings.redrive() else { return Ok(()) };
     match call.named(&redrive.queue).await {
         Err(error) if error.code() == Code::QueueDoesNotExist => {
             let why = "The value for parameter RedrivePolicy is invalid. Reason: Dead letter \
                        target does not exist.";
+            Err(Error::value(why))
+        }
+        Ok((_, target)) if !target.may_take_from(name) => {
+            let why = "The value for parameter RedrivePolicy is invalid. Reason: The redrive allow \
+                       policy of the dead letter target does not permit this source queue.";
             Err(Error::value(why))
         }
         found => found.map(drop),
@@ -283,10 +290,12 @@ pub(super) async fn set_attributes(call: &Call, input: Value) -> Result<Value, E
     }
     let is_strict = call.shared.queues.is_strict;
     let mut asked = Settings::default();
-    asked.set(&queue_name(&input)?, &attributes, is_strict)?;
-    has_target(call, &asked).await?;
+    let name = queue_name(&input)?;
+    asked.set(&name, &attributes, is_strict)?;
+    has_target(call, &name, &asked).await?;
     change(call, &input, |settings, name| {
         settings.set(name, &attributes, is_strict)?;
+        settings.check_together()?;
         settings.modified_ms = now_ms();
         Ok(())
     })

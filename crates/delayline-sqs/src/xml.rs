@@ -126,8 +126,8 @@ mod tests {
         let text = answer("ReceiveMessage", &value, "id");
         let expected = "<ReceiveMessageResult><Message><Attribute><Name>MessageGroupId</Name>\
             <Value>a\u{fffd}</Value></Attribute><Body>&lt;a&gt;&amp;&#13;\n</Body>\
-            <MessageAttribute><Name>n</Name><Value><DataType>String</DataType><StringValue>x</StringValue></Value>\
-            </MessageAttribute></Message></ReceiveMessageResult>";
+            <MessageAttribute><Name>n</Name><Value><DataType>String</DataType>\
+            <StringValue>x</StringValue></Value></MessageAttribute></Message></ReceiveMessageResult>";
         assert!(text.contains(expected), "{text}");
         let text = answer("DeleteMessage", &json!({}), "id");
         assert!(text.contains("<RequestId>id</RequestId>") && !text.contains("Result>"), "{text}");

@@ -1,7 +1,5 @@
 //! Users with access keys: signed requests to the router.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
-
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};

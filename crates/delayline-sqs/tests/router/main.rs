@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
+mod deletions;
+mod users;
+
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -136,35 +139,6 @@ async fn changes_of_a_queue_at_the_same_time_all_stay() {
 }
 
 #[tokio::test]
-async fn a_change_does_not_bring_a_deleted_queue_back() {
-    let (connection, router) = served().await;
-    for changes_at in [&router, &served_too(&connection).await] {
-        let (_, queue) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
-        let input = json!({"QueueUrl": queue["QueueUrl"], "Tags": {"a": "x"}});
-        let (deleted, changed) = tokio::join!(
-            action(&router, "DeleteQueue", input.clone()),
-            action(changes_at, "TagQueue", input),
-        );
-        assert_eq!(deleted.0, StatusCode::OK);
-        let (_, answer) = action(&router, "ListQueues", json!({})).await;
-        assert!(answer["QueueUrls"].is_null(), "{} {answer}", changed.1);
-    }
-}
-
-#[tokio::test]
-async fn a_deleted_queue_is_created_again_after_a_minute_if_that_is_strict() {
-    let (connection, router) = served().await;
-    let access = Access::everyone(Role::Operator);
-    let strict = Sqs::new(connection, access).strict(true).router().await.unwrap();
-    let create = json!({"QueueName": "orders"});
-    let (_, queue) = action(&router, "CreateQueue", create.clone()).await;
-    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
-    let (_, answer) = action(&strict, "CreateQueue", create.clone()).await;
-    assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDeletedRecently");
-    assert_eq!(action(&router, "CreateQueue", create).await.0, StatusCode::OK);
-}
-
-#[tokio::test]
 async fn a_creation_is_repeated_with_attributes_that_are_not_shown_or_empty() {
     let (_, router) = served().await;
     let create = |name: &str, value: &str| {
@@ -194,93 +168,6 @@ async fn the_minute_after_a_deletion_passes_by_the_clock_of_the_server() {
     assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
     let (_, answer) = action(&router, "CreateQueue", create).await;
     assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDeletedRecently");
-}
-
-/// The settings of a deleted queue are due by the clock of the Redis server, which may be ahead.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_second_removal_is_due_by_the_clock_of_the_server() {
-    let server = Server::builder().own_clock().start();
-    let connect = async || delayline::connect(&server.url()).await.unwrap();
-    let connection = connect().await;
-    let router = served_too(&connection).await;
-    let create = json!({"QueueName": "orders"});
-    let (_, queue) = action(&router, "CreateQueue", create.clone()).await;
-    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
-    server.set_clock_step(20_000);
-    // Its worker claims at once.
-    let router = served_too(&connect().await).await;
-    let settings: Queue<Bytes> = connection.queue(delayline_sqs::SETTINGS_QUEUE).await.unwrap();
-    until(async || settings.stats().await.unwrap().totals.snoozed >= 2).await;
-    let (status, answer) = action(&router, "CreateQueue", create).await;
-    assert_eq!(status, StatusCode::OK, "{answer}");
-}
-
-/// Of two queues, one has a message in flight at another server.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_settings_of_deleted_queues_end_when_nothing_is_left() {
-    let server = Server::builder().own_clock().start();
-    let connect = async || delayline::connect(&server.url()).await.unwrap();
-    let connection = connect().await;
-    let routers = [served_too(&connection).await, served_too(&connection).await];
-    for name in ["idle", "busy"] {
-        let (_, queue) = action(&routers[0], "CreateQueue", json!({"QueueName": name})).await;
-        if name == "busy" {
-            let send = json!({"QueueUrl": queue["QueueUrl"], "MessageBody": "x"});
-            assert_eq!(action(&routers[0], "SendMessage", send).await.0, StatusCode::OK);
-            let receive = json!({"QueueUrl": queue["QueueUrl"], "VisibilityTimeout": 90});
-            let (_, answer) = action(&routers[1], "ReceiveMessage", receive).await;
-            assert_eq!(answer["Messages"][0]["Body"], "x", "{answer}");
-        }
-        assert_eq!(action(&routers[0], "DeleteQueue", queue).await.0, StatusCode::OK);
-    }
-    drop(routers);
-    let settings: Queue<Bytes> = connection.queue(delayline_sqs::SETTINGS_QUEUE).await.unwrap();
-    for (step_ms, ended) in [(70_000, 1), (150_000, 2)] {
-        server.set_clock_step(step_ms);
-        // Its worker claims at once.
-        let _router = served_too(&connect().await).await;
-        until(async || settings.stats().await.unwrap().totals.acked == ended).await;
-    }
-    let keys = server.command(&["KEYS", "delayline:{busy}:*"]);
-    assert_eq!(keys, Reply::Array(Vec::new()));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn messages_of_a_fifo_queue_are_deleted_at_a_full_server() {
-    let server = Server::start();
-    let connection = delayline::connect(&server.url()).await.unwrap();
-    let router = served_too(&connection).await;
-    let create = json!({"QueueName": "q.fifo", "Attributes": {"FifoQueue": "true"}});
-    let (_, queue) = action(&router, "CreateQueue", create).await;
-    let url = &queue["QueueUrl"];
-    let send = json!({
-        "QueueUrl": url, "MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "1",
-    });
-    assert_eq!(action(&router, "SendMessage", send).await.0, StatusCode::OK);
-    let (_, answer) = action(&router, "ReceiveMessage", json!({"QueueUrl": url})).await;
-    let receipt = &answer["Messages"][0]["ReceiptHandle"];
-    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let delete = json!({"QueueUrl": url, "ReceiptHandle": receipt});
-    let (status, answer) = action(&router, "DeleteMessage", delete).await;
-    assert_eq!(status, StatusCode::OK, "{answer}");
-    let queue: Queue<Bytes> = connection.queue("q.fifo").await.unwrap();
-    assert_eq!(queue.stats().await.unwrap().totals.acked, 1);
-}
-
-#[tokio::test]
-async fn a_send_at_another_server_does_not_bring_a_deleted_queue_back() {
-    let (connection, router) = served().await;
-    let other = served_too(&connection).await;
-    let (_, queue) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
-    let send = json!({"QueueUrl": queue["QueueUrl"], "MessageBody": "x"});
-    assert_eq!(action(&other, "SendMessage", send.clone()).await.0, StatusCode::OK);
-    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
-    // This server still knows the settings of the queue.
-    assert_eq!(action(&other, "SendMessage", send).await.0, StatusCode::OK);
-    let orders: Queue<Bytes> = connection.queue("orders").await.unwrap();
-    until(async || orders.stats().await.unwrap().ready == 0).await;
-    let (_, answer) = action(&other, "GetQueueUrl", json!({"QueueName": "orders"})).await;
-    assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDoesNotExist");
 }
 
 #[tokio::test]

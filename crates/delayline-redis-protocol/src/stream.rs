@@ -1,58 +1,26 @@
 //! The byte stream under a connection (TCP, TLS or a unix socket), for drivers that do not open
 //! their own.
 
+mod refusal;
 #[cfg(feature = "tls")]
 mod session;
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use delayline_core::{Error, ErrorKind};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use self::refusal::{Stream, TlsRefusal};
 use crate::{Address, SocketPath, TCP_UPKEEP};
 
 /// How long an attempt may take before the next address of the host is tried as well.
 const NEXT_AFTER: Duration = Duration::from_millis(250);
-
-/// A TCP, TLS or unix socket stream.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Returns where the stream notes that the server refused the TLS session.
-    fn tls_refusal(&self) -> TlsRefusal {
-        TlsRefusal::default()
-    }
-}
-
-impl Stream for TcpStream {}
-impl Stream for UnixStream {}
-
-/// Whether the server of a [`Stream`] refused the TLS session.
-///
-/// With TLS 1.3, the handshake ends for a client before the server has checked the client's
-/// certificate. So a server that requires one refuses the session in place of the first reply.
-#[derive(Clone, Debug, Default)]
-pub struct TlsRefusal(Arc<OnceLock<Error>>);
-
-impl TlsRefusal {
-    #[cfg(feature = "tls")]
-    fn note(&self, error: Error) {
-        let _ = self.0.set(error);
-    }
-
-    /// Returns the refusal, if there was one. Otherwise returns `error`, for a request without a
-    /// reply.
-    #[must_use]
-    pub fn or(&self, error: Error) -> Error {
-        self.0.get().cloned().unwrap_or(error)
-    }
-}
 
 /// Opens streams to one address.
 pub struct Dialer {
@@ -74,7 +42,7 @@ impl Dialer {
         let tls = match address {
             Address::Tls { .. } => {
                 let config = crate::tls::client_config(ca_pem)?;
-                Some(Arc::new(config).into())
+                Some(std::sync::Arc::new(config).into())
             }
             Address::Tcp { .. } | Address::Unix(_) => None,
         };

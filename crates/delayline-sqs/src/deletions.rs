@@ -11,6 +11,7 @@ use delayline::{Job, Outcome, RetryPolicy, Worker};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
+use crate::leases::reclaim;
 use crate::moves::Moves;
 use crate::queues::{Queues, Removed, never};
 use crate::settings::Settings;
@@ -49,6 +50,8 @@ async fn finish(queues: &Queues, moves: &Moves, job: &Job<Settings>) -> Result<O
         let deleted_ms = job.payload().modified_ms;
         // Until they read the settings again, other servers may still send to the queue. Later
         // messages are those of programs with the library, and stay.
+        // A message whose cancel was requested ends with its lease.
+        reclaim(&*queues.opened(&name).await?).await?;
         let removed = queues.remove(&name, deleted_ms.saturating_add(LATE_MS)).await?;
         let deleted_at = UNIX_EPOCH + Duration::from_millis(deleted_ms);
         // By the clock that makes the settings due.

@@ -16,7 +16,6 @@ use tokio::sync::{OnceCell, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::error::{Code, Error};
-use crate::leases::reclaim;
 use crate::names::FIFO;
 use crate::receipt::Latest;
 use crate::settings::Settings;
@@ -313,8 +312,6 @@ impl Queues {
     /// Removes the messages of a queue that were sent before this time, and the queue.
     pub(crate) async fn remove(&self, name: &str, before_ms: u64) -> Result<Removed, Error> {
         let open = self.opened(name).await?;
-        // A message whose cancel was requested ends with its lease.
-        reclaim(&open).await?;
         let in_flight = clear(&open, before_ms).await?;
         let mut dead = open.queue.list(Listed::Dead);
         while let Some(page) = dead.next_page().await? {
@@ -372,7 +369,7 @@ impl Queues {
     }
 }
 
-/// What is removed of a deleted queue.
+/// The parts of a deleted queue that are removed.
 pub(crate) enum Removed {
     /// Everything.
     Whole,

@@ -89,3 +89,7 @@ pub trait Fixture: Send + Sync + 'static {
         DEFAULT_CASES
     }
 }
+
+/// What a backend lacks that a trial needs.
+#[derive(Debug)]
+pub(crate) struct Lacks(pub(crate) &'static str);

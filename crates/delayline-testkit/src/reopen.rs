@@ -4,10 +4,10 @@ use proptest::collection::vec;
 use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
+use crate::fixture::Lacks;
 use crate::limits::{CASES_A_REOPENING, MAX_REOPENINGS, REOPEN_EVERY};
 use crate::oracle::differential_reopening;
 use crate::reopenable::Reopenable;
-use crate::runner::Lacks;
 use crate::settings::Settings;
 use crate::workload::{self, MAX_MOVES};
 use crate::{Fixture, Trace};

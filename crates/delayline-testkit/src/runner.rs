@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::cases::Case;
 use crate::clients::Clients;
+use crate::fixture::Lacks;
 use crate::limits::CASE_TIME;
 use crate::settings::Settings;
 use crate::{Fixture, cases, faults, histories, random, regressions, reopen, two_clients};
@@ -99,10 +100,6 @@ enum Verdict {
     /// The backend lacks the feature under test.
     Ignored(&'static str),
 }
-
-/// What a backend lacks that a trial needs.
-#[derive(Debug)]
-pub(crate) struct Lacks(pub(crate) &'static str);
 
 struct Suite<F> {
     runtime: Arc<Runtime>,

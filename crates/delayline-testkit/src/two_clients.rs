@@ -4,9 +4,9 @@ use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
 use crate::clients::Clients;
+use crate::fixture::Lacks;
 use crate::limits::CASES_A_PAIR;
 use crate::oracle::differential_of_two;
-use crate::runner::Lacks;
 use crate::settings::Settings;
 use crate::{Fixture, Trace, workload};
 

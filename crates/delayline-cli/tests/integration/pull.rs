@@ -1,4 +1,4 @@
-//! Consumers over HTTP: hostile ones, and those that guess leases.
+//! Consumers over HTTP, hostile ones among them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

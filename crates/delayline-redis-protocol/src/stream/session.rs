@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::{Stream, TlsRefusal};
+use super::refusal::{Stream, TlsRefusal};
 
 /// A TLS stream whose handshake has ended for the client.
 pub(super) struct Session {

@@ -139,8 +139,9 @@ pub(crate) struct Extras {
 
 impl Extras {
     pub(crate) fn of(headers: &Headers) -> Self {
-        let json = headers.get(HEADER).and_then(|json| serde_json::from_slice(json).ok());
-        json.unwrap_or_default()
+        // It would be read from an array, too.
+        let object = headers.get(HEADER).filter(|json| json.trim_ascii_start().starts_with(b"{"));
+        object.and_then(|json| serde_json::from_slice(json).ok()).unwrap_or_default()
     }
 }
 

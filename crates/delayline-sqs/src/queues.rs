@@ -319,9 +319,16 @@ impl Queues {
             open.queue.purge_many(old.map(|info| info.id)).await?;
         }
         match self.connection.delete_queue(name).await {
-            Ok(left) if in_flight > 0 || left.results + left.throttled > 0 => Ok(Removed::InPart),
+            Ok(left) if (left.messages, left.results, left.throttled) == (0, 0, 0) => {
+                Ok(Removed::Whole)
+            }
             // Later messages are left at most.
-            Ok(_) => Ok(Removed::Whole),
+            Ok(left)
+                if left.messages > 0 && in_flight == 0 && !has_older(&open, before_ms).await? =>
+            {
+                Ok(Removed::Whole)
+            }
+            Ok(_) => Ok(Removed::InPart),
             Err(error) if error.is_retryable() => Err(error.into()),
             Err(_) => Ok(Removed::Messages),
         }
@@ -395,14 +402,31 @@ pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<usize, Error> {
             let ids = page.iter().map(|info| info.id.clone());
             let cancelled: Vec<Cancelled> = open.queue.cancel_many(ids).await?;
             let in_flight = page.iter().zip(cancelled).filter(|(_, it)| *it == Cancelled::InFlight);
-            let known: Vec<_> =
-                in_flight.map(|(info, _)| open.latest.of(info.sequence, info.id.clone())).collect();
+            let known = in_flight.map(|(info, _)| {
+                let latest = open.latest.of(info.sequence, info.id.clone());
+                // Another server may have delivered it since.
+                latest.filter(|receipt| receipt.lease.epoch == info.epoch)
+            });
+            let known: Vec<_> = known.collect();
             left += known.iter().filter(|receipt| receipt.is_none()).count();
             let known = known.into_iter().flatten();
             open.release(known.map(|receipt| (receipt.id, receipt.lease))).await?;
         }
     }
     Ok(left)
+}
+
+/// Whether the queue has messages that were sent before this time.
+async fn has_older(open: &Open, before_ms: u64) -> Result<bool, Error> {
+    for status in [Listed::Leased, Listed::Ready, Listed::Scheduled] {
+        let mut listing = open.queue.list(status);
+        while let Some(page) = listing.next_page().await? {
+            if page.iter().any(|info| info.enqueued_at.as_ms() < before_ms) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Milliseconds since 1970, by the clock of this machine.

@@ -92,9 +92,12 @@ impl Latest {
         first
     }
 
-    /// Returns when the latest receipt of this one's message was given, if this server gave it.
+    /// Returns when the latest receipt of this one's message was given, if this server gave it: an
+    /// earlier one than `receipt` is not the latest.
     pub(crate) fn received_at(&self, receipt: &Receipt) -> Option<Timestamp> {
-        self.locked().get(&receipt.key()).map(|latest| latest.at)
+        let receipts = self.locked();
+        let latest = receipts.get(&receipt.key())?;
+        (latest.receipt.lease.epoch >= receipt.lease.epoch).then_some(latest.at)
     }
 
     pub(crate) fn of(&self, sequence: u64, id: MessageId) -> Option<Receipt> {

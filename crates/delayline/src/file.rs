@@ -70,7 +70,7 @@ pub(crate) async fn open(
 
 /// How long the opening of a directory waits for another process to share or close it.
 #[cfg(unix)]
-const MOST_WAIT: Duration = Duration::from_secs(2);
+const MOST_WAIT: Duration = Duration::from_secs(1);
 /// The pause between two attempts.
 #[cfg(unix)]
 const PAUSE: Duration = Duration::from_millis(20);

@@ -163,9 +163,12 @@ impl Shards {
 
     async fn execute(&self, how: How, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
-        let mut unknown = Unknown(Some(self));
+        let mut unknown = Unknown(Some(self).filter(|_| !op.is_read_only()));
         let result = self.execute_in_parts(how, op).await;
-        if result.is_ok() {
+        let has_failed_in_part = result.as_ref().is_err_and(|error| {
+            error.class() == ErrorClass::Ambiguous || *error.kind() == ErrorKind::Partial
+        });
+        if !has_failed_in_part {
             unknown.0 = None;
         }
         result

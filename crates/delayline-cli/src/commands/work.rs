@@ -46,7 +46,9 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     let post = post(name, &args.post, timeout)?;
     let handler = Handler::of(command, post);
     if handler.is_none() && print::is_closed() {
-        return Err(Failure::other("the messages cannot be printed", &"stdout is closed"));
+        let why = "stdout is closed, or /dev/null for reading and writing";
+        return Err(Failure::other("the messages would be lost", &why)
+            .hint("`--exec true` acks messages that are not to be read"));
     }
     let queue = target.open_to_work().await?;
     if queue.stats().await.is_ok_and(|stats| stats.paused) {

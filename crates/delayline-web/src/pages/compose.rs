@@ -21,7 +21,7 @@ use crate::audited;
 use crate::context::{Context, form};
 use crate::failure::Failure;
 use crate::ids::encoded;
-use crate::origin;
+use crate::origin::{self, SQS_HEADER};
 use crate::params::Params;
 
 /// The form of a new message.
@@ -63,7 +63,8 @@ pub(super) async fn send(context: Context, request: Request) -> Result<Response,
             .await?;
     let id = MessageId::new(fields.bytes("id").unwrap_or_default().trim_ascii().to_vec())?;
     let mut message = NewMessage::new(id.clone(), payload(&fields));
-    message.headers = headers(&context, &fields)?;
+    message.headers = headers(&fields)?;
+    origin::known(&context.visitor, &message.headers).map_err(Failure::Wrong)?;
     message.group = fields.text("group").map(Group::try_from).transpose()?;
     message.priority = priority(&fields)?;
     message.schedule = when(&context, &fields).await?.unwrap_or(Schedule::NOW);
@@ -121,7 +122,11 @@ pub(super) async fn edit(context: Context, request: Request) -> Result<Response,
     }
     let info = &letter.info;
     let mut message = NewMessage::new(info.id.clone(), payload(&fields));
-    message.headers = headers(&context, &fields)?;
+    message.headers = headers(&fields)?;
+    // It may come from a queue that the visitor does not know.
+    if message.headers.get(SQS_HEADER) != letter.headers.get(SQS_HEADER) {
+        origin::known(&context.visitor, &message.headers).map_err(Failure::Wrong)?;
+    }
     message.group.clone_from(&info.group);
     message.priority = info.priority;
     (message.max_failures, message.max_crashes) = (info.max_failures, info.max_crashes);
@@ -198,7 +203,7 @@ fn payload(fields: &Params) -> Vec<u8> {
     text.replace("\r\n", "\n").into_bytes()
 }
 
-fn headers(context: &Context, fields: &Params) -> Result<Headers, Failure> {
+fn headers(fields: &Params) -> Result<Headers, Failure> {
     let text = fields.texts("headers").next().unwrap_or_default();
     let mut headers = Headers::default();
     for (line, number) in text.lines().zip(1_u32..).filter(|(line, _)| !line.trim().is_empty()) {
@@ -211,7 +216,6 @@ fn headers(context: &Context, fields: &Params) -> Result<Headers, Failure> {
         }
         headers.set(name.trim(), value)?;
     }
-    origin::known(&context.visitor, &headers).map_err(Failure::Wrong)?;
     Ok(headers)
 }
 

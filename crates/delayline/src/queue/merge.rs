@@ -52,8 +52,9 @@ struct Waiting {
     /// Sends the next group; `None` if nothing waits. Groups take it from here, because the task
     /// must not keep a queue open that its callers have dropped.
     client: Option<Client>,
-    /// The task that sends, if there is one: the number of the send that has started it.
-    sender: Option<u64>,
+    /// The task that sends, if there is one: the number of the send that has started it, and when
+    /// it last began or ended an operation.
+    sender: Option<(u64, Instant)>,
 }
 
 /// A message that waits for its group.
@@ -143,7 +144,7 @@ impl Merger {
                 runtime.spawn(Lead { waiting, number: place.number, over: false }.send_all());
                 place.verdict().await?
             } else {
-                place.verdict_until(give_up + LONGEST_GROUP).await?
+                place.verdict_until(give_up).await?
             };
             match verdict {
                 Verdict::Answered(result) => return result,
@@ -198,7 +199,8 @@ fn enter(
     let (reply, verdict) = oneshot::channel();
     let caller = Caller { number, give_up, span: span.clone(), reply };
     waiting.put(Entry { message, caller }, client);
-    let leads = *waiting.sender.get_or_insert(number) == number;
+    let leads = waiting.sender.is_none();
+    waiting.sender.get_or_insert_with(|| (number, Instant::now()));
     Ok((Place { verdict, number, waiting: all }, leads))
 }
 
@@ -207,21 +209,26 @@ impl Place {
         (&mut self.verdict).await.map_err(|_| Error::sender_gone())
     }
 
-    /// If there is no verdict by then, the runtime of the task that sends is not being run, as can
-    /// happen between two calls of `block_on`. The next send starts another task.
-    async fn verdict_until(&mut self, until: Instant) -> Result<Verdict, Error> {
-        if let Ok(verdict) = timeout_at(until, self.verdict()).await {
-            return verdict;
+    /// If the task that sends then does nothing for [`LONGEST_CALL`], its runtime is not being run,
+    /// as can happen between two calls of `block_on`. Others that wait choose another task.
+    async fn verdict_until(&mut self, mut until: Instant) -> Result<Verdict, Error> {
+        loop {
+            if let Ok(verdict) = timeout_at(until, self.verdict()).await {
+                return verdict;
+            }
+            let mut waiting = lock(&self.waiting);
+            if let Some((_, active)) = waiting.sender
+                && active.elapsed() < LONGEST_CALL
+            {
+                until = active + LONGEST_CALL;
+                continue;
+            }
+            let is_unsent = waiting.take(self.number).is_some();
+            waiting.sender = None;
+            hand_back(waiting);
+            let error = Error::sender_gone();
+            return Err(if is_unsent { error.of_unsent() } else { error });
         }
-        let mut waiting = lock(&self.waiting);
-        if waiting.take(self.number).is_none() {
-            return Err(Error::sender_gone());
-        }
-        waiting.sender = None;
-        let client = if waiting.entries.is_empty() { waiting.client.take() } else { None };
-        drop(waiting);
-        drop(client);
-        Err(Error::sender_gone().of_unsent())
     }
 }
 
@@ -285,6 +292,7 @@ impl Lead {
         let mut group = Group::new(items.into_iter());
         let mut client = Some(client);
         while let Some(sender) = client.take() {
+            drop(self.lead(&Arc::clone(&self.waiting)));
             let answered = tokio::select! {
                 biased;
                 answered = group.attempt(&sender).instrument(span.clone()) => answered,
@@ -322,11 +330,15 @@ impl Lead {
         drop(client);
     }
 
-    /// The waiting sends, unless another task sends them now.
+    /// The waiting sends, unless another task sends them now. Notes that this one is active.
     fn lead<'a>(&mut self, waiting: &'a Mutex<Waiting>) -> Option<MutexGuard<'a, Waiting>> {
-        let waiting = lock(waiting);
-        self.over = waiting.sender != Some(self.number);
-        (!self.over).then_some(waiting)
+        let mut waiting = lock(waiting);
+        self.over = waiting.sender.is_none_or(|(number, _)| number != self.number);
+        if self.over {
+            return None;
+        }
+        waiting.sender = Some((self.number, Instant::now()));
+        Some(waiting)
     }
 
     /// Fails the waiting sends that would give up before the group is sent again.
@@ -353,14 +365,19 @@ impl Drop for Lead {
         let waiting = Arc::clone(&self.waiting);
         let Some(mut waiting) = self.lead(&waiting) else { return };
         waiting.sender = None;
-        waiting.bytes = 0;
-        let unsent = std::mem::take(&mut waiting.entries);
-        let client = waiting.client.take();
-        drop(waiting);
-        drop(client);
-        for Entry { message, caller } in unsent.into_values() {
-            let _ = caller.reply.send(Verdict::Unsent(message));
-        }
+        hand_back(waiting);
+    }
+}
+
+/// Lets the callers that wait choose another task.
+fn hand_back(mut waiting: MutexGuard<'_, Waiting>) {
+    waiting.bytes = 0;
+    let unsent = std::mem::take(&mut waiting.entries);
+    let client = waiting.client.take();
+    drop(waiting);
+    drop(client);
+    for Entry { message, caller } in unsent.into_values() {
+        let _ = caller.reply.send(Verdict::Unsent(message));
     }
 }
 
@@ -402,9 +419,8 @@ fn valid(message: NewMessage) -> Result<NewMessage, Error> {
     }
 }
 
-/// How much longer than its patience a send waits for the group before it: more than a call of a
-/// backend takes.
-const LONGEST_GROUP: Duration = Duration::from_secs(30);
+/// More than a call of a backend takes, and the pause before it.
+const LONGEST_CALL: Duration = Duration::from_secs(30);
 /// The most sends that may wait, not counting those being sent.
 const MAX_WAITING: usize = 10_000;
 /// The most bytes of payloads and headers that waiting sends may have.

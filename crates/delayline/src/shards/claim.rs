@@ -52,12 +52,12 @@ impl Shards {
         if !repeated.is_empty() {
             self.ask(how, repeated, &mut merged).await?;
         } else if claim.max == 0 {
-            let mut unsorted = self.heads().unsorted();
-            if unsorted.is_empty() {
-                // One after the other, so that each reclaims expired leases.
-                unsorted.push(self.heads().take_longest_unasked());
+            let mut shards = self.heads().unsorted();
+            if shards.is_empty() {
+                // Each reclaims its expired leases.
+                shards.extend(0..self.shards.len());
             }
-            let parts = unsorted.into_iter().map(|shard| (shard, claim.clone())).collect();
+            let parts = shards.into_iter().map(|shard| (shard, claim.clone())).collect();
             self.ask(how, parts, &mut merged).await?;
         } else {
             let mut asked = vec![false; self.shards.len()];

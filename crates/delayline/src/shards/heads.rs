@@ -80,14 +80,6 @@ impl Heads {
         self.all.iter_mut().for_each(|head| head.called = true);
     }
 
-    /// The shard that was asked longest ago, which is asked now.
-    pub(super) fn take_longest_unasked(&mut self) -> usize {
-        let all = self.all.iter_mut().enumerate();
-        let Some((shard, head)) = all.min_by_key(|(_, head)| head.asked) else { return 0 };
-        head.asked = Some(Instant::now());
-        shard
-    }
-
     /// The shards whose hints other processes have to hear: the shards that rang, or else the shard
     /// at which this process is expected next.
     pub(super) fn hand_on(&mut self) -> Vec<usize> {

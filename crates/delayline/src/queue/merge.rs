@@ -211,21 +211,28 @@ impl Place {
 
     /// If the task that sends then does nothing for [`LONGEST_CALL`], its runtime is not being run,
     /// as can happen between two calls of `block_on`. Others that wait choose another task.
-    async fn verdict_until(&mut self, mut until: Instant) -> Result<Verdict, Error> {
+    async fn verdict_until(&mut self, give_up: Instant) -> Result<Verdict, Error> {
+        let (mut until, mut seen_sent) = (give_up, None);
         loop {
             if let Ok(verdict) = timeout_at(until, self.verdict()).await {
                 return verdict;
             }
             let mut waiting = lock(&self.waiting);
-            if let Some((_, active)) = waiting.sender
-                && active.elapsed() < LONGEST_CALL
-            {
+            let is_unsent = waiting.entries.contains_key(&self.number);
+            let active = match waiting.sender {
+                Some((_, active)) if is_unsent => active,
+                // Another task may send now than the one that has taken the message.
+                _ => *seen_sent.get_or_insert_with(Instant::now),
+            };
+            if active.elapsed() < LONGEST_CALL {
                 until = active + LONGEST_CALL;
                 continue;
             }
-            let is_unsent = waiting.take(self.number).is_some();
-            waiting.sender = None;
-            hand_back(waiting);
+            waiting.take(self.number);
+            if waiting.sender.is_some_and(|(_, active)| active.elapsed() >= LONGEST_CALL) {
+                waiting.sender = None;
+                hand_back(waiting);
+            }
             let error = Error::sender_gone();
             return Err(if is_unsent { error.of_unsent() } else { error });
         }

@@ -33,6 +33,8 @@ const DIFFERENT: &[&str] = &[
     // They compare with one state, whose order, sequence numbers and revisions several do not have.
     "differential::",
     "faults::dropped_operations_are_whole",
+    // A batch is several operations, one for each shard.
+    "cases::drops::a_dropped_batch_is_executed_whole_or_not_at_all",
     "histories::",
     "regressions::",
     // Nothing is stored in memory, and a server is not reopened here.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{ChildStderr, Command};
+use std::process::{ChildStderr, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -302,7 +302,7 @@ fn a_closed_stdout_ends_the_work_without_acking_what_was_not_printed() {
     let mut without = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_delayline");
     without.args(["-c", "exec \"$0\" \"$@\" >&-", program, "--url", &server.url()]);
-    without.args(["--queue", "orders", "work", "--until-empty"]);
+    without.args(["--queue", "orders", "work", "--until-empty"]).stderr(Stdio::piped());
     assert!(run(without).code(5).stderr.contains("stdout is closed"));
     assert!(count(&server, "ready") >= 8);
 }

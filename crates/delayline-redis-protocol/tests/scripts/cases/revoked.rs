@@ -23,6 +23,7 @@ pub(crate) async fn a_right_that_is_taken_away_leaves_no_half_of_an_operation<C:
         (Age::Quiet, cases_of_a_quiet_queue()),
         (Age::Forgotten, cases_of_a_forgetful_queue()),
         (Age::Paused, vec![(4_500, Op::Resume)]),
+        (Age::Awaited, vec![(5, extend("leased", 1, 1))]),
         (Age::Grouped, cases_of_groups()),
         (Age::InOrder, cases_in_order()),
     ] {
@@ -104,6 +105,8 @@ enum Age {
     /// No message is leased any more.
     Quiet,
     Paused,
+    /// A worker waits for what is due next.
+    Awaited,
     /// Groups take turns, one of them without messages, and one has lost its turn.
     Grouped,
     /// Groups are handled in order: one of them waits for a worker, and one for a retry.
@@ -116,6 +119,11 @@ async fn prepare(server: &Server, queue: &ScriptBackend<impl Transport>, age: Ag
     fill(queue).await;
     if age == Age::Paused {
         apply(queue, 4, Op::Pause).await;
+        server.binary_command(&[b"DEL", &queue.keys().all()[BELL][..]]);
+        return;
+    }
+    if age == Age::Awaited {
+        apply(queue, 4, claim(9, 100)).await;
         server.binary_command(&[b"DEL", &queue.keys().all()[BELL][..]]);
         return;
     }
@@ -288,6 +296,10 @@ fn cases_of_a_quiet_queue() -> Vec<(u64, Op)> {
         (4_500, Op::Get(vec![id("large"), id("dead"), id("ready")])),
         (4_500, Op::Repair(Check::new(100))),
     ]
+}
+
+fn extend(text: &str, token: u8, for_ms: u64) -> Op {
+    Op::Extend(Extend::new(vec![(id(text), lease(token))], millis(for_ms)))
 }
 
 fn cases_of_a_forgetful_queue() -> Vec<(u64, Op)> {

@@ -33,7 +33,7 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
 }
 
 /// Whether stdout was closed when the program began. The standard library then opens `/dev/null`
-/// for reading and writing in its place, as some programs do for those that they start.
+/// for reading and writing in its place, as some programs do for the programs that they start.
 pub(crate) fn is_closed() -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let is_for_both = fcntl_getfl(io::stdout()).is_ok_and(|flags| flags.contains(OFlags::RDWR));

@@ -143,11 +143,10 @@ pub fn moment(text: &str, now: SystemTime, zone: &Zone) -> Result<SystemTime, St
         ));
     }
     let ambiguous = zone.0.to_ambiguous_zoned(civil);
-    // `midnight` or a day is its beginning: the end of a gap, and the first of two.
-    let is_exact = text.contains(':');
     match ambiguous.offset() {
-        _ if !is_exact => {}
         AmbiguousOffset::Unambiguous { .. } => {}
+        // `midnight` or a day is its beginning: the end of a gap, and the first of two.
+        _ if !text.contains(':') => {}
         AmbiguousOffset::Gap { .. } => {
             return Err(said(&format!("{} skips it on that day", zone.name())));
         }

@@ -11,6 +11,7 @@ use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::message::Status;
 use delayline::update::{UpdateDue, UpdateToken};
 use delayline::{Bytes, Cancelled, Connection, Durability, Enqueued, Found, MessageId, Queue};
+use delayline_web::Visitor;
 use delayline_web::waiting::Polls;
 use tokio::sync::{OnceCell, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
@@ -164,6 +165,15 @@ impl Queues {
         !others.contains(&name) && name.parse::<QueueName>().is_ok()
     }
 
+    /// The queues that exist here for a user, as [`Visitor::only_queues`] takes them.
+    pub(crate) fn known_to(&self, user: &Visitor) -> BTreeSet<String> {
+        match (&self.only, user.queues.as_deref()) {
+            (Some(only), _) => only.iter().filter(|name| user.knows(name)).cloned().collect(),
+            (None, Some(queues)) => queues.clone(),
+            (None, None) => BTreeSet::from(["*".to_owned()]),
+        }
+    }
+
     /// Returns an error for the names of queues that must not be used here.
     pub(crate) fn permitted(&self, name: &str) -> Result<(), Error> {
         let is_named = self.only.as_ref().is_none_or(|only| only.contains(name));
@@ -192,7 +202,7 @@ impl Queues {
     }
 
     /// Returns the settings of a queue, at most [`AGE`] old, unless they are just being read, or
-    /// cannot be read. Polls then wait until the queue can be reached.
+    /// the server cannot be reached: then polls wait for it.
     async fn settings_of(&self, name: &str) -> Result<Option<Arc<Settings>>, Error> {
         let mut known = None;
         if let Some((read, settings)) = self.locked_known().get_mut(name) {
@@ -203,7 +213,10 @@ impl Queues {
             *read = Instant::now();
             known = Some(settings.clone());
         }
-        self.read(name).await.or_else(|error| known.ok_or(error))
+        match self.read(name).await {
+            Err(error) if error.code() == Code::Unavailable => known.ok_or(error),
+            read => read,
+        }
     }
 
     /// Reads the settings of a queue.
@@ -318,20 +331,17 @@ impl Queues {
             let old = page.into_iter().filter(|info| info.enqueued_at.as_ms() < before_ms);
             open.queue.purge_many(old.map(|info| info.id)).await?;
         }
-        match self.connection.delete_queue(name).await {
-            Ok(left) if (left.messages, left.results, left.throttled) == (0, 0, 0) => {
-                Ok(Removed::Whole)
-            }
-            // Later messages are left at most.
-            Ok(left)
-                if left.messages > 0 && in_flight == 0 && !has_older(&open, before_ms).await? =>
-            {
-                Ok(Removed::Whole)
-            }
-            Ok(_) => Ok(Removed::InPart),
-            Err(error) if error.is_retryable() => Err(error.into()),
-            Err(_) => Ok(Removed::Messages),
-        }
+        let left = match self.connection.delete_queue(name).await {
+            Ok(left) => left,
+            Err(error) if error.is_retryable() => return Err(error.into()),
+            Err(_) => return Ok(Removed::Messages),
+        };
+        let has_older = match left.messages {
+            0 => left.results + left.throttled > 0,
+            // A message may have moved between the lists. Then only later ones are left at most.
+            _ => in_flight > 0 || clear(&open, before_ms).await? > 0,
+        };
+        Ok(if has_older { Removed::InPart } else { Removed::Whole })
     }
 
     /// Returns the names of all queues with settings, in order, and of the only ones.
@@ -414,19 +424,6 @@ pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<usize, Error> {
         }
     }
     Ok(left)
-}
-
-/// Whether the queue has messages that were sent before this time.
-async fn has_older(open: &Open, before_ms: u64) -> Result<bool, Error> {
-    for status in [Listed::Leased, Listed::Ready, Listed::Scheduled] {
-        let mut listing = open.queue.list(status);
-        while let Some(page) = listing.next_page().await? {
-            if page.iter().any(|info| info.enqueued_at.as_ms() < before_ms) {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
 }
 
 /// Milliseconds since 1970, by the clock of this machine.

@@ -1,6 +1,5 @@
 //! What all requests share.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -13,8 +12,6 @@ use crate::queues::Queues;
 /// What all requests share.
 pub(crate) struct Shared {
     pub(crate) queues: Arc<Queues>,
-    /// The only queues that exist here; `None` for all.
-    pub(crate) only: Option<BTreeSet<String>>,
     pub(crate) access: Access,
     pub(crate) public_url: Option<String>,
     pub(crate) bodies: Bodies,

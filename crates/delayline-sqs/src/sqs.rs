@@ -108,14 +108,13 @@ impl Sqs {
             stop,
         } = self;
         let queues =
-            Queues::open(connection.clone(), settings_queue, only.clone(), durability, is_strict);
-        let queues = Arc::new(queues.await?);
+            Queues::open(connection.clone(), settings_queue, only, durability, is_strict).await?;
+        let queues = Arc::new(queues);
         let stop_workers = stop.child_token();
         let moves = Moves::open(&connection, &queues, stop_workers.clone()).await?;
         deletions::spawn(&queues, &moves, stop_workers.clone())?;
         let shared = Arc::new(Shared {
             queues,
-            only,
             access,
             public_url,
             bodies: Bodies::new(),

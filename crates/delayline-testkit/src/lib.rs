@@ -79,6 +79,7 @@ mod regressions;
 mod reopen;
 mod reopenable;
 mod runner;
+#[allow(clippy::panic, reason = "a trial fails by a panic, as any test")]
 mod settings;
 mod sited;
 mod trace;

@@ -1,7 +1,6 @@
 //! Queues that are closed and opened again: they must have everything that was acknowledged.
 
 use proptest::collection::vec;
-use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
 use crate::fixture::Lacks;
@@ -24,14 +23,10 @@ pub(crate) fn random_ops(
     probe(runtime, fixture)?;
     let settings = settings.with_cases(settings.cases.div_ceil(CASES_A_REOPENING));
     let runs = (workload::moves(), vec(0..MAX_MOVES, 0..=MAX_REOPENINGS));
-    let outcome = settings.runner(REOPEN_STREAM).run(&runs, |(moves, before)| {
-        run(runtime, fixture, &workload::trace(&moves), &before).map_err(TestCaseError::fail)
+    settings.check(REOPEN_STREAM, &runs, |(moves, before)| {
+        run(runtime, fixture, &workload::trace(&moves), &before)
     });
-    match outcome {
-        Ok(()) => Ok(()),
-        Err(TestError::Fail(reason, _)) => panic!("{settings}: {reason}"),
-        Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
-    }
+    Ok(())
 }
 
 /// Opens the queue again now and then in a trace. Panics if it differs from the model.

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use crate::limits::SHRINK_TIME;
 
@@ -45,6 +46,21 @@ impl Settings {
             ..Config::default()
         };
         TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
+    }
+
+    /// Tests random values. Panics with the settings and the reason of a failure.
+    pub(crate) fn check<S: Strategy>(
+        self,
+        stream: u64,
+        values: &S,
+        test: impl Fn(S::Value) -> Result<(), String>,
+    ) {
+        let test = |value| test(value).map_err(TestCaseError::fail);
+        match self.runner(stream).run(values, test) {
+            Ok(()) => {}
+            Err(TestError::Fail(reason, _)) => panic!("{self}: {reason}"),
+            Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
+        }
     }
 }
 

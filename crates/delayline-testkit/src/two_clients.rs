@@ -1,6 +1,5 @@
 //! Two clients of one queue: each must see at once what the other has done.
 
-use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
 use crate::clients::Clients;
@@ -21,14 +20,9 @@ pub(crate) fn random_ops(
 ) -> Result<(), Lacks> {
     probe(runtime, fixture)?;
     let settings = settings.with_cases(settings.cases.div_ceil(CASES_A_PAIR));
-    let outcome = settings.runner(STREAM).run(&workload::moves(), |moves| {
-        run(runtime, fixture, &workload::trace(&moves)).map_err(TestCaseError::fail)
-    });
-    match outcome {
-        Ok(()) => Ok(()),
-        Err(TestError::Fail(reason, _)) => panic!("{settings}: {reason}"),
-        Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
-    }
+    settings
+        .check(STREAM, &workload::moves(), |moves| run(runtime, fixture, &workload::trace(&moves)));
+    Ok(())
 }
 
 /// Deals a trace out to two clients. Panics if they differ from the model.

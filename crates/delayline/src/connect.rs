@@ -231,8 +231,11 @@ impl Connect {
 
     /// If another process has opened the directory of a `file:` URL and [shares](Self::share) it,
     /// connects to that process instead of failing with
-    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse). Such a connection is for operators: they can
-    /// list, examine and change its queues, and send messages. Workers and relays fail with
+    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse). Waits for up to a second for a process that
+    /// is opening or closing the directory, or does not share it.
+    ///
+    /// Such a connection is for operators: they can list, examine and change its queues, and send
+    /// messages. Workers and relays fail with
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), because they must run in the
     /// process that has opened the directory.
     pub fn beside(self, beside: bool) -> Self {

@@ -98,7 +98,8 @@ impl Error {
     pub(crate) fn sender_gone() -> Self {
         Self(delayline_core::Error::with_detail(
             ErrorKind::ConnectionLost,
-            "the runtime that was sending the message has ended or is not run, or the backend panicked",
+            "the runtime that was sending the message has ended or is not run, or the backend \
+             panicked",
         ))
     }
 

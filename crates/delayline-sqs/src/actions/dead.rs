@@ -1,6 +1,5 @@
 //! Dead-letter queues: their sources, and tasks that move messages back.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -86,7 +85,7 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
         id: Uuid::new_v4().to_string(),
         source: source.name.clone(),
         destination: destination.map(|it| it.name.clone()),
-        returns_to: known(call),
+        returns_to: call.shared.queues.known_to(&call.caller.visitor),
         per_second,
         region: call.caller.region.clone(),
         total: counted(&source).await?.ready,
@@ -99,17 +98,6 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
     let shared = Arc::clone(&call.shared);
     to_the_end(async move { shared.moves.start(task).await }).await?;
     Ok(json!({"TaskHandle": handle}))
-}
-
-/// The queues that exist for the user at this server.
-fn known(call: &Call) -> BTreeSet<String> {
-    let queues = &call.shared.queues;
-    let exists = |name: &&String| call.caller.knows(name) && queues.permitted(name).is_ok();
-    match (&call.shared.only, call.caller.visitor.queues.as_deref()) {
-        (Some(only), _) => only.iter().filter(exists).cloned().collect(),
-        (None, Some(queues)) => queues.clone(),
-        (None, None) => BTreeSet::from(["*".to_owned()]),
-    }
 }
 
 pub(super) async fn cancel(call: &Call, input: Value) -> Result<Value, Error> {

@@ -1,4 +1,4 @@
-//! Deletions of queues, and of messages at a full server.
+//! Deletions of queues, and requests to a server that is full or away.
 
 use delayline::{Bytes, Queue};
 
@@ -83,7 +83,7 @@ async fn the_settings_of_deleted_queues_end_when_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_of_a_fifo_queue_are_deleted_at_a_full_server() {
+async fn messages_of_a_fifo_queue_are_received_and_deleted_at_a_full_server() {
     let server = Server::start();
     let connection = delayline::connect(&server.url()).await.unwrap();
     let router = served_too(&connection).await;
@@ -94,14 +94,31 @@ async fn messages_of_a_fifo_queue_are_deleted_at_a_full_server() {
         "QueueUrl": url, "MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "1",
     });
     assert_eq!(action(&router, "SendMessage", send).await.0, StatusCode::OK);
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let (_, answer) = action(&router, "ReceiveMessage", json!({"QueueUrl": url})).await;
     let receipt = &answer["Messages"][0]["ReceiptHandle"];
-    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let delete = json!({"QueueUrl": url, "ReceiptHandle": receipt});
     let (status, answer) = action(&router, "DeleteMessage", delete).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
     let queue: Queue<Bytes> = connection.queue("q.fifo").await.unwrap();
     assert_eq!(queue.stats().await.unwrap().totals.acked, 1);
+}
+
+/// The second time, the known settings are older than they should be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receive_waits_for_its_time_while_the_server_is_away() {
+    let server = Server::start();
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let router = served_too(&connection).await;
+    let (_, queue) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
+    let receive = json!({"QueueUrl": queue["QueueUrl"], "WaitTimeSeconds": 4});
+    assert_eq!(action(&router, "ReceiveMessage", queue).await.0, StatusCode::OK);
+    server.kill();
+    for _ in 0..2 {
+        let begin = std::time::Instant::now();
+        action(&router, "ReceiveMessage", receive.clone()).await;
+        assert!(begin.elapsed() >= Duration::from_secs(4), "{:?}", begin.elapsed());
+    }
 }
 
 #[tokio::test]

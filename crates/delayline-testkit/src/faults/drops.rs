@@ -1,6 +1,5 @@
 //! Operations whose futures are dropped.
 
-use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
 
 use crate::clients::only_client;
@@ -18,16 +17,11 @@ pub(crate) fn dropped_operations_are_whole(
 ) {
     let settings = settings.with_cases(settings.cases.div_ceil(CASES_A_DROP));
     let runs = (workload::moves(), 1..=MOST_POLLS);
-    let outcome = settings.runner(STREAM).run(&runs, |(moves, polls)| {
+    settings.check(STREAM, &runs, |(moves, polls)| {
         let mut trace = workload::trace(&moves);
         while trace.steps.pop_if(|step| step.op.is_read_only()).is_some() {}
-        run(runtime, fixture, &trace, polls).map_err(TestCaseError::fail)
+        run(runtime, fixture, &trace, polls)
     });
-    match outcome {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, _)) => panic!("{settings}: {reason}"),
-        Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),
-    }
 }
 
 fn run(runtime: &Runtime, fixture: &dyn Fixture, trace: &Trace, polls: u32) -> Result<(), String> {

@@ -221,7 +221,7 @@ impl Place {
             let is_unsent = waiting.entries.contains_key(&self.number);
             let active = match waiting.sender {
                 Some((_, active)) if is_unsent => active,
-                // Another task may send now than the one that has taken the message.
+                // The task that has taken the message may have been replaced since.
                 _ => *seen_sent.get_or_insert_with(Instant::now),
             };
             if active.elapsed() < LONGEST_CALL {
@@ -299,6 +299,7 @@ impl Lead {
         let mut group = Group::new(items.into_iter());
         let mut client = Some(client);
         while let Some(sender) = client.take() {
+            // Notes that the task is active.
             drop(self.lead(&Arc::clone(&self.waiting)));
             let answered = tokio::select! {
                 biased;

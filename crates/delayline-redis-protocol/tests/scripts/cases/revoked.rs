@@ -105,7 +105,7 @@ enum Age {
     /// No message is leased any more.
     Quiet,
     Paused,
-    /// A worker waits for what is due next.
+    /// A worker waits for the next due message.
     Awaited,
     /// Groups take turns, one of them without messages, and one has lost its turn.
     Grouped,

@@ -112,9 +112,9 @@ fn strike_a_primary(cluster: &Cluster, random: &mut Rng) {
         victim.resume();
     }
     // Not before each primary has its replica again, with all that it holds.
-    let has_replica = |it: &Server| it.info("replication", "slave0").contains("state=online");
     until("is a replica of each primary", || {
-        primaries(cluster).count() == all.len() && primaries(cluster).all(has_replica)
+        primaries(cluster).count() == all.len()
+            && primaries(cluster).all(|it| it.online_replicas() > 0)
     });
 }
 

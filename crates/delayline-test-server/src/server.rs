@@ -216,6 +216,18 @@ impl Server {
         value.unwrap_or_else(|| panic!("INFO {section} has no field {field}:\n{text}")).to_owned()
     }
 
+    /// How many replicas are in step with the server, by its `ROLE`. None of a replica.
+    ///
+    /// # Panics
+    ///
+    /// The server is not there.
+    #[must_use]
+    #[track_caller]
+    pub fn online_replicas(&self) -> usize {
+        type OfPrimary = (String, i64, Vec<(String, String, String)>);
+        redis::from_redis_value::<OfPrimary>(self.command(&["ROLE"])).map_or(0, |it| it.2.len())
+    }
+
     /// Kills the process (SIGKILL) and waits for its end. Nothing to do if it has ended.
     pub fn kill(&self) {
         self.process().kill();

@@ -220,11 +220,7 @@ fn the_doctor_asks_the_replica_of_a_single_server() {
     let of = format!("127.0.0.1 {}", primary.port());
     let replica = Server::builder().tcp().config("replicaof", &of).start();
     let begin = std::time::Instant::now();
-    let is_online = || {
-        primary.info("replication", "connected_slaves") != "0"
-            && primary.info("replication", "slave0").contains("state=online")
-    };
-    while !is_online() {
+    while primary.online_replicas() == 0 {
         assert!(begin.elapsed().as_secs() < 60, "no replica");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+#[cfg(unix)]
+use std::time::Duration;
 
 use delayline_core::{Error, ErrorKind, Held, QueueName, State, Timestamp, Violation};
 
@@ -190,7 +192,8 @@ impl Directory {
 
     /// Lets other processes of the same user reach the queues while this one has them open:
     /// [`Beside::connect`](crate::Beside::connect). They can do everything that an operator does,
-    /// but run no workers.
+    /// but run no workers. Before `after` has passed, they cannot connect: so they wait for a
+    /// process that closes the directory sooner, instead of losing their connection to it.
     ///
     /// `about` returns a description of this process, such as its workers:
     /// [`Beside::about`](crate::Beside::about) returns it in the other process.
@@ -208,7 +211,11 @@ impl Directory {
     /// If the socket cannot be bound: on systems other than Linux, for example, because its path is
     /// longer than about 100 bytes. The directory can still be used.
     #[cfg(unix)]
-    pub fn share(&self, about: impl Fn() -> String + Send + Sync + 'static) -> std::io::Result<()> {
+    pub fn share(
+        &self,
+        after: Duration,
+        about: impl Fn() -> String + Send + Sync + 'static,
+    ) -> std::io::Result<()> {
         // Only a missing runtime causes a panic while it is locked.
         let mut endpoint = self.0.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         if endpoint.is_none() {
@@ -217,7 +224,7 @@ impl Directory {
                 let directory = inner.upgrade().map(Self)?;
                 Some(Box::new(directory) as Box<dyn Reached>)
             });
-            *endpoint = Some(Endpoint::bind(&self.0.path, find, Arc::new(about))?);
+            *endpoint = Some(Endpoint::bind(&self.0.path, after, find, Arc::new(about))?);
         }
         Ok(())
     }

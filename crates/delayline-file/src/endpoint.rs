@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use delayline_core::{At, Backend, Error, ErrorKind, Op, QueueName};
 use tokio::net::{UnixListener, UnixStream};
@@ -41,8 +42,14 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds the socket. Only the user of this process can connect to it.
-    pub(crate) fn bind(directory: &Path, find: Find, about: About) -> io::Result<Self> {
+    /// Binds the socket, and gives it its name after a delay. Only the user of this process can
+    /// connect to it.
+    pub(crate) fn bind(
+        directory: &Path,
+        after: Duration,
+        find: Find,
+        about: About,
+    ) -> io::Result<Self> {
         let socket = directory.join(SOCKET);
         // Until it is named, no process can connect that may not.
         let unnamed = directory.join(UNNAMED);
@@ -55,8 +62,17 @@ impl Endpoint {
         }
         let listener = UnixListener::bind(&Address::of(directory, UNNAMED)?.path)?;
         fs::set_permissions(&unnamed, Permissions::from_mode(0o600))?;
-        fs::rename(&unnamed, &socket)?;
-        let task = tokio::spawn(accept(listener, find, about));
+        let name = socket.clone();
+        let task = tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            match fs::rename(&unnamed, &name) {
+                Ok(()) => accept(listener, find, about).await,
+                Err(error) => {
+                    let path = name.display();
+                    tracing::warn!(%error, %path, "other processes cannot reach the queues");
+                }
+            }
+        });
         Ok(Self { socket, task })
     }
 }
@@ -64,6 +80,8 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.task.abort();
+        // First the name without which it gets no other one.
+        let _ = fs::remove_file(self.socket.with_file_name(UNNAMED));
         let _ = fs::remove_file(&self.socket);
     }
 }
@@ -156,4 +174,4 @@ const UNNAMED: &str = "delayline.sock.new";
 /// Commands are few, and each has one connection.
 const MAX_CONNECTIONS: usize = 100;
 
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(100);

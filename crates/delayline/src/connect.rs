@@ -36,10 +36,11 @@ pub async fn connect(url: &str) -> Result<Connection, Error> {
 /// - `memory:`: queues in this process, for tests and tools. Their messages are gone when the
 ///   process ends
 /// - `file:DIR`: queues in a directory on the local disk, which is created if it does not exist. A
-///   call returns once its effect is synced to the disk. Only one process can open a directory at a
-///   time. The path is taken literally; `file:///var/lib/queues` works too. A path that begins with
-///   `~` is refused: write `file:$HOME/queues` in a shell. Needs the feature `file`; the guide
-///   [Without Redis](crate::guides::without_redis) explains its guarantees and limits
+///   call returns once its effect is synced to the disk, except for claims of workers. Only one
+///   process can open a directory at a time. The path is taken literally;
+///   `file:///var/lib/queues` works too. A path that begins with `~` is refused: write
+///   `file:$HOME/queues` in a shell. Needs the feature `file`; the guide [Without
+///   Redis](crate::guides::without_redis) explains its guarantees and limits
 /// - `redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]`: one server
 /// - `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],HOST[:PORT]...`: a Redis Cluster, discovered
 ///   through any of these nodes
@@ -222,17 +223,18 @@ impl Connect {
     }
 
     /// Lets other processes of the same user reach the queues of a `file:` URL through a socket,
-    /// while this process has the directory open: see [`beside`](Self::beside). `delayline serve`
-    /// does this, so that the other subcommands work while it runs. If the socket cannot be bound,
-    /// a warning is logged. Has no effect on systems without unix sockets.
+    /// while this process has the directory open: see [`beside`](Self::beside). Each subcommand of
+    /// `delayline` does this, so that others work while it runs. The socket appears after 0.3 s:
+    /// others wait for a process that closes the directory sooner. If the socket cannot be bound, a
+    /// warning is logged. Has no effect on systems without unix sockets.
     pub fn share(self, share: bool) -> Self {
         self.with_directory(|how| how.share = share)
     }
 
     /// If another process has opened the directory of a `file:` URL and [shares](Self::share) it,
     /// connects to that process instead of failing with
-    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse). Waits for up to a second for a process that
-    /// is opening or closing the directory, or does not share it.
+    /// [`ErrorKind::InUse`](crate::ErrorKind::InUse). Waits for up to a second for each process
+    /// that has it open and does not share it, or not yet.
     ///
     /// Such a connection is for operators: they can list, examine and change its queues, and send
     /// messages. Workers and relays fail with

@@ -36,14 +36,15 @@ pub(crate) async fn open(
     let options = Options::default().accept_clock(how.accept_clock);
     let runtime = runtime()?;
     #[cfg(unix)]
-    let give_up = Instant::now() + MOST_WAIT;
+    let mut waits_for: (Option<String>, Instant) = (None, Instant::now());
     loop {
         let path = path.clone();
         match runtime.spawn_blocking(move || Directory::open(path, options)).await {
             Ok(Ok(directory)) => {
                 #[cfg(unix)]
                 if how.share
-                    && let Err(error) = directory.share(move || introduced(registry.process()))
+                    && let Err(error) =
+                        directory.share(SHARED_AFTER, move || introduced(registry.process()))
                 {
                     tracing::warn!(%error, "other commands cannot reach the queues through this \
                                             process");
@@ -52,11 +53,14 @@ pub(crate) async fn open(
             }
             #[cfg(unix)]
             Ok(Err(OpenError::InUse { path, holder })) if how.beside => {
+                if waits_for.0 != holder {
+                    waits_for = (holder.clone(), Instant::now());
+                }
                 match delayline_file::Beside::connect(&path).await {
                     Ok(beside) => return Ok(Arc::new(Beside(beside))),
                     Err(error) if error.class() == ErrorClass::Rejected => return Err(error.into()),
                     // That process is about to share the directory, or to close it.
-                    Err(_) if Instant::now() < give_up => sleep(PAUSE).await,
+                    Err(_) if waits_for.1.elapsed() < MOST_WAIT => sleep(PAUSE).await,
                     // It does not share it.
                     Err(_) => return Err(refused(OpenError::InUse { path, holder })),
                 }
@@ -68,12 +72,15 @@ pub(crate) async fn open(
     }
 }
 
-/// How long the opening of a directory waits for another process to share or close it.
+/// How long the opening of a directory waits for each process to share or close it.
 #[cfg(unix)]
 const MOST_WAIT: Duration = Duration::from_secs(1);
 /// The pause between two attempts.
 #[cfg(unix)]
 const PAUSE: Duration = Duration::from_millis(20);
+/// A process that has closed the directory by then was not worth a connection.
+#[cfg(unix)]
+const SHARED_AFTER: Duration = Duration::from_millis(300);
 
 /// Copies a directory in a thread that may block.
 pub(crate) async fn backup(from: PathBuf, to: PathBuf) -> Result<Backup, Error> {

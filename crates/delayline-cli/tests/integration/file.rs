@@ -8,7 +8,9 @@ use std::process::Command;
 use delayline_test_server::{Reply, Server};
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Running, bare, run, run_with_input, send_signal, start, wait_until};
+use crate::support::{
+    Ended, Running, bare, ended, run, run_with_input, send_signal, start, wait_until,
+};
 
 /// The command on the queue `orders` of a directory.
 fn on(path: &Path, args: &[&str]) -> Command {
@@ -233,6 +235,18 @@ fn commands_work_beside_a_running_serve() {
         "{names:?}"
     );
     assert_eq!(count(path, "ready"), 2);
+}
+
+#[test]
+fn commands_at_one_time_take_turns() {
+    let parent = tempfile::tempdir().unwrap();
+    let ids: Vec<_> = (0..20).map(|n| format!("order-{n}")).collect();
+    let send = |id| start(&mut on(parent.path(), &["send", "--id", id, "--payload", "7"]));
+    let sends: Vec<_> = ids.iter().map(|id| send(id)).collect();
+    for send in sends {
+        ended(send).code(0);
+    }
+    assert_eq!(count(parent.path(), "ready"), 20);
 }
 
 #[test]

@@ -317,6 +317,8 @@ mod beside {
         // What a killed process leaves.
         drop(UnixListener::bind(&socket).unwrap());
         let owner = connect(parent.path()).share(true).connect().await.unwrap();
+        // It waits until there is a socket.
+        drop(connect(parent.path()).beside(true).connect().await.unwrap());
         assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
         // What is no request ends its connection, and nothing else.
         let mut stream = tokio::net::UnixStream::connect(&socket).await.unwrap();

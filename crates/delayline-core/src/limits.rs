@@ -75,8 +75,8 @@ pub const MAX_THROTTLE_MS: u64 = 31 * 86_400_000;
 /// Maximum number of ids of one queue that are throttled at a time.
 pub const MAX_THROTTLED_IDS: usize = 100_000;
 
-/// Maximum number of payload and header bytes in one enqueue or hand-off, and of bytes that one
-/// settlement, hand-off or extension saves. A claim or relay stops before the message whose
+/// Maximum number of payload and header bytes in one enqueue, of these and results in one hand-off,
+/// and of bytes that one settlement, hand-off or extension saves. A claim or relay stops before the message whose
 /// payload, headers and saves would exceed it, but always takes at least one message.
 pub const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
 
@@ -115,8 +115,8 @@ pub const MAX_BURIALS: usize = 500;
 /// messages of one group hides other groups from at most a thousand claims.
 pub const MAX_LOOK_AHEAD: usize = 1000;
 
-/// The number of groups whose oldest message counts towards the earliest due time of a queue: those
-/// whose turn is next.
+/// The number of waiting groups whose oldest message counts towards the earliest due time of a
+/// queue, beginning with those whose turn is next.
 pub const MAX_OLDEST_LANES: usize = 16;
 
 /// Longest key of a relay's destination, in bytes. Keys are at least one byte long.

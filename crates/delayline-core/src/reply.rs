@@ -480,13 +480,13 @@ pub struct Stats {
     pub paused: bool,
     /// The limits on its deliveries.
     pub limits: Limits,
-    /// The earliest due time among scheduled and ready messages. Of groups that wait for their
-    /// turn, only the first messages of [`MAX_OLDEST_LANES`](crate::limits::MAX_OLDEST_LANES)
-    /// count.
+    /// The earliest due time among scheduled and ready messages. Of groups that wait, only the
+    /// first messages of [`MAX_OLDEST_LANES`](crate::limits::MAX_OLDEST_LANES) count, beginning
+    /// with those whose turn is next.
     pub earliest_due: Option<Timestamp>,
     /// Groups that wait: for their turn, for a slot, or for the end of a hold (G35 to G38). 0 while
     /// workers keep up with a queue without limits of groups. A group whose messages were all
-    /// cancelled counts until a claim passes over it.
+    /// cancelled counts until a claim passes over it, and a held one until its hold ends.
     #[cfg_attr(feature = "serde", serde(default))]
     pub waiting_groups: u64,
     /// How unevenly the shards of a queue are delivered: how much longer the oldest unclaimed

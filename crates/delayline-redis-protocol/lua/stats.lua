@@ -38,7 +38,15 @@ if control.uses >= USES_GROUPS then
   groups = redis.call('ZCARD', key.turns) - (redis.call('ZSCORE', key.turns, '') and 1 or 0)
   local in_lanes, due = count(AT_LANES, MAX_TIMESTAMP), count(AT_GROUPED, now)
   scheduled, ready = scheduled + count(AT_GROUPED, MAX_TIMESTAMP) - due, ready + in_lanes + due
-  for _, lane in ipairs(in_lanes > 0 and redis.call('ZRANGE', key.turns, 0, OLDEST_LANES - 1) or {}) do
+  -- State::oldest_in_lanes
+  local lanes = {}
+  if in_lanes > 0 then
+    lanes = redis.call('ZRANGEBYSCORE', key.turns, '0', '+inf', 'LIMIT', 0, OLDEST_LANES)
+    for _, lane in ipairs(redis.call('ZREVRANGEBYSCORE', key.turns, '(0', '-inf', 'LIMIT', 0, OLDEST_LANES - #lanes)) do
+      lanes[#lanes + 1] = lane
+    end
+  end
+  for _, lane in ipairs(lanes) do
     local score = #lane == LANE_BYTES and lane_score(lane)
     local member = score and redis.call('ZRANGEBYSCORE', key.index, score, score, 'LIMIT', 0, 1)[1]
     if member then

@@ -140,8 +140,8 @@ impl State {
 
     /// When the first messages of the next lanes were due.
     fn oldest_in_lanes(&self) -> Option<Timestamp> {
-        let heads = self.turns.held().map(|(lane, _)| lane);
-        let heads = heads.chain(self.turns.blocked()).chain(self.turns.ring());
+        let held = self.turns.held().map(|(lane, _)| lane);
+        let heads = self.turns.ring().chain(self.turns.blocked().rev()).chain(held.rev());
         let heads = heads.take(MAX_OLDEST_LANES).filter_map(|lane| self.head(lane));
         heads.filter_map(|id| self.entries.get(id)).map(|entry| entry.due).min()
     }

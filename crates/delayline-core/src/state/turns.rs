@@ -69,12 +69,12 @@ impl Turns {
     }
 
     /// Iterates over the lanes that wait for a slot.
-    pub(super) fn blocked(&self) -> impl Iterator<Item = u64> {
+    pub(super) fn blocked(&self) -> impl DoubleEndedIterator<Item = u64> {
         self.blocked.iter().copied()
     }
 
     /// Iterates over the lanes that are held and the ends of their holds, the latest first.
-    pub(super) fn held(&self) -> impl Iterator<Item = (u64, Timestamp)> {
+    pub(super) fn held(&self) -> impl DoubleEndedIterator<Item = (u64, Timestamp)> {
         self.holds.iter().rev().map(|&(until, Reverse(lane))| (lane, until))
     }
 

@@ -1,5 +1,6 @@
 //! How many messages of a group are handled at once, and in which order.
 
+use delayline_core::limits::MAX_OLDEST_LANES;
 use delayline_core::{
     Claim, Hold, Known, Lease, Op, Outcome, Relay, Reply, SetLimits, Settlement, Status, Update,
     UpdateContent, UpdateDue, UpdateToken,
@@ -13,6 +14,7 @@ use crate::workload::destinations::list;
 super::cases! { "group_limits",
     a_group_has_no_more_leases_than_its_limit: "G36",
     the_end_of_a_lease_frees_a_slot: "G3, G36",
+    groups_that_are_next_tell_the_earliest_due_time: "G22, G36",
     slots_are_freed_in_the_order_of_settlements: "G35, G36",
     a_limit_of_groups_can_be_changed: "G36",
     an_expired_message_keeps_no_slot: "G4, G36",
@@ -77,6 +79,19 @@ async fn the_end_of_a_lease_frees_a_slot(queue: &Queue) {
     assert_eq!(queue.end(53, "a1", lease(4, 2), Outcome::Ack).await, done(Status::Acked));
     // The lease of b1 has run out.
     assert_eq!(queue.claim_ids(100, claim(6, 9, 9_000)).await, ["a3", "b1"]);
+}
+
+async fn groups_that_are_next_tell_the_earliest_due_time(queue: &Queue) {
+    limit(queue, 0, SetLimits::new().each_group(1)).await;
+    queue.enqueue(0, grouped(&[("next", 3)])).await;
+    assert_eq!(queue.claim_ids(0, claim(1, 1, 9_000)).await, ["next1"]);
+    let names: Vec<_> = (0..MAX_OLDEST_LANES).map(|n| format!("group-{n}-")).collect();
+    let others: Vec<_> = names.iter().map(|name| (name.as_str(), 2)).collect();
+    queue.enqueue(5, grouped(&others)).await;
+    // Each of these waits for its slot then.
+    assert_eq!(queue.claim(5, claim(2, 100, 9_000)).await.deliveries.len(), MAX_OLDEST_LANES);
+    assert_eq!(queue.end(6, "next1", lease(1, 1), Outcome::Ack).await, done(Status::Acked));
+    assert_eq!(queue.stats(6).await.earliest_due, Some(at(0)));
 }
 
 async fn slots_are_freed_in_the_order_of_settlements(queue: &Queue) {

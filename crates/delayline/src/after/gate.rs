@@ -274,8 +274,8 @@ impl Gate {
         }
     }
 
-    /// A message that has waited is retried when its handler says, although a late wake-up makes it
-    /// due, or the end of a remaining member: its own group is held until then.
+    /// A message that has waited is snoozed as long as its handler says, although a wake-up takes it
+    /// for one that waits: its own group is held until then. A retry is told by its failure.
     fn held<'a>(&self, op: &'a Op) -> Cow<'a, Op> {
         let (Op::Settle(_) | Op::HandOff(_)) = op else { return Cow::Borrowed(op) };
         if self.lock().delivered.is_empty() {
@@ -291,12 +291,7 @@ impl Gate {
     }
 
     fn hold(&self, item: &mut Settlement) {
-        let (Outcome::Retry { schedule, .. }
-        | Outcome::Undecodable { schedule, .. }
-        | Outcome::Snooze { schedule }) = &item.outcome
-        else {
-            return;
-        };
+        let Outcome::Snooze { schedule } = &item.outcome else { return };
         if item.hold.is_none() && self.lock().delivered.get(&item.id) == Some(&item.lease) {
             item.hold = Some(Hold::Group(*schedule));
         }
@@ -512,7 +507,7 @@ const MANY: usize = 10;
 const HOLD: Duration = Duration::from_millis(500);
 /// The shortest and longest pause between two checks without a wake-up.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after a check that has failed.
 const FAILED: Duration = Duration::from_secs(1);
 /// How long a check waits for a queue: it must not hold up the other messages of its claim.

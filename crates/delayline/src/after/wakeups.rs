@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline_core::limits::MAX_BATCH;
+use delayline_core::limits::MAX_LOOK_UP;
 use delayline_core::{
-    At, Backend as _, MessageId, Op, QueueBackend, QueueName, Reply, Reschedule, Rescheduled,
-    Schedule,
+    Applied, At, Backend as _, Error, Found, Message, MessageId, MessageState, Millis, Op,
+    QueueBackend, QueueName, Reply, Reschedule, Rescheduled, Schedule, Timestamp,
 };
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
+use super::gate::LONGEST_PAUSE;
 use super::member::Member;
 use super::siblings::Reach;
+use super::wire::WAITS_FOR;
 
 /// The waiting messages to wake. One task wakes them, and ends with the last one.
 ///
@@ -74,11 +76,12 @@ impl Task {
                 self.has_ended = true;
                 return;
             }
+            let mut bytes = 0;
             for (queue, ids) in due {
                 let backend = reach.queue(queue.as_ref()).await;
-                for batch in ids.chunks(MAX_BATCH) {
+                for batch in ids.chunks(MAX_LOOK_UP) {
                     let again = match &backend {
-                        Ok(backend) => wake(backend, batch).await,
+                        Ok(backend) => wake(backend, batch, &mut bytes).await,
                         Err(_) => batch.to_vec(),
                     };
                     let mut state = self.wakeups.lock();
@@ -87,7 +90,8 @@ impl Task {
                     }
                 }
             }
-            sleep(PAUSE).await;
+            // A message with many members is large, and woken often.
+            sleep(PAUSE + Duration::from_micros(bytes / 4)).await;
         }
     }
 }
@@ -100,23 +104,58 @@ impl Drop for Task {
     }
 }
 
-/// Makes messages due now. Returns those to try again: a worker checks them, and may have missed
-/// the end.
-async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[(MessageId, u32)]) -> Vec<(MessageId, u32)> {
-    let now = |(id, _): &(MessageId, u32)| Reschedule::new(id.clone(), Schedule::NOW);
-    let op = Op::Reschedule(ids.iter().map(now).collect());
-    match backend.apply(At::Server, &op).await.map(|applied| applied.reply) {
-        Ok(Reply::Reschedule(results)) => {
-            let all = ids.iter().zip(results);
-            let busy = all.filter(|(_, result)| *result == Rescheduled::InFlight);
-            busy.map(|(wakeup, _)| wakeup.clone()).collect()
-        }
-        Ok(_) => Vec::new(),
+type Wakeup = (MessageId, u32);
+
+/// Makes messages that wait due now. Returns those to try again: a worker checks them, and may have
+/// missed the end. Adds the number of bytes that were read.
+async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[Wakeup], bytes: &mut u64) -> Vec<Wakeup> {
+    match try_to_wake(backend, ids, bytes).await {
+        Ok(again) => again,
         Err(error) => {
             tracing::debug!(%error, "waiting messages were not woken; trying again");
             ids.to_vec()
         }
     }
+}
+
+async fn try_to_wake(
+    backend: &Arc<dyn QueueBackend>,
+    ids: &[Wakeup],
+    bytes: &mut u64,
+) -> Result<Vec<Wakeup>, Error> {
+    let op = Op::Get(ids.iter().map(|(id, _)| id.clone()).collect());
+    let Applied { at, reply, .. } = backend.apply(At::Server, &op).await?;
+    let Reply::Get(all) = reply else { return Ok(Vec::new()) };
+    let (mut again, mut waiting) = (Vec::new(), Vec::new());
+    for (wakeup, found) in ids.iter().zip(all) {
+        let Found::Live(message) = found else { continue };
+        *bytes += u64::try_from(message.payload.len()).unwrap_or_default();
+        if matches!(message.info.state, MessageState::Leased { .. }) {
+            again.push(wakeup.clone());
+        } else if waits(&message, at) {
+            waiting.push(wakeup.clone());
+        }
+    }
+    if !waiting.is_empty() {
+        let now = |(id, _): &Wakeup| Reschedule::new(id.clone(), Schedule::NOW);
+        let op = Op::Reschedule(waiting.iter().map(now).collect());
+        if let Reply::Reschedule(results) = backend.apply(At::Server, &op).await?.reply {
+            let all = waiting.into_iter().zip(results);
+            let busy = all.filter(|(_, result)| *result == Rescheduled::InFlight);
+            again.extend(busy.map(|(wakeup, _)| wakeup));
+        }
+    }
+    Ok(again)
+}
+
+/// Whether the message waits for its next check. Otherwise its handler has set the due time, or a
+/// program that has rescheduled or replaced it.
+fn waits(message: &Message, now: Timestamp) -> bool {
+    let info = &message.info;
+    let next_check = now.after(Millis::try_from(LONGEST_PAUSE).unwrap_or(Millis::MAX));
+    // A redrive resets the failures, but keeps the error.
+    let has_failed = info.failures > 0 || info.last_error.is_some();
+    message.headers.get(WAITS_FOR).is_some() && !has_failed && info.due <= next_check
 }
 
 /// The pause after each operation.

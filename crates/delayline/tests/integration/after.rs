@@ -337,3 +337,32 @@ async fn a_late_wakeup_does_not_end_the_pause_before_a_retry() {
         assert!(deliveries[1] - deliveries[0] >= RETRY, "members {apart} ms apart");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_message_can_be_rescheduled_before_and_after_its_delivery() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    let _ = queue.message(&0).id("w").send_with_members([queue.message(&1)]).await.unwrap();
+    let _ = queue.reschedule_in("w", HOUR).await.unwrap();
+    let start = Instant::now();
+    let (seen, mut delivered) = unbounded_channel();
+    let handler = move |job: Job<u64>| {
+        let is_first = *job.payload() == 0 && job.failures() == 0;
+        if *job.payload() == 0 {
+            seen.send(start.elapsed()).unwrap();
+        }
+        let retried = Outcome::retry_in(HOUR, "busy");
+        async move { Ok::<_, &str>(if is_first { retried } else { Outcome::Ack }) }
+    };
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    let _working = Working(tokio::spawn(async {
+        worker.run(handler).await;
+    }));
+    // The wake-up of its only member does not make it due.
+    let first = delivered.recv().await.unwrap();
+    assert!(first >= HOUR, "{first:?}");
+    tokio::time::sleep(ms(1_000)).await;
+    let _ = queue.reschedule_in("w", Duration::ZERO).await.unwrap();
+    let second = delivered.recv().await.unwrap();
+    assert!(second - first < 2 * ms(1_000), "{second:?}");
+}

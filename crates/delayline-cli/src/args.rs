@@ -127,7 +127,7 @@ pub(crate) struct Target {
     #[arg(long, global = true, value_enum, default_value_t = Driver::Redis)]
     pub(crate) driver: Driver,
 
-    /// PEM file of certificate authorities to trust for TLS, instead of the public ones
+    /// PEM file of certificate authorities to trust for TLS, instead of the operating system's
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
 

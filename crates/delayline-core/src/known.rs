@@ -37,7 +37,7 @@ pub enum Known {
 )]
 #[non_exhaustive]
 pub struct Update {
-    /// Whether the content is replaced: payload, headers, priority, limits and expiry.
+    /// Whether the content is replaced: payload, headers, priority, group, limits and expiry.
     pub content: UpdateContent,
     /// The due time of the message after the update.
     pub due: UpdateDue,
@@ -164,7 +164,8 @@ impl From<Tokens> for Latest {
 }
 
 impl Update {
-    /// Creates an update with these effects on content and due time, and a random token.
+    /// Creates an update with these effects on content and due time. `token` must be a new one for
+    /// each update.
     #[must_use]
     pub const fn new(content: UpdateContent, due: UpdateDue, token: UpdateToken) -> Self {
         Self { content, due, token }

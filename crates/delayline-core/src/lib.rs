@@ -44,7 +44,7 @@
 //! variants of [`Op`], [`Reply`], the results in it and other enums. Create such a struct with
 //! `new`, or with `default` if it has no `new`, and then set its other fields. A backend refuses an
 //! unknown operation or variant with [`ErrorKind::Unsupported`]. Complete types stay exhaustive,
-//! such as a [`Lease`], a [`Schedule`] or an [`Outcome`], and a variant never gets more fields.
+//! such as a [`Lease`] or a [`Schedule`], and a variant never gets more fields.
 
 /// Runs the example of the README as a test.
 #[cfg(doctest)]

@@ -245,7 +245,8 @@ impl Redrive {
 }
 
 /// A page of the live messages of one status: scheduled and ready ones by priority, due time and
-/// sequence, leased ones by deadline, dead ones by time of death.
+/// sequence, and behind them those with a group, lane by lane if they have one, else by due time;
+/// leased ones by deadline, dead ones by time of death.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",

@@ -63,7 +63,7 @@ pub enum DeathReason {
     /// It failed `max_failures` times, the last time because the worker could not decode its
     /// payload.
     Undecodable,
-    /// It expired before it was delivered.
+    /// It expired while it waited for its first or next delivery.
     Expired,
     /// Its record has disappeared from the server, or its stored data cannot be read.
     ///

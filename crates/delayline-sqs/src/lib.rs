@@ -41,7 +41,8 @@
 //! # Security
 //!
 //! - [`Access`] checks the signature of each request, and compares it in constant time. Signatures
-//!   are valid for 15 minutes. Wrong ones are slowed down.
+//!   are valid for 15 minutes, or in the query of a presigned request for as long as it says, up to
+//!   seven days. Wrong ones are slowed down.
 //! - Sending, and creating, changing or deleting queues needs [`Role::Operator`]; receiving needs
 //!   [`Role::Worker`]; reading attributes needs any role.
 //! - Each action that changes a queue leaves a line of level `INFO` under the target

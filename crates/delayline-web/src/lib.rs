@@ -36,15 +36,15 @@
 //!   from a queue is escaped and shown up to a limit.
 //! - Headers such as `X-Forwarded-For` are ignored. Behind a proxy that changes the `Host` header,
 //!   old browsers, which send no `Sec-Fetch-Site`, fail the check above.
-//! - Each action except sending leaves a line of level `INFO` under the target
+//! - Each action of an operator leaves a line of level `INFO` under the target
 //!   `delayline_web::audit`. Its fields are `visitor`, `action`, `queue`, `messages` and `outcome`,
 //!   and `id` for a single message. A job leaves a line when it starts, when a visitor stops it,
-//!   and when it ends, with its id as `job`. The first has its filter, rate and limit. Sends are
-//!   logged at `DEBUG`.
+//!   and when it ends, with its id as `job`. The first has its filter, rate and limit. Sends,
+//!   claims and settlements are logged at `DEBUG`, and extensions of leases not at all.
 //! - A request that is refused because of a missing role, or because it comes from another site,
 //!   leaves a line of level `WARN`. So does a login with a wrong secret. After ten of these, an
-//!   address has one attempt per second for each user; further attempts are answered with 429. The
-//!   server sets [`ClientAddress`].
+//!   address has one attempt per second for each user; further attempts wait for up to 5 s, or are
+//!   answered with 429. The server sets [`ClientAddress`].
 //! - Only operators see the details of server errors, because they contain addresses.
 //!
 //! # Costs

@@ -192,7 +192,7 @@ pub(crate) enum Reason {
     Rejected,
     /// It failed too often, and the last time a worker could not decode its payload
     Undecodable,
-    /// It was not delivered before it expired
+    /// It expired while it waited for its first or next delivery
     Expired,
     /// Its stored data is damaged; redrive revives it if its record is intact
     Unreadable,

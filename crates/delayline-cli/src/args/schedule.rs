@@ -67,7 +67,7 @@ pub(crate) struct SchedulePut {
     #[command(flatten)]
     pub(crate) when: When,
 
-    /// Payload of the messages, as JSON [default: null]
+    /// Payload of the messages, up to 15 KiB of JSON [default: null]
     #[arg(long, value_name = "JSON")]
     pub(crate) payload: Option<String>,
 

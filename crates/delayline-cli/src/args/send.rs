@@ -51,7 +51,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "N")]
     pub(crate) max_crashes: Option<u32>,
 
-    /// Deliver within this time, or it becomes a dead letter
+    /// Begin no delivery after this time, retries included; it becomes a dead letter instead
     #[arg(long, value_name = "DURATION")]
     pub(crate) expires_in: Option<String>,
 

@@ -66,7 +66,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ROLE", value_enum, default_value_t = Role::Operator)]
     pub(crate) contents_for: Role,
 
-    /// Maximum number of connections; each waiting consumer uses one
+    /// Maximum number of connections, and as many for --sqs; each waiting consumer uses one
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(16..=100_000))]
     pub(crate) connections: usize,
@@ -174,6 +174,6 @@ in the queue sqs-settings, and move tasks in sqs-settings-moves. Without --sqs-s
 as long as those of the library.
 
 Passwords and tokens are sent with each request, except to --sqs: on a network, put a proxy with TLS
-in front. Each action of a visitor except sending is logged on stderr, as are refused requests and
-failed logins, which are slowed down; sends are logged at DEBUG (-vv).
+in front. Each action of an operator is logged on stderr, as are refused requests and failed logins,
+which are slowed down; sends, claims and settlements are logged at DEBUG (-vv).
 For exit codes, see `delayline --help`.";

@@ -382,8 +382,8 @@ impl Draft {
         self.try_with(|message| Ok(context.put(&mut message.headers)?))
     }
 
-    /// Makes the message expire `after` from now, up to 100 years: if it has not been delivered by
-    /// then, it becomes a dead letter instead. With zero, it is never delivered.
+    /// Makes the message expire `after` from now, up to 100 years: no delivery of it begins after
+    /// that, retries included; it becomes a dead letter instead. With zero, it is never delivered.
     pub fn expires_in(self, after: Duration) -> Self {
         self.try_with(|message| {
             let after = millis("expires_in: the duration in ms", after, 0..=MAX_DELAY_MS)?;

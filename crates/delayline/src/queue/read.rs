@@ -134,7 +134,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// outside of a Tokio runtime. If the server does not reply, the wait ends at the latest 100
     /// ms after `limit`, or after one second if `limit` is shorter. The error is
     /// [`ErrorKind::Timeout`](crate::ErrorKind::Timeout), or that of the last call. If the message
-    /// was pending in the last two seconds, the wait returns [`Completion::Pending`] instead.
+    /// was pending in the last 2.5 seconds, the wait returns [`Completion::Pending`] instead.
     #[doc(alias = "join")]
     #[doc(alias = "wait_until_finished")]
     pub async fn wait_for<I>(&self, id: I, limit: Duration) -> Result<Completion, Error>

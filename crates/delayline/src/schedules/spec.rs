@@ -140,7 +140,7 @@ impl Spec {
         Self { when, queue, payload, kind, group, overlap, lead, grace }
     }
 
-    /// Sets the payload of the messages, as JSON. Without it, the payload is `null`.
+    /// Sets the payload of the messages, up to 15 KiB of JSON. Without it, the payload is `null`.
     ///
     /// # Errors
     ///

@@ -282,33 +282,35 @@ async fn a_message_is_explained_although_its_members_cannot_be_queried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_was_delivered_early_is_retried_when_its_handler_says() {
-    let backend = Faulty::new();
-    let queue: Queue<u64> = Queue::new(backend.clone());
-    let start = Instant::now();
-    // The first one fails, and each of the others wakes the message later.
-    let members = (1..=20).map(|n| queue.message(&n).due_in(Duration::from_secs(n)));
-    let waiting = queue.message(&0).id("w").on_failure(OnFailure::Deliver);
-    let _ = waiting.send_with_members(members).await.unwrap();
-    let (seen, mut delivered) = unbounded_channel();
-    let handler = move |job: Job<u64>| {
-        let outcome = match job.payload() {
-            0 => {
-                seen.send((start.elapsed().as_secs(), job.members().unwrap().why)).unwrap();
-                match job.failures() {
-                    0 => Outcome::retry_in(Duration::from_secs(60), "busy"),
-                    _ => Outcome::Ack,
+async fn a_message_that_was_delivered_early_comes_again_when_its_handler_says() {
+    for (again, second) in [
+        (Outcome::retry_in(Duration::from_secs(60), "busy"), (61, Why::AllEnded)),
+        (Outcome::Snooze(Duration::from_secs(10)), (11, Why::Failure)),
+    ] {
+        let queue: Queue<u64> = Queue::new(Faulty::new());
+        let start = Instant::now();
+        // The first one fails, and each of the others wakes the message later.
+        let members = (1..=20).map(|n| queue.message(&n).due_in(Duration::from_secs(n)));
+        let waiting = queue.message(&0).id("w").on_failure(OnFailure::Deliver);
+        let _ = waiting.send_with_members(members).await.unwrap();
+        let (seen, mut delivered) = unbounded_channel();
+        let handler = move |job: Job<u64>| {
+            let outcome = match job.payload() {
+                0 => {
+                    let at = start.elapsed().as_secs();
+                    seen.send((at, job.members().unwrap().why)).unwrap();
+                    if at == 1 { again.clone() } else { Outcome::Ack }
                 }
-            }
-            1 => Outcome::reject("no"),
-            _ => Outcome::Ack,
+                1 => Outcome::reject("no"),
+                _ => Outcome::Ack,
+            };
+            async { Ok::<_, &str>(outcome) }
         };
-        async { Ok::<_, &str>(outcome) }
-    };
-    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
-    worker.run(handler).await;
-    let deliveries = [delivered.recv().await.unwrap(), delivered.recv().await.unwrap()];
-    assert_eq!(deliveries, [(1, Why::Failure), (61, Why::AllEnded)]);
+        let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+        worker.run(handler).await;
+        let deliveries = [delivered.recv().await.unwrap(), delivered.recv().await.unwrap()];
+        assert_eq!(deliveries, [(1, Why::Failure), second]);
+    }
 }
 
 /// A wake-up may find the message with its handler. It is sent again after that.

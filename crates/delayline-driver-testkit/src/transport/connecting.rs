@@ -194,16 +194,18 @@ pub async fn wrong_logins_are_refused<C: Connect>() {
 }
 
 pub async fn right_logins_work<C: Connect>() {
-    let password = "ri ght/?#@:%+&=\"'\u{e9}";
+    let password = "ri ght/?#@:%+&=\"'\\\u{e9}";
     let server = Server::builder()
         .password(password)
         .tcp()
         .acl_user("alice on >pw ~* +@all")
         .acl_user("guest on nopass ~* +@all")
         .start();
+    let on_a_socket = Server::builder().password(password).start();
     let mut guest = options(&server.url());
     guest.username = Some("guest".to_owned());
     let logins = [
+        options(&on_a_socket.url_with_login("", password)),
         options(&server.url_with_login("", password)),
         options(&server.url_with_login("default", password)),
         options(&server.url_with_login("alice", "pw")),

@@ -31,6 +31,7 @@ pub async fn lost_reply_is_ambiguous_and_executed_once<C: Connect>() {
         let error = failed(increment(&transport).await);
         assert_eq!(error.kind(), &ErrorKind::ConnectionLost);
         assert!(error.detail().contains(proxy.url()), "{error}");
+        assert_eq!(executions(&server), round, "before the caller finds out");
         heals(&transport).await;
         assert_eq!(executions(&server), round);
     }
@@ -211,7 +212,7 @@ pub async fn executions_are_accounted_for_under_cuts<C: Connect>() {
 
 pub async fn stalled_server_overloads<C: Connect>() {
     const TOO_MANY: usize = 100;
-    let (_server, proxy) = behind_proxy().await;
+    let (server, proxy) = behind_proxy().await;
     let mut options = options(proxy.url());
     options.response_timeout = 3 * PATIENCE;
     let transport = Arc::new(C::connect(&options).await.unwrap());
@@ -228,6 +229,7 @@ pub async fn stalled_server_overloads<C: Connect>() {
         })
         .collect();
     until("refusals", || refused.load(Ordering::Relaxed) == TOO_MANY).await;
+    assert_eq!(executions(&server), 0, "all requests are held");
     // Dropped calls make room.
     for caller in callers {
         caller.abort();

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use delayline_test_server::{Certificate, Reply, Server, StartError, foreign_ca_pem};
 use rustls::pki_types::pem::PemObject;
@@ -24,41 +24,6 @@ fn starts_on_a_unix_socket_only_and_is_gone_after_drop() {
 }
 
 #[test]
-fn commands_answer_with_values_or_errors() {
-    let server = Server::start();
-    assert_eq!(server.command(&["SET", "k", "v"]), Reply::Okay);
-    assert_eq!(server.command(&[b"GET".as_slice(), b"k"]), Reply::BulkString(b"v".to_vec()));
-    assert!(server.try_command(&["NONSENSE"]).is_err());
-}
-
-#[test]
-fn many_start_at_once_on_ports_of_their_own() {
-    let start = || Server::builder().tcp().start();
-    let threads: Vec<_> = (0..8).map(|_| std::thread::spawn(start)).collect();
-    let servers: Vec<Server> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    for server in &servers {
-        let answer = ask(TcpStream::connect(("127.0.0.1", server.port())).unwrap(), "INFO server");
-        assert!(answer.contains(&format!("process_id:{}\r\n", server.pid())), "{answer}");
-    }
-}
-
-#[test]
-fn keeps_data_over_a_crash_only_when_told_to() {
-    for (keep, expected) in [(true, 1), (false, 0)] {
-        let builder = Server::builder().tcp();
-        let server = if keep { builder.append_only("always") } else { builder }.start();
-        let (url, pid) = (server.url(), server.pid());
-        server.command(&["SET", "k", "v"]);
-        server.kill();
-        assert!(server.try_command(&["PING"]).is_err());
-        server.restart();
-        assert_eq!(server.command(&["EXISTS", "k"]), Reply::Int(expected));
-        assert_eq!(server.url(), url);
-        assert_ne!(server.pid(), pid);
-    }
-}
-
-#[test]
 fn data_outlive_the_server_in_a_given_directory() {
     let folder = tempfile::tempdir().unwrap();
     let start = || Server::builder().dir(folder.path()).append_only("everysec").start();
@@ -70,61 +35,10 @@ fn data_outlive_the_server_in_a_given_directory() {
 }
 
 #[test]
-fn a_paused_server_accepts_and_says_nothing() {
-    let server = Server::builder().tcp().start();
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    server.pause();
-    stream.write_all(b"PING\r\n").unwrap();
-    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    stream.read_exact(&mut [0]).unwrap_err();
-    server.resume();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let mut answer = [0; 7];
-    stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"+PONG\r\n");
-    // A paused server can be stopped and started too.
-    server.pause();
-    server.restart();
-    server.command(&["PING"]);
-}
-
-#[test]
-fn passwords_and_users_bind_clients_but_not_the_test() {
-    let server = Server::builder()
-        .tcp()
-        .password("se\"cr\\et #1")
-        .acl_user("alice on >wonder ~a* +@all -flushall")
-        .start();
-    let connect = || TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    assert!(ask(connect(), "PING").starts_with("-NOAUTH"));
-    assert_eq!(ask(connect(), r#"AUTH "se\"cr\\et #1""#), "+OK\r\n");
-    assert_eq!(ask(connect(), "AUTH alice wonder"), "+OK\r\n");
-    server.command(&["ACL", "SETUSER", "default", "off"]);
-    assert!(ask(connect(), r#"AUTH "se\"cr\\et #1""#).starts_with("-WRONGPASS"));
-    server.command(&["PING"]);
-}
-
-#[test]
-fn logins_are_percent_encoded() {
-    let tcp = Server::builder().tcp().start();
-    let port = tcp.port();
-    assert_eq!(tcp.url_with_login("", "a b/@"), format!("redis://:a%20b%2F%40@127.0.0.1:{port}"));
-    let unix = Server::start();
-    let expected = format!("{}?user=al&password=a%20%2B%26", unix.url());
-    assert_eq!(unix.url_with_login("al", "a +&"), expected);
-}
-
-#[test]
 fn a_wrong_directive_is_explained() {
     let error = Server::builder().config("no-such-directive", "1").try_start().err().unwrap();
     let StartError::Exited { log, .. } = &error else { panic!("{error}") };
     assert!(log.contains("no-such-directive"), "{log}");
-}
-
-#[test]
-fn directives_are_applied() {
-    let server = Server::builder().config("maxmemory", "50mb").start();
-    assert_eq!(server.info("memory", "maxmemory"), "52428800");
 }
 
 #[test]

@@ -290,6 +290,10 @@ fn a_queue_that_cannot_be_reached_does_not_stop_another() {
     sim.send_many(1, 100);
     sim.run_to(at(3_000));
     assert_eq!(sim.machine.summary().acked, 100);
+    let asked = sim.times(|action| {
+        matches!(action, Action::Send { queue: 0, .. } | Action::Wait { queue: 0, .. })
+    });
+    assert!(asked.len() < 40, "{}", asked.len());
 }
 
 #[test]

@@ -5,14 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::support::{Fault, Faulty};
-use delayline::backend::Millis;
-use delayline::backend::{Found, Op, Reply};
+use delayline::backend::{Found, Op};
 use delayline::events::EventKind;
-use delayline::message::MessageState;
 use delayline::worker::{CancelReason, Summary, WorkerBuilder};
 use delayline::{Cancelled, Job, Queue, Worker};
-use delayline_core::{Claim, ClaimId, ConsumerName};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 const fn ms(ms: u64) -> Duration {
@@ -27,20 +23,6 @@ async fn one_message(backend: &Arc<Faulty>) -> Queue<u64> {
 
 fn worker(queue: &Queue<u64>) -> WorkerBuilder<u64> {
     Worker::builder(queue.clone()).lease(ms(3_000))
-}
-
-/// Another worker's claim.
-async fn steal(backend: &Faulty) -> usize {
-    let claim = Op::Claim(Claim::new(
-        ConsumerName::new("thief").unwrap(),
-        ClaimId::from_bytes([9; 16]),
-        10,
-        Millis::new(60_000).unwrap(),
-    ));
-    match backend.direct(claim).await {
-        Reply::Claim(claimed) => claimed.deliveries.len(),
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Fails with the reason why the token fired.
@@ -109,50 +91,6 @@ async fn a_running_handler_keeps_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_beat_is_made_up_for_before_the_lease_runs_out() {
-    let backend = Faulty::with_faults("extend", &[Fault::LostRequest; 3]);
-    let queue = one_message(&backend).await;
-    let worker = worker(&queue).until_empty(true).build().unwrap();
-    let summary = worker
-        .run(|job: Job<u64>| async move {
-            sleep(ms(10_000)).await;
-            assert_eq!(job.cancel_reason(), None);
-            Ok::<(), &str>(())
-        })
-        .await;
-    assert_eq!(summary.acked, 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_is_told_when_its_lease_has_run_out_while_nothing_could_be_sent() {
-    let backend = Faulty::new();
-    let queue = one_message(&backend).await;
-    let worker = worker(&queue).build().unwrap();
-    let handle = worker.handle();
-    let token_at = Arc::new(Notify::new());
-    let told = Arc::clone(&token_at);
-    let running = tokio::spawn(worker.run(move |job: Job<u64>| {
-        let told = Arc::clone(&told);
-        async move {
-            job.cancellation().cancelled().await;
-            assert_eq!(job.cancel_reason(), Some(CancelReason::LeaseLost));
-            told.notify_one();
-            Ok::<(), &str>(())
-        }
-    }));
-    sleep(ms(500)).await;
-    backend.set_plan(|_| Fault::LostRequest);
-    timeout(ms(2_600), token_at.notified()).await.expect("told when three seconds are over");
-    assert_eq!(steal(&backend).await, 1);
-    backend.set_plan(|_| Fault::None);
-    sleep(ms(2_500)).await;
-    // The ack was too late and has changed nothing (G6).
-    assert_eq!((backend.stats().await.leased, backend.stats().await.totals.acked), (1, 0));
-    handle.stop(ms(0));
-    assert_eq!(running.await.unwrap().lost, 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_ack_still_counts_while_nobody_has_taken_the_message_back() {
     let backend = Faulty::new();
     let queue = one_message(&backend).await;
@@ -171,23 +109,6 @@ async fn an_ack_still_counts_while_nobody_has_taken_the_message_back() {
         })
         .await;
     assert_eq!((summary.acked, summary.lost), (1, 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handler_is_told_that_its_message_was_cancelled() {
-    let backend = Faulty::new();
-    let queue = one_message(&backend).await;
-    let worker = worker(&queue).until_empty(true).build().unwrap();
-    let running = tokio::spawn(worker.run(|job: Job<u64>| async move {
-        job.cancellation().cancelled().await;
-        assert_eq!(job.cancel_reason(), Some(CancelReason::Requested));
-        Err::<(), _>("stopped half-way")
-    }));
-    sleep(ms(100)).await;
-    assert_eq!(queue.cancel("a").await.unwrap(), Cancelled::InFlight);
-    let summary = timeout(ms(1_100), running).await.expect("at the next beat").unwrap();
-    assert_eq!((summary.cancelled, summary.failed), (1, 0));
-    assert_eq!(backend.stats().await.totals.cancelled, 1);
 }
 
 /// Cancels the message that a worker with the default lease handles. Returns after how long its
@@ -308,46 +229,4 @@ async fn handlers_are_told_to_stop_and_then_dropped() {
         let Found::Live(message) = backend.found(id).await else { panic!("{id} is gone") };
         assert_eq!((message.info.failures, message.info.last_error), (0, None), "{id}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stop_is_bounded_even_if_the_backend_is_gone() {
-    let backend = Faulty::new();
-    let queue = one_message(&backend).await;
-    let worker = worker(&queue).build().unwrap();
-    let handle = worker.handle();
-    let running = tokio::spawn(worker.run(|_| async {
-        sleep(ms(2_000)).await;
-        Ok::<(), &str>(())
-    }));
-    sleep(ms(1_000)).await;
-    backend.set_plan(|_| Fault::LostRequest);
-    handle.stop(ms(1_500));
-    let summary = running.await.unwrap();
-    assert_eq!((summary.acked, summary.unsettled), (0, 1));
-    assert!(backend.elapsed() <= ms(7_510), "{:?}", backend.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_leased_and_never_started_is_given_back() {
-    let backend = Faulty::with_faults("claim", &[Fault::LostReply, Fault::Busy]);
-    let queue = one_message(&backend).await;
-    let worker = worker(&queue).build().unwrap();
-    let handle = worker.handle();
-    let starts = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&starts);
-    let running = tokio::spawn(worker.run(move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
-        async { Ok::<(), &str>(()) }
-    }));
-    // The first claim has leased the message, and its reply is lost.
-    sleep(ms(10)).await;
-    assert_eq!(backend.stats().await.leased, 1);
-    handle.stop(ms(0));
-    let summary = running.await.unwrap();
-    assert_eq!((summary.released, summary.unsettled), (1, 0));
-    assert_eq!(starts.load(Ordering::SeqCst), 0);
-    let Found::Live(message) = backend.found("a").await else { panic!() };
-    assert_eq!(message.info.state, MessageState::Ready);
-    assert_eq!((message.info.failures, message.info.crashes), (0, 0));
 }

@@ -407,18 +407,6 @@ async fn many_messages_are_rescheduled_together_and_answered_in_order() {
     assert_eq!(backend.sent("reschedule").len(), 4, "nothing is sent");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_paused_queue_takes_messages_and_delivers_none() {
-    let backend = Faulty::new();
-    let queue: Queue<u64> = Queue::new(backend.clone());
-    queue.pause().await.unwrap();
-    queue.pause().await.unwrap();
-    assert!(is_created(&queue, "a").await);
-    assert!(queue.stats().await.unwrap().paused);
-    queue.resume().await.unwrap();
-    assert!(!queue.stats().await.unwrap().paused);
-}
-
 #[tokio::test]
 async fn delays_beyond_the_limits_are_refused_not_wrapped() {
     let queue: Queue<u64> = Queue::new(Faulty::new());

@@ -361,28 +361,6 @@ async fn a_handler_that_takes_too_long_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_reply_is_lost_is_repeated_and_costs_nothing() {
-    let faults = [Fault::LostReply, Fault::LostRequest, Fault::Busy];
-    let backend = Faulty::with_faults("claim", &faults);
-    let queue = Queue::new(backend.clone());
-    for n in 0..20 {
-        send(&queue, &n.to_string(), ms(0), n).await;
-    }
-    let summary = worker(&queue)
-        .build()
-        .unwrap()
-        .run(|job: Job<u64>| async move {
-            assert_eq!((job.epoch(), job.crashes()), (1, 0));
-            Ok::<(), &str>(())
-        })
-        .await;
-    assert_eq!((summary.acked, summary.failed), (20, 0));
-    let claims = backend.sent("claim");
-    assert!(claims[..4].windows(2).all(|pair| pair[0].1 == pair[1].1));
-    assert_ne!(claims[3].1, claims[4].1, "an answered claim is not repeated");
-}
-
-#[tokio::test(start_paused = true)]
 async fn settlements_are_sent_until_they_are_confirmed() {
     let faults = [Fault::LostReply, Fault::LostRequest, Fault::Busy, Fault::Denied];
     let backend = Faulty::with_faults("settle", &faults);
@@ -408,15 +386,6 @@ async fn acks_go_out_together() {
     let summary = worker(&queue).concurrency(1_000).build().unwrap().run(ok).await;
     assert_eq!(summary.acked, 1_000);
     assert!(backend.sent("settle").len() < 50, "{}", backend.sent("settle").len());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_idle_worker_asks_less_than_every_two_seconds() {
-    let backend = Faulty::new();
-    let queue: Queue<u64> = Queue::new(backend.clone());
-    let worker = worker(&queue).until_empty(false).build().unwrap();
-    let _ = tokio::time::timeout(ms(1_000_000), worker.run(ok)).await;
-    assert!(backend.commands() <= 500, "{}", backend.commands());
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{Fault, Faulty};
+use crate::support::Faulty;
 use delayline::{Job, Outcome, Queue, RetryPolicy, Worker, Workers};
 use tokio::time::{Instant, sleep};
 
@@ -96,27 +96,6 @@ async fn slots_are_shared_by_weight_and_a_limit_of_one_queue_holds() {
     }
     assert!((90..=104).contains(&done[2]), "{done:?}");
     assert!(done[0] > 150 && done[1].abs_diff(3 * done[0]) < 100, "{done:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_queue_that_fails_does_not_hold_up_the_others() {
-    let (healthy, queue) = filled(500).await;
-    let broken = Faulty::with_plan(|_| Fault::LostRequest);
-    let unreachable: Queue<u64> = Queue::new(broken.clone());
-    let workers = Workers::sharing(4)
-        .unwrap()
-        .add(1, Worker::builder(queue), ok)
-        .unwrap()
-        .add(100, Worker::builder(unreachable), ok)
-        .unwrap();
-    let handle = workers.handle();
-    let running = tokio::spawn(workers.run());
-    sleep(ms(2_000)).await;
-    assert_eq!(healthy.stats().await.totals.acked, 500);
-    handle.stop(Duration::ZERO);
-    let summary = running.await.unwrap();
-    assert_eq!((summary.acked, summary.unsettled), (500, 0));
-    assert!(broken.commands() < 40, "{}", broken.commands());
 }
 
 #[tokio::test(start_paused = true)]

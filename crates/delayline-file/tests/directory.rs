@@ -32,6 +32,7 @@ fn one_process_opens_a_directory_and_is_named() {
     let error = Directory::open(&path, Options::default()).unwrap_err();
     let holder = format!("this process (process {}) has already opened", std::process::id());
     assert!(error.to_string().contains(&holder), "{error}");
+    assert!(error.to_string().ends_with("share its connection"), "{error}");
     let error = Error::from(error);
     assert_eq!((error.kind(), error.class()), (&ErrorKind::InUse, ErrorClass::NotExecuted));
     drop(directory);

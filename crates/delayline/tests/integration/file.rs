@@ -5,9 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use delayline::{
-    Connect, Connection, Durability, ErrorClass, ErrorKind, Found, Job, Outcome, Queue, Worker,
-};
+use delayline::{Connect, Connection, Durability, ErrorKind, Found, Job, Outcome, Queue, Worker};
 use futures_util::future::join_all;
 
 fn url(path: &Path) -> String {
@@ -86,38 +84,6 @@ async fn everything_of_a_message_survives() {
 }
 
 #[tokio::test]
-async fn a_directory_in_use_is_refused_with_its_holder() {
-    let parent = tempfile::tempdir().unwrap();
-    let first = open(parent.path()).await;
-    let error = delayline::connect(&url(parent.path())).await.unwrap_err();
-    assert_eq!((error.kind(), error.class()), (&ErrorKind::InUse, ErrorClass::NotExecuted));
-    let path = parent.path().canonicalize().unwrap();
-    let (pid, path) = (std::process::id(), path.display());
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "the directory of the queues is in use: this process (process {pid}) has already \
-             opened {path}: share its connection"
-        )
-    );
-    drop(first);
-    open(parent.path()).await;
-}
-
-#[tokio::test]
-async fn what_is_no_directory_of_queues_is_refused_and_left_alone() {
-    let parent = tempfile::tempdir().unwrap();
-    let notes = parent.path().join("notes.txt");
-    fs::write(&notes, "not ours").unwrap();
-    for (path, expected) in [(parent.path(), "notes.txt"), (&notes, "create the directory")] {
-        let error = delayline::connect(&url(path)).await.unwrap_err();
-        assert_eq!((error.kind(), error.class()), (&ErrorKind::Storage, ErrorClass::Rejected));
-        assert!(error.to_string().contains(expected), "{error}");
-    }
-    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
-}
-
-#[tokio::test]
 async fn a_call_is_on_disk_and_never_on_replicas() {
     let parent = tempfile::tempdir().unwrap();
     let connection = open(parent.path()).await;
@@ -157,44 +123,9 @@ async fn a_connection_closes_its_directory_while_queues_are_held() {
     assert!(memory.directory_status().await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn an_empty_queue_is_deleted() {
-    let parent = tempfile::tempdir().unwrap();
-    let connection = open(parent.path()).await;
-    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
-    assert!(!connection.delete_queue("orders").await.unwrap().existed);
-    assert!(orders.message(&1).id("order-1").send().await.unwrap().is_accepted());
-    let removal = connection.delete_queue("orders").await.unwrap();
-    assert!(removal.existed && !removal.is_removed() && removal.messages == 1, "{removal:?}");
-    orders.cancel("order-1").await.unwrap();
-    assert!(connection.delete_queue("orders").await.unwrap().is_removed());
-    assert_eq!(connection.queues().await.unwrap(), []);
-}
-
-/// A process that is killed right after an acknowledgement.
-#[tokio::test]
-async fn what_a_killed_process_has_acknowledged_is_there() {
-    const DIRECTORY: &str = "DELAYLINE_FILE_TEST_DIRECTORY";
-    if let Some(path) = std::env::var_os(DIRECTORY) {
-        let orders: Queue<u64> = open(Path::new(&path)).await.queue("orders").await.unwrap();
-        assert!(orders.message(&7).id("order-7").send().await.unwrap().is_accepted());
-        // No destructor runs, so the directory is not closed.
-        std::process::abort();
-    }
-    let parent = tempfile::tempdir().unwrap();
-    let ended = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "file::what_a_killed_process_has_acknowledged_is_there"])
-        .env(DIRECTORY, parent.path())
-        .output()
-        .unwrap();
-    assert!(!ended.status.success());
-    let orders: Queue<u64> = open(parent.path()).await.queue("orders").await.unwrap();
-    assert_eq!(payload(&orders, "order-7").await, 7);
-}
-
 #[cfg(unix)]
 mod beside {
-    use delayline::MessageId;
+    use delayline::{ErrorClass, MessageId};
 
     use super::*;
 

@@ -64,6 +64,3 @@ impl State {
         self.destinations.remove(key).unwrap_or_default()
     }
 }
-
-#[cfg(test)]
-mod tests;

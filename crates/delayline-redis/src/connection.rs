@@ -120,22 +120,6 @@ mod tests {
     }
 
     #[test]
-    fn values_keep_their_bytes_and_nesting() {
-        let bytes = vec![0, 255, b'\r', b'\n'];
-        let value = redis::Value::Array(vec![
-            redis::Value::Int(-1),
-            redis::Value::BulkString(bytes.clone()),
-            redis::Value::Array(vec![redis::Value::Nil, redis::Value::Okay]),
-        ]);
-        let expected = Value::Array(vec![
-            Value::Int(-1),
-            Value::Bytes(bytes.into()),
-            Value::Array(vec![Value::Nil, Value::Bytes("OK".into())]),
-        ]);
-        assert_eq!(converted(value).unwrap(), expected);
-    }
-
-    #[test]
     fn unexpected_type_is_refused_without_its_value() {
         let secret = redis::Value::SimpleString("secret".into());
         let value = redis::Value::Array(vec![redis::Value::Set(vec![secret])]);

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delayline::{Connect, Draft, Durability, Enqueued, Error, Job, Queue, RedisClient, Worker};
-use delayline_test_server::{Cluster, Server};
+use delayline_test_server::{Cluster, Server, until_blocking};
 use fastrand::Rng;
 use tokio::task::{JoinSet, block_in_place};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 const SHARDS: u32 = 6;
 /// Of each program.
@@ -104,15 +104,15 @@ fn strike_a_primary(cluster: &Cluster, random: &mut Rng) {
     let count = || others().filter(|it| role(it) == "master").count();
     if random.bool() {
         victim.kill();
-        until("takes over from a killed primary", || count() == all.len());
+        until_blocking("a replica takes over from a killed primary", || count() == all.len());
         victim.restart();
     } else {
         victim.pause();
-        until("takes over from a frozen primary", || count() == all.len());
+        until_blocking("a replica takes over from a frozen primary", || count() == all.len());
         victim.resume();
     }
     // Not before each primary has its replica again, with all that it holds.
-    until("is a replica of each primary", || {
+    until_blocking("each primary has a replica", || {
         primaries(cluster).count() == all.len()
             && primaries(cluster).all(|it| it.online_replicas() > 0)
     });
@@ -124,14 +124,6 @@ fn primaries(cluster: &Cluster) -> impl Iterator<Item = &Server> {
 
 fn role(server: &Server) -> String {
     server.info("replication", "role")
-}
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < LATEST, "within {LATEST:?} no server {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Injects faults into a cluster. Returns how often each number was handled.

@@ -14,7 +14,7 @@ use delayline_core::{
     QueueName, Reply,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
-use delayline_test_server::Server;
+use delayline_test_server::{Server, until};
 
 use crate::Connect;
 
@@ -84,14 +84,6 @@ pub async fn replicas_of(primary: &Server, count: usize) -> Vec<Server> {
 /// A primary whose replicas come at once.
 pub fn primary() -> Server {
     Server::builder().tcp().config("repl-diskless-sync-delay", "0").start()
-}
-
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// Whether a replica has the message.

@@ -13,7 +13,7 @@ use delayline_core::{
     At, Backend, Error, ErrorClass, ErrorKind, Found, MessageId, NewMessage, Op, QueueName, Reply,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend};
-use delayline_test_server::{Cluster, Server};
+use delayline_test_server::{Cluster, Server, until};
 
 use crate::Connect;
 
@@ -98,15 +98,6 @@ pub async fn refusal<C: Connect>(options: &ConnectOptions, queue: &str) -> Error
 
 pub fn is_unsupported(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unsupported(_))
-}
-
-/// Polls until a condition holds.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// Tests of clusters and sentinels, one for each case: failovers, frozen primaries, slots that

@@ -14,7 +14,7 @@ use delayline_core::Error;
 use delayline_redis_protocol::{
     CallError, ConnectOptions, ScriptCall, ScriptName, Transport, Value,
 };
-use delayline_test_server::Server;
+use delayline_test_server::{Server, until};
 
 use crate::Connect;
 
@@ -118,15 +118,6 @@ pub async fn heals(transport: &(impl Transport + ?Sized)) {
             Err(error) => assert!(Instant::now() < deadline, "not healed: {error:?}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// Polls until a condition holds.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -11,7 +11,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use delayline::{Connect, Durability};
 use delayline_sqs::{Access, Router, Sqs};
-use delayline_test_server::Sentinels;
+use delayline_test_server::{Sentinels, until};
 use delayline_web::Role;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -117,14 +117,6 @@ async fn consume(router: Router, url: String, ledger: Shared) {
         if messages.is_empty() && ledger.lock().unwrap().bodies.len() > MESSAGES {
             return;
         }
-    }
-}
-
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -1,11 +1,11 @@
 //! A Redis Cluster of private servers.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::launch::info_field;
 use crate::settings::Role;
 use crate::tls::Identity;
+use crate::wait::until_blocking;
 use crate::{Builder, Certificate, Network, Reply, Server};
 
 /// Some primaries, each with the same number of replicas. Dropping it kills them all.
@@ -256,7 +256,7 @@ impl Cluster {
         self.nodes[0].command(&["CLUSTER", "MEET", &host, &port]);
         let id = self.id(&server);
         self.await_all("know the new node", |node| knows(node, &id));
-        until("the new node knows all others", || {
+        until_blocking("the new node knows all others", || {
             self.nodes.iter().all(|node| knows(&server, &self.id(node)))
                 && cluster_info(&server, "cluster_state").as_deref() == Some("ok")
         });
@@ -294,7 +294,7 @@ impl Cluster {
         }
         // A handshake that takes longer than the time limit of nodes is forgotten: it is begun
         // again.
-        until("the first node knows all others", || {
+        until_blocking("the first node knows all others", || {
             let unknown = self.nodes[1..].iter().filter(|node| !knows(first, &self.id(node)));
             let addresses: Vec<_> = unknown.map(words).collect();
             for [host, port] in &addresses {
@@ -314,13 +314,13 @@ impl Cluster {
                 node.command(&["CLUSTER", "REPLICATE", &id]);
             }
             for node in &self.nodes[usize::from(primaries)..] {
-                until("a replica has its primary's data", || {
+                until_blocking("a replica has its primary's data", || {
                     node.info("replication", "role") == "slave"
                         && node.info("replication", "master_link_status") == "up"
                 });
             }
             for node in &self.nodes[..usize::from(primaries)] {
-                until("a primary has all its replicas", || {
+                until_blocking("a primary has all its replicas", || {
                     has_online(node, usize::from(replicas.get()))
                 });
             }
@@ -337,13 +337,13 @@ impl Cluster {
                 told.iter().all(|port| port.is_some() && *port == told[0])
             })
         };
-        until("all nodes agree", owners);
+        until_blocking("all nodes agree", owners);
     }
 
     #[track_caller]
     fn await_all(&self, what: &str, is_so: impl Fn(&Server) -> bool) {
         for node in &self.nodes {
-            until(what, || is_so(node));
+            until_blocking(what, || is_so(node));
         }
     }
 }
@@ -395,16 +395,3 @@ fn owner_as_told(node: &Server, slot: u16) -> Option<u16> {
         is_in.then(|| u16::try_from(*port).ok())?
     })
 }
-
-/// Asks again and again until something is so: servers do not tell when it is.
-#[track_caller]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Many times as long as it takes.
-const LIMIT: Duration = Duration::from_secs(60);

@@ -37,6 +37,7 @@ mod sentinels;
 mod server;
 mod settings;
 mod tls;
+mod wait;
 mod watchdog;
 
 pub use binary::find_server_binary;
@@ -49,3 +50,4 @@ pub use redis::Value as Reply;
 pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use server::Server;
 pub use tls::{Certificate, foreign_ca_pem};
+pub use wait::{until, until_blocking};

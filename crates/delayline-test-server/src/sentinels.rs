@@ -1,8 +1,9 @@
 //! A primary with replicas, and sentinels that watch over them.
 
-use crate::cluster::{has_online, host, until, words};
+use crate::cluster::{has_online, host, words};
 use crate::settings::Role;
 use crate::tls::Identity;
+use crate::wait::until_blocking;
 use crate::{Builder, Certificate, Network, Server};
 
 /// A primary, its replicas and their sentinels. Dropping it kills them all.
@@ -97,11 +98,11 @@ impl SentinelsBuilder {
         let replicas = (0..self.replicas).map(|_| replica.clone().start());
         let servers: Vec<_> = std::iter::once(primary).chain(replicas).collect();
         for replica in &servers[1..] {
-            until("a replica has its primary's data", || {
+            until_blocking("a replica has its primary's data", || {
                 replica.info("replication", "master_link_status") == "up"
             });
         }
-        until("the primary has all replicas", || has_online(&servers[0], self.replicas));
+        until_blocking("the primary has all replicas", || has_online(&servers[0], self.replicas));
         let mut sentinel = listening(self.sentinel)
             .config("sentinel monitor", &format!("{SERVICE} {address} 2"))
             .config("sentinel down-after-milliseconds", &format!("{SERVICE} 1000"))
@@ -114,7 +115,7 @@ impl SentinelsBuilder {
         let all = Sentinels { servers, sentinels, is_encrypted: self.is_encrypted };
         let (others, replicas) = ((COUNT - 1).to_string(), self.replicas.to_string());
         for sentinel in &all.sentinels {
-            until("a sentinel knows all others", || {
+            until_blocking("a sentinel knows all others", || {
                 field(sentinel, "num-other-sentinels") == others
                     && field(sentinel, "num-slaves") == replicas
             });

@@ -2,9 +2,8 @@
 
 use std::io::Write as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use delayline_test_server::{Network, Reply, Server};
+use delayline_test_server::{Network, Reply, Server, until_blocking};
 
 /// A primary and its replica in a network; `None` where the machine does not permit it.
 fn pair(test: &str) -> Option<(Network, Server, Server)> {
@@ -24,7 +23,7 @@ fn pair(test: &str) -> Option<(Network, Server, Server)> {
     let replica = Server::builder().network(&network);
     let replica = replica.config("replicaof", &format!("{} {}", address.ip(), address.port()));
     let replica = replica.start();
-    until(|| replica.info("replication", "master_link_status") == "up");
+    until_blocking("the link is up", || replica.info("replication", "master_link_status") == "up");
     // Until the replica's first confirmation, the primary sends it nothing. It needs none for a
     // write that is older than the link.
     primary.command(&["SET", "first", "v"]);
@@ -41,7 +40,7 @@ fn a_one_way_cut_lets_the_other_direction_pass() {
     network.cut(&replica, &primary);
     primary.command(&["SET", "k", "v"]);
     assert_eq!(primary.command(&["WAIT", "1", "200"]), Reply::Int(0), "a confirmation passed");
-    until(|| replica.command(&["EXISTS", "k"]) == Reply::Int(1));
+    until_blocking("the replica has it", || replica.command(&["EXISTS", "k"]) == Reply::Int(1));
     network.heal();
     assert_eq!(primary.command(&["WAIT", "1", "20000"]), Reply::Int(1));
 }
@@ -70,14 +69,4 @@ fn networks_do_not_collide_and_leave_nothing_behind() {
     let list = Command::new("ip").args(["netns", "list"]).output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     assert!(!list.contains(&prefix), "{list}");
-}
-
-/// Asks again and again until something is so: servers do not tell when it is.
-#[track_caller]
-fn until(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "in vain");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

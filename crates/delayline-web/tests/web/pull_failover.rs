@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use delayline::codec::Raw;
 use delayline::{Bytes, Connect, Durability, Queue};
-use delayline_test_server::{Cluster, Sentinels, Server};
+use delayline_test_server::{Cluster, Sentinels, Server, until};
 use delayline_web::{Access, Dashboard, Role, Router};
 use serde_json::{Value, json};
 
@@ -196,14 +196,6 @@ async fn patiently(site: &Router, path: &str, body: &Value, ledger: &Ledger) -> 
 
 async fn wait_for(ledger: &Ledger, messages: u64) {
     until("all messages are settled", || ledger.settled() >= messages).await;
-}
-
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// More than any failover takes on a machine that is busy with other things.

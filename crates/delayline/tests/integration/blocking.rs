@@ -10,8 +10,9 @@ use delayline::backend::{Found, Op};
 use delayline::message::MessageState;
 use delayline::worker::{CancelReason, Stuck, WorkerBuilder};
 use delayline::{Job, Queue, RetryPolicy, Worker};
+use delayline_test_server::until;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 /// Longer than a busy machine holds up the threads of a test.
 const LEASE: Duration = ms(6_000);
@@ -68,16 +69,6 @@ fn beats(backend: &Faulty, id: &str) -> usize {
         _ => false,
     };
     extends.iter().filter(|(_, op)| of(op)).count()
-}
-
-/// Waits until something holds.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            sleep(ms(5)).await;
-        }
-    };
-    timeout(PATIENCE, wait).await.expect(what);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

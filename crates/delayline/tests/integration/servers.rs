@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use delayline::{
     Completion, Connect, ErrorClass, Job, Outcome, Queue, RedisClient, Worker, Workers,
 };
-use delayline_test_server::{Reply, Server};
+use delayline_test_server::{Reply, Server, until};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
 
@@ -364,16 +364,6 @@ fn info(server: &Server, section: &str, prefix: &str) -> Vec<String> {
 /// How many clients wait for something on the server.
 fn blocked(server: &Server) -> u32 {
     server.info("clients", "blocked_clients").parse().unwrap()
-}
-
-/// Polls until a condition holds.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let look = async {
-        while !is_so() {
-            sleep(ms(20)).await;
-        }
-    };
-    assert!(timeout(PATIENCE, look).await.is_ok(), "in vain: {what}");
 }
 
 /// More than anything here takes on a machine that is busy with other things.

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use crate::support::{bare, ended, on, run, send, send_signal, start};
+use crate::support::{ask, bare, ended, listening, on, run, send, send_signal, start};
 use delayline_cli::reading;
 use delayline_test_server::Server;
 
@@ -115,28 +112,17 @@ fn lets_in(file: &'static str, token: &str, more: &[(&str, &str)]) {
     let file = place.path().join("users");
     let replaced = [("0.0.0.0:7380", "127.0.0.1:0"), ("/access/users", file.to_str().unwrap())];
     let replaced = [&replaced[..], more].concat();
-    let mut child = start(&mut services["serve"].here(&server, &replaced));
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().trim_start_matches("http://").trim_end_matches('/');
+    let (child, [address]) = listening(start(&mut services["serve"].here(&server, &replaced)));
     let scrape = |token: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         // The name that Prometheus has for it.
-        let head = format!(
-            "GET /metrics HTTP/1.1\r\nhost: serve:7380\r\nauthorization: Bearer {token}\r\n\
-             connection: close\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let head = "GET /metrics HTTP/1.1\r\nhost: serve:7380";
+        ask(&address, &format!("{head}\r\nauthorization: Bearer {token}"), "")
     };
-    let answer = scrape(&token);
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let (status, answer) = scrape(&token);
+    assert_eq!(status, 200, "{answer}");
     assert!(answer.contains("delayline_discovery_complete 1"), "{answer}");
-    let answer = scrape("guessed");
-    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let (status, answer) = scrape("guessed");
+    assert_eq!(status, 401, "{answer}");
     send_signal(&child, "-TERM");
     ended(child).code(0);
 }

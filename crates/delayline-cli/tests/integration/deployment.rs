@@ -2,17 +2,14 @@
 //! that KEDA reads.
 
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use delayline_cli::reading;
 use delayline_test_server::Server;
 use serde_json::Value;
 
-use crate::support::{bare, ended, send, send_signal, start};
+use crate::support::{ask, bare, ended, listening, send, send_signal, start};
 
 fn read(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file);
@@ -67,24 +64,16 @@ fn a_pod_is_ready_and_keda_reads_the_numbers_of_the_queue() {
             other => other,
         })
         .collect();
-    let mut child = start(bare(&args).env("DELAYLINE_URL", server.url()));
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().trim_start_matches("http://").trim_end_matches('/');
+    let (child, [address]) = listening(start(bare(&args).env("DELAYLINE_URL", server.url())));
     let get = |path: &str, login: &str| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         // A probe names the address of the pod, and KEDA the service.
-        let head = format!("GET {path} HTTP/1.1\r\nhost: delayline-serve:7380\r\n{login}");
-        stream.write_all((head + "connection: close\r\n\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let head = format!("GET {path} HTTP/1.1\r\nhost: delayline-serve:7380{login}");
+        ask(&address, &head, "")
     };
     let probe = read("kubernetes/base/serve.yaml");
     let probe = probe.split_once("httpGet: { path: ").and_then(|(_, it)| it.split_once(','));
     for path in [probe.unwrap().0, "/health"] {
-        assert!(get(path, "").starts_with("HTTP/1.1 200 "), "{path}");
+        assert_eq!(get(path, "").0, 200, "{path}");
     }
     let object = read("kubernetes/keda/scaled-object.yaml");
     let field = |name: &'static str| {
@@ -94,9 +83,9 @@ fn a_pod_is_ready_and_keda_reads_the_numbers_of_the_queue() {
     let (urls, places) = (field("url"), field("valueLocation"));
     let numbers = urls.iter().zip(&places).map(|(url, place)| {
         let path = url.strip_prefix("http://delayline-serve.delayline.svc:7380").unwrap();
-        let answer = get(path, "authorization: Bearer a-long-token\r\n");
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+        let (status, answer) = get(path, "\r\nauthorization: Bearer a-long-token");
+        assert_eq!(status, 200, "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         let body: Value = serde_json::from_str(body).unwrap();
         let found = place.split('.').fold(&body, |value, part| match part.parse::<usize>() {
             Ok(index) => &value[index],

@@ -1,6 +1,6 @@
 //! The verbs on a directory, alone and beside a process that has it open.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,8 @@ use delayline_test_server::{Reply, Server};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Ended, Running, bare, ended, run, run_with_input, send_signal, start, wait_until,
+    Ended, Running, ask, bare, ended, listening, run, run_with_input, send_signal, start,
+    wait_until,
 };
 
 /// The command on the queue `orders` of a directory.
@@ -33,23 +34,13 @@ fn count(path: &Path, name: &str) -> u64 {
 /// Starts `serve` on a free port, and waits until it listens.
 fn serving(path: &Path, args: &[&str]) -> (Running, String) {
     let all = [&["serve", "--all", "--listen", "127.0.0.1:0"], args].concat();
-    let mut child = start(&mut on(path, &all));
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
-    let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    let (child, [address]) = listening(start(&mut on(path, &all)));
     (child, address)
 }
 
 fn http(address: &str, head: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let length = body.len();
-    let rest = "content-type: application/json\r\nconnection: close\r\ncontent-length";
-    let request = format!("{head} HTTP/1.1\r\nhost: {address}\r\n{rest}: {length}\r\n\r\n{body}");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let head = format!("{head} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json");
+    ask(address, &head, body).1
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-use crate::support::{Running, bare, count, send, start, wait_until};
+use crate::support::{Running, bare, count, listening, send, start, wait_until};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use delayline_test_server::Server;
@@ -18,11 +18,7 @@ fn serving(url: &str, listen: &str, args: &[&str]) -> (Running, String) {
     let args = [&["serve", "--listen", listen], args, &["orders"]].concat();
     let mut command = bare(&args);
     command.env("DELAYLINE_URL", url).env("DELAYLINE_CLAIM_SECRET", "secret");
-    let mut child = start(&mut command);
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
-    let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    let (child, [address]) = listening(start(&mut command));
     (child, address)
 }
 

@@ -1,12 +1,13 @@
 //! `delayline serve`.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::support::{
-    Running, bare, count, ended, on, run, send, send_signal, served, start, wait_until,
+    Running, ask, bare, count, ended, listening, on, run, send, send_signal, served, start,
+    wait_until,
 };
 use delayline_test_server::{Cluster, Server};
 
@@ -16,29 +17,9 @@ fn serving(server: &Server, args: &[&str]) -> (Running, String) {
 }
 
 fn serving_at(server: &Server, address: &str, args: &[&str]) -> (Running, String) {
-    listening(start(&mut on(server, &[&["serve", "--listen", address], args].concat())))
-}
-
-/// Waits until the command listens, and returns its address.
-fn listening(mut child: Running) -> (Running, String) {
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
-    let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    let args = [&["serve", "--listen", address], args].concat();
+    let (child, [address]) = listening(start(&mut on(server, &args)));
     (child, address)
-}
-
-/// Sends a request with these lines, and returns the status and the whole response.
-pub fn ask(address: &str, head: &str, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let length = body.len();
-    let request = format!("{head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    (status.unwrap_or_else(|| panic!("{answer:?}")), answer)
 }
 
 #[test]
@@ -115,7 +96,7 @@ fn all_queues_are_served_while_a_primary_is_away() {
     second.kill();
     let mut serve = bare(&["serve", "--all", "--listen", "127.0.0.1:0"]);
     serve.env("DELAYLINE_URL", &url);
-    let (mut child, address) = listening(start(&mut serve));
+    let (mut child, [address]) = listening(start(&mut serve));
     let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "");
     let away = format!("127.0.0.1:{}", second.port());
     let (status, page) = get("/queues");
@@ -145,7 +126,7 @@ fn without_names_all_queues_of_the_server_are_served() {
     drop(child);
     let mut command = bare(&["serve", "--listen", "127.0.0.1:0"]);
     command.env("DELAYLINE_URL", server.url());
-    let (child, address) = listening(start(&mut command));
+    let (child, [address]) = listening(start(&mut command));
     let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "");
     let (status, page) = get("/queues");
     assert!(status == 200 && page.contains("queue?queue=orders"), "{page}");

@@ -1,25 +1,15 @@
 //! `delayline serve --sqs`.
 
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::serve::ask;
-use crate::support::{Running, count, on, run, send, start};
+use crate::support::{Running, ask, count, listening, on, run, send, start};
 use delayline_test_server::Server;
 use serde_json::{Value, json};
 
 /// Starts it on free ports, and returns the addresses that it prints.
 fn serving<const N: usize>(server: &Server, sqs: &str, args: &[&str]) -> (Running, [String; N]) {
     let all = [&["serve", "--listen", "127.0.0.1:0", "--sqs", sqs], args].concat();
-    let mut child = start(&mut on(server, &all));
-    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    let addresses = std::array::from_fn(|_| {
-        let line = lines.next().unwrap().unwrap();
-        let address = line.strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
-        address.unwrap_or_else(|| panic!("{line:?}")).to_owned()
-    });
-    drop(lines);
-    (child, addresses)
+    listening(start(&mut on(server, &all)))
 }
 
 /// Requests an action as an SDK does, without a signature.

@@ -5,7 +5,8 @@
 pub mod old;
 pub mod terminal;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -143,6 +144,32 @@ pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
         assert!(start.elapsed() < Duration::from_secs(60), "{what} did not happen");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Waits until `serve` listens, and returns the addresses that it prints.
+#[track_caller]
+pub fn listening<const N: usize>(mut child: Running) -> (Running, [String; N]) {
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    let addresses = std::array::from_fn(|_| {
+        let line = lines.next().unwrap().unwrap();
+        let address = line.strip_prefix("http://").and_then(|it| it.strip_suffix('/'));
+        address.unwrap_or_else(|| panic!("{line:?}")).to_owned()
+    });
+    drop(lines);
+    (child, addresses)
+}
+
+/// Sends a request with these lines, and returns the status and the whole response.
+pub fn ask(address: &str, head: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let length = body.len();
+    let request = format!("{head}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("{answer:?}")), answer)
 }
 
 /// How many connections the server at an address has that it has read a request from.

@@ -151,16 +151,6 @@ fn two_messages_of_an_id_are_never_leased_at_once() {
 }
 
 #[test]
-fn what_gave_way_is_counted() {
-    let (mut story, ..) = updates();
-    let stats = story.order.last_mut().map(|call| &mut call.applied.reply);
-    let Some(Reply::Stats(stats)) = stats else { panic!("no counters") };
-    assert_eq!(stats.totals.replaced, 1);
-    stats.totals.replaced = 0;
-    assert!(story.check().unwrap_err().starts_with("G1: of 3 messages 0 are live and 2"));
-}
-
-#[test]
 fn a_window_has_one_message() {
     let mut story = Story::default();
     story.throttle(0, "a", 50);

@@ -220,44 +220,29 @@ const NS_PER_MS: u64 = 1_000_000;
 #[cfg(test)]
 mod tests {
     use delayline_core::{
-        At, Claim, ConsumerName, Millis, NewMessage, Outcome as Ending, SetLimits, Settlement,
-        State,
+        Claim, ConsumerName, Millis, NewMessage, Outcome as Ending, SetLimits, Settlement,
     };
 
+    use super::super::tests::Primary;
     use super::*;
 
-    /// A server, and the calls that it answered, one every ten milliseconds.
-    #[derive(Default)]
-    struct Server {
-        state: State,
-        entries: Vec<Entry>,
-    }
-
-    impl Server {
-        fn answer(&mut self, op: Op) -> Applied {
-            let ms = 10 * self.entries.len() as u64;
-            let (at, called) = (1_000_000 + ms, Duration::from_millis(ms));
-            let at = Timestamp::from_ms(at).unwrap();
-            let applied = self.state.apply(at, &op);
-            let returned = Some(called + Duration::from_millis(5));
-            let outcome = Outcome::Answered(applied.clone());
-            let entry =
-                Entry { client: "test", era: 0, called, returned, at: At::Server, op, outcome };
-            self.entries.push(entry);
-            applied
+    impl Primary {
+        /// Calls come one per second.
+        fn call(&mut self, op: &Op) -> Applied {
+            self.answer(self.entries.len() as u64, op)
         }
 
         fn send(&mut self, count: u8) {
             let group = Group::new("g").unwrap();
             let message = |n| NewMessage::new(MessageId::new(vec![n]).unwrap(), "x");
             let grouped = |n| message(n).group(group.clone());
-            self.answer(Op::Enqueue((1..=count).map(grouped).collect()));
+            self.call(&Op::Enqueue((1..=count).map(grouped).collect()));
         }
 
         fn claim(&mut self, token: u8) -> Applied {
             let consumer = ConsumerName::new("c").unwrap();
             let id = ClaimId::from_bytes([token; ClaimId::BYTES]);
-            self.answer(Op::Claim(Claim::new(consumer, id, 3, Millis::saturating(60_000))))
+            self.call(&Op::Claim(Claim::new(consumer, id, 3, Millis::saturating(60_000))))
         }
 
         /// As a server would that forgot the limits, and whose caller did not.
@@ -280,55 +265,55 @@ mod tests {
             (SetLimits::new().each_group(3), "G36: 6 messages of g are leased"),
         ];
         for (limits, accusation) in limits {
-            let mut server = Server::default();
-            server.answer(Op::SetLimits(limits));
-            server.send(6);
-            let Reply::Claim(claimed) = server.claim(1).reply else { panic!("no claim") };
+            let mut primary = Primary::default();
+            primary.call(&Op::SetLimits(limits));
+            primary.send(6);
+            let Reply::Claim(claimed) = primary.claim(1).reply else { panic!("no claim") };
             let capped = |seen: Seen| seen.capped + seen.capped_groups;
-            assert_eq!(capped(server.verdict().unwrap()), 1);
+            assert_eq!(capped(primary.verdict().unwrap()), 1);
             let ack = |held: &delayline_core::Delivery| {
                 Settlement::new(held.message.info.id.clone(), held.lease, Ending::Ack)
             };
-            server.answer(Op::Settle(claimed.deliveries.iter().map(ack).collect()));
-            server.claim(2);
-            assert_eq!(capped(server.verdict().unwrap()), 2);
-            server.forget(limits);
-            server.send(9);
-            server.claim(3);
-            let reason = server.verdict().unwrap_err();
+            primary.call(&Op::Settle(claimed.deliveries.iter().map(ack).collect()));
+            primary.claim(2);
+            assert_eq!(capped(primary.verdict().unwrap()), 2);
+            primary.forget(limits);
+            primary.send(9);
+            primary.claim(3);
+            let reason = primary.verdict().unwrap_err();
             assert!(reason.starts_with(accusation), "{reason}");
         }
     }
 
     #[test]
     fn deliveries_while_the_queue_is_held_are_seen() {
-        let limits = SetLimits::new().hold_for(Duration::from_millis(30));
-        let mut server = Server::default();
-        server.answer(Op::SetLimits(limits));
-        server.send(9);
+        let limits = SetLimits::new().hold_for(Duration::from_secs(3));
+        let mut primary = Primary::default();
+        primary.call(&Op::SetLimits(limits));
+        primary.send(9);
         // The call after it comes when the hold ends.
-        server.claim(1);
-        server.claim(2);
-        assert_eq!(server.verdict().unwrap().held, 1);
-        server.answer(Op::SetLimits(limits));
-        server.answer(Op::SetLimits(SetLimits::new().end_hold()));
-        server.claim(3);
-        let reason = server.verdict().unwrap_err();
+        primary.claim(1);
+        primary.claim(2);
+        assert_eq!(primary.verdict().unwrap().held, 1);
+        primary.call(&Op::SetLimits(limits));
+        primary.call(&Op::SetLimits(SetLimits::new().end_hold()));
+        primary.claim(3);
+        let reason = primary.verdict().unwrap_err();
         assert!(reason.starts_with("G34: the queue is held until"), "{reason}");
     }
 
     #[test]
     fn deliveries_beyond_the_rate_are_seen() {
-        let limits = SetLimits::new().rate(Rate::per_minute(60, 3));
-        let mut server = Server::default();
-        server.answer(Op::SetLimits(limits));
-        server.send(9);
-        server.claim(1);
-        server.claim(2);
-        assert_eq!(server.verdict().unwrap().slowed, 1);
-        server.forget(limits);
-        server.claim(3);
-        let reason = server.verdict().unwrap_err();
-        assert!(reason.ends_with("exceeds 60 in 60s"), "{reason}");
+        let limits = SetLimits::new().rate(Rate::per_minute(1, 3));
+        let mut primary = Primary::default();
+        primary.call(&Op::SetLimits(limits));
+        primary.send(9);
+        primary.claim(1);
+        primary.claim(2);
+        assert_eq!(primary.verdict().unwrap().slowed, 1);
+        primary.forget(limits);
+        primary.claim(3);
+        let reason = primary.verdict().unwrap_err();
+        assert!(reason.ends_with("exceeds 1 in 60s"), "{reason}");
     }
 }

@@ -34,7 +34,7 @@ fn ack(claimed: &Applied) -> Op {
 }
 
 /// A call at that second, answered half a second later.
-fn entry(second: u64, op: &Op, outcome: Outcome) -> Entry {
+pub(super) fn entry(second: u64, op: &Op, outcome: Outcome) -> Entry {
     let called = Duration::from_secs(second);
     let returned = Some(called + Duration::from_millis(500));
     Entry { client: "test", era: 0, called, returned, at: At::Server, op: op.clone(), outcome }
@@ -42,13 +42,13 @@ fn entry(second: u64, op: &Op, outcome: Outcome) -> Entry {
 
 /// A primary, and the calls that it answered.
 #[derive(Default)]
-struct Primary {
-    state: State,
-    entries: Vec<Entry>,
+pub(super) struct Primary {
+    pub(super) state: State,
+    pub(super) entries: Vec<Entry>,
 }
 
 impl Primary {
-    fn answer(&mut self, second: u64, op: &Op) -> Applied {
+    pub(super) fn answer(&mut self, second: u64, op: &Op) -> Applied {
         let at = Timestamp::from_ms(1_000_000 + 1_000 * second).unwrap();
         let applied = self.state.apply(at, op);
         self.entries.push(entry(second, op, Outcome::Answered(applied.clone())));
@@ -68,7 +68,7 @@ fn accused(entries: &[Entry], is_there: bool, of: &str) {
     assert!(reason.starts_with(of), "{reason}");
 }
 
-fn loss(from: u64, to: u64, returned_by: u64) -> Loss {
+pub(super) fn loss(from: u64, to: u64, returned_by: u64) -> Loss {
     let [level_at, called_by, returned_by] = [from, to, returned_by].map(Duration::from_secs);
     Loss { level_at, called_by, returned_by }
 }

@@ -1,9 +1,10 @@
 //! Streams that break the promise of relays.
 
 use delayline_core::{
-    At, Destination, DestinationKey, Error, ErrorKind, Millis, NewMessage, Relay, Schedule, State,
+    Destination, DestinationKey, Error, ErrorKind, Millis, NewMessage, Relay, Schedule, State,
 };
 
+use super::super::tests::{entry, loss};
 use super::*;
 
 /// The replies that callers got, and the entries that a consumer of the stream has read.
@@ -29,21 +30,9 @@ fn relay() -> Op {
     Op::Relay(Relay::new(Destination::Stream { key, backlog: None }, 10))
 }
 
-/// A call at that second, answered half a second later.
-fn entry(second: u64, op: Op, outcome: Outcome) -> Entry {
-    let called = Duration::from_secs(second);
-    let returned = Some(called + Duration::from_millis(500));
-    Entry { client: "test", era: 0, called, returned, at: At::Server, op, outcome }
-}
-
 fn element(place: EntryId, name: &str, due: u64) -> (EntryId, Words) {
     let words = ["id", name, "due", &due.to_string(), "payload", name];
     (place, words.map(|word| word.as_bytes().to_vec()).into())
-}
-
-fn loss(from: u64, to: u64, returned_by: u64) -> Loss {
-    let [level_at, called_by, returned_by] = [from, to, returned_by].map(Duration::from_secs);
-    Loss { level_at, called_by, returned_by }
 }
 
 impl History {
@@ -60,7 +49,7 @@ impl History {
         for (second, op) in calls {
             let at = Timestamp::from_ms(1_000 * second).unwrap();
             let applied = state.apply(at, &op);
-            entries.push(entry(second, op, Outcome::Answered(applied)));
+            entries.push(entry(second, &op, Outcome::Answered(applied)));
         }
         let relayed = Found::Finished(Status::Relayed);
         Self {
@@ -155,7 +144,7 @@ fn an_entry_is_what_was_sent() {
     accused("G28: id a due 4000 is no entry", |it| it.stream[0].1.truncate(4));
     let mut history = History::sound();
     history.stream[0].1[3] = b"4500".into();
-    history.entries.push(entry(2, send("a", 3_500), Outcome::Unknown));
+    history.entries.push(entry(2, &send("a", 3_500), Outcome::Unknown));
     assert!(history.check().is_ok(), "a send without an answer may have set the instant");
 }
 
@@ -177,9 +166,9 @@ fn the_queue_knows_what_is_in_the_stream() {
 fn what_was_not_executed_reaches_no_consumer() {
     let refused = || Outcome::NotExecuted(Error::new(ErrorKind::Unreachable));
     let sent = |it: &mut History| {
-        it.entries.push(entry(2, send("c", 0), refused()));
+        it.entries.push(entry(2, &send("c", 0), refused()));
         // Its instant is then known to no caller.
-        it.entries.push(entry(2, send("a", 0), Outcome::Unknown));
+        it.entries.push(entry(2, &send("a", 0), Outcome::Unknown));
     };
     let mut history = History::sound();
     sent(&mut history);

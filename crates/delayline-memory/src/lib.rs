@@ -208,6 +208,10 @@ mod tests {
         assert!(!wait().await.unwrap(), "sleepers come back at 500 anyhow");
         enqueue(&queue, "c", 400).await;
         assert!(wait().await.unwrap());
+        // The suite's wrapper passes hints on.
+        let wrapped = delayline_testkit::Faulty::new(queue, []);
+        wrapped.ring().await.unwrap();
+        assert!(wrapped.wait(Duration::from_secs(5)).await.unwrap());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,5 @@
 //! Limits of a queue, over all its workers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,35 +46,6 @@ async fn a_handler_holds_its_queue() {
         all.extend(follows.then_some((7, 30)));
         assert_eq!(seen, all);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_workers_share_the_limit_of_leases() {
-    let queue: Queue<u64> = Queue::new(Faulty::new());
-    queue.set_limits(SetLimits::new().leased(3)).await.unwrap();
-    send(&queue, 20).await;
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (started, last) = (Instant::now(), Arc::new(Mutex::new(Duration::ZERO)));
-    let run = || {
-        let worker =
-            Worker::builder(queue.clone()).concurrency(4).until_empty(true).build().unwrap();
-        let (now, most, last) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&last));
-        worker.run(move |_: Job<u64>| {
-            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
-            *last.lock().unwrap() = started.elapsed();
-            async move {
-                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                sleep(SECOND).await;
-                now.fetch_sub(1, Ordering::SeqCst);
-                Ok::<_, Error>(())
-            }
-        })
-    };
-    let (one, two) = tokio::join!(run(), run());
-    assert_eq!((one.acked + two.acked, most.load(Ordering::SeqCst)), (20, 3));
-    // A freed slot is used at once: 20 messages of a second, three at a time.
-    let last = *last.lock().unwrap();
-    assert!(last < Duration::from_millis(6_100), "{last:?}");
 }
 
 #[tokio::test(start_paused = true)]

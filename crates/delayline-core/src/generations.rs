@@ -104,20 +104,6 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_kept_for_the_retention_and_for_twice_that_at_most() {
-        let mut map = Generations::new(100, 100);
-        insert(&mut map, 1_000, 1);
-        insert(&mut map, 1_099, 2);
-        assert_eq!(known(&map, 1_199), [1, 2]);
-        assert_eq!(known(&map, 1_200), [0; 0]);
-        insert(&mut map, 1_150, 3);
-        assert_eq!(known(&map, 1_249), [1, 2, 3]);
-        assert_eq!(known(&map, 1_250), [3]);
-        insert(&mut map, 1_350, 4);
-        assert_eq!(known(&map, 1_350), [4]);
-    }
-
-    #[test]
     fn what_is_forgotten_is_forgotten_in_both_generations() {
         let mut map = Generations::new(100, 2);
         for key in [1, 2, 1] {

@@ -109,6 +109,12 @@ async fn many(
     if ids.len() > limits::MAX_PAGE {
         return Err(Failure::Wrong(format!("at most {} at once", limits::MAX_PAGE)));
     }
+    // What leads back to the page can be wrong, too, so it is read before anything is done.
+    let after = context.params.text("after").map(|it| encoded(it.as_bytes()));
+    let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+    let order = order_query(newest_first(&context.params)?);
+    let (_, now) = served.counts_for(true).await?;
+    let filter = Asked::in_params(&context.params, now)?.query() + order;
     if let Some(verb) = sure.filter(|_| fields.text("sure").is_none()) {
         return Ok(ask(context, name, verb, &ids, Some(field)));
     }
@@ -117,12 +123,7 @@ async fn many(
     let word = done.first().copied().or_else(|| outcomes.first());
     let word = word.map_or("not_found", |outcome| outcome.word);
     let (done, rest) = (done.len(), outcomes.len() - done.len());
-    let after = context.params.text("after").map(|it| encoded(it.as_bytes()));
-    let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
     let of = encoded(name.as_bytes());
-    let order = order_query(newest_first(&context.params)?);
-    let (_, now) = served.counts_for(true).await?;
-    let filter = Asked::in_params(&context.params, now)?.query() + order;
     Ok(see(&format!("dead?queue={of}{after}{filter}&note={word}&done={done}&rest={rest}")))
 }
 

@@ -118,6 +118,10 @@ async fn many_letters_are_purged_once_the_visitor_is_sure() {
     let page = page.status(200).has("Delete 2 messages?");
     let page = page.has(r#"name="id" value="a""#).has(r#"name="scope" value="selected""#);
     drop(page);
+    for wrong in ["order=foo", "died_after=xyz"] {
+        let uri = format!("/purge?queue=orders&{wrong}");
+        post(&site, &uri, "scope=selected&id=a&id=b&sure=yes").await.status(400);
+    }
     assert_eq!(orders.stats().await.unwrap().dead, 3);
     post(&site, "/purge?queue=orders", "scope=selected&id=a&id=b&sure=yes").await.leads_to();
     assert_eq!(orders.stats().await.unwrap().dead, 1);

@@ -1,5 +1,7 @@
 //! Requests that change messages or a queue. Repeating one does no harm.
 
+use std::sync::Arc;
+
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -50,12 +52,14 @@ pub(super) async fn limits(
         Some(_) => return Err(Failure::Wrong("create must be true or false".to_owned()).into()),
     };
     let changed = audited::set_limits(&context, &place.queue, &served.queue, set).await?;
-    let (stats, _) = counted(&served.queue).await?;
     if is_new {
-        context.shared.directory.add(&place.queue, served);
+        context.shared.directory.add(&place.queue, Arc::clone(&served));
     }
-    let limits = json::limits(&stats.limits);
-    let value = json!({ "queue": place.queue, "limits": limits, "changed": changed });
+    let mut value = json!({ "queue": place.queue, "changed": changed });
+    // The limits are set, also if the queue cannot be read now.
+    if let Ok((stats, _)) = counted(&served.queue).await {
+        value["limits"] = json::limits(&stats.limits);
+    }
     Ok(answer(StatusCode::OK, &value))
 }
 

@@ -73,11 +73,10 @@ pub(super) async fn put(
     let spec = json::schedule_spec(fields).map_err(Failure::Wrong)?;
     let put = audited::put(&context, &name, spec).await?;
     let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
-    let entry = context.schedules()?.1.get(&name).await.map_err(failure)?;
-    let mut value = match &entry {
-        Some(entry) => shown(&context, entry),
-        // It has been removed meanwhile.
-        None => json!({ "name": name }),
+    let mut value = match context.schedules()?.1.get(&name).await {
+        Ok(Some(entry)) => shown(&context, &entry),
+        // It has been removed meanwhile, or cannot be read now. It was put in any case.
+        _ => json!({ "name": name }),
     };
     value["outcome"] = word(put).into();
     Ok(answer(status, &value))

@@ -3,9 +3,11 @@
 use delayline::Timestamp;
 use delayline::admin::Limits;
 use delayline_web::{Role, Router};
+use serde_json::json;
 
 use crate::hostile::inert;
 use crate::support::{Raws, call, get, orders, post, site};
+use crate::trouble::Trouble;
 
 /// Sends a form, and checks that it says so.
 async fn change(site: &Router, fields: &str) {
@@ -107,4 +109,14 @@ async fn senseless_limits_change_nothing() {
     beyond.status(400).has("3600000000000").has("3155760000000");
     post(&site, "/limits?queue=other", "limit=leased&change=set&leased=1").await.status(404);
     assert_eq!(limits(&orders).await, Limits::default());
+}
+
+#[tokio::test]
+async fn limits_that_are_set_are_said_to_be_when_they_cannot_be_read() {
+    let orders = orders().await;
+    // The counts before the change, and the change.
+    let site = site(&Trouble::refuses_after(2, &orders), Role::Operator);
+    let changed = call(&site, "POST", "/queues/orders/limits", r#"{"leased": 3}"#).await;
+    assert_eq!(changed.status(200).json(), json!({"queue": "orders", "changed": true}));
+    assert_eq!(limits(&orders).await.leased, Some(3));
 }

@@ -1,13 +1,15 @@
 //! Bodies of requests.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::Request;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::backend::{Millis, Op, Rate, Schedule, SetLimits};
-use delayline::{MessageId, Timestamp};
-use delayline_json::distinct;
+use delayline::{MessageId, Timestamp, limits};
+use delayline_json::{Object, distinct};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::body::JSON;
@@ -37,14 +39,67 @@ pub(super) fn members(body: &[u8], names: &[&str]) -> Result<Map<String, Value>,
 }
 
 /// Refuses members of other names.
-pub(super) fn known(
-    owner: &str,
-    members: &Map<String, Value>,
-    names: &[&str],
-) -> Result<(), String> {
+fn known(owner: &str, members: &Map<String, Value>, names: &[&str]) -> Result<(), String> {
     match members.keys().find(|name| !names.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => Err(unknown(owner, "member", name, names.iter().copied())),
+    }
+}
+
+/// The members of a JSON object as they are written: as values, they could take many times the
+/// memory of the body.
+pub(super) struct Members<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'a> Members<'a> {
+    /// Returns the members of an object, if all have these names.
+    pub(super) fn read(
+        owner: &str,
+        json: &'a [u8],
+        names: impl Iterator<Item = &'static str> + Clone,
+    ) -> Result<Self, String> {
+        let object: Object<&RawValue> =
+            serde_json::from_slice(json).map_err(|_| format!("{owner} must be an object"))?;
+        let members = Self(object.members()?.into_iter().collect());
+        match members.0.keys().find(|name| !names.clone().any(|known| known == *name)) {
+            None => Ok(members),
+            Some(name) => Err(unknown(owner, "member", name, names)),
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.get(name).copied()
+    }
+
+    /// A string, if it is given.
+    pub(super) fn text(&self, name: &str) -> Result<Option<String>, String> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let text = serde_json::from_str(value.get());
+        text.map(Some).map_err(|_| format!("{name} must be a string"))
+    }
+
+    /// The objects of a list, at most as many as a batch may have, each as `read` returns it.
+    pub(super) fn batch<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&'a RawValue) -> Result<T, String>,
+    ) -> Result<Vec<T>, Failure> {
+        let parts = self.get(name).and_then(|list| serde_json::from_str(list.get()).ok());
+        let parts: Vec<&RawValue> = parts.ok_or_else(|| {
+            Failure::Wrong(format!("the body must be an object with the array {name}"))
+        })?;
+        if parts.len() > limits::MAX_BATCH {
+            let (more, most) = (parts.len(), limits::MAX_BATCH);
+            let why = format!("there are {more} {name} in the body; at most {most} are allowed");
+            return Err(Failure::Wrong(why));
+        }
+        let (mut items, mut wrong) = (Vec::new(), Vec::new());
+        for (index, part) in parts.into_iter().enumerate() {
+            match read(part) {
+                Ok(item) => items.push(item),
+                Err(why) => wrong.push((index, why)),
+            }
+        }
+        if wrong.is_empty() { Ok(items) } else { Err(Failure::Items(wrong)) }
     }
 }
 

@@ -18,11 +18,12 @@ use delayline::{Error, MessageId, Timestamp, Violation, limits};
 use delayline_json as json;
 use http_body_util::{BodyExt as _, Full};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::input::{MOST_BODY_BYTES, MOST_OBJECT_BYTES, known, members};
+use super::input::{MOST_BODY_BYTES, MOST_OBJECT_BYTES, Members, members};
 use super::place::Place;
 use super::problem::{Problem, answer};
 use super::save::save;
@@ -70,31 +71,30 @@ pub(super) async fn extend(
 ) -> Result<Response, Problem> {
     let served = consumed(&context, &place.queue).await?;
     let body = context.shared.bodies.read(request, JSON, MOST_BODY_BYTES).await?;
-    let asked = members(&body, &["leases", "lease"])?;
-    drop(body);
-    let lease = lease(&asked)?;
-    let Some(Value::Array(items)) = asked.get("leases") else {
-        return Err(Failure::Wrong("leases must be an array of objects".to_owned()).into());
+    let extend = extension(&body)?;
+    let ids: Vec<MessageId> = extend.leases.iter().map(|(id, _)| id.clone()).collect();
+    let work = async move {
+        // The leases take as much memory, until they are extended.
+        let _counts = body;
+        served.queue.apply(&Op::Extend(extend)).await
     };
-    let (mut leases, mut saves, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, item) in items.iter().enumerate() {
-        match held(item) {
-            Ok((id, lease, save)) => {
-                saves.extend(save.map(|save| (id.clone(), save)));
-                leases.push((id, lease));
-            }
-            Err(why) => wrong.push((index, why)),
-        }
-    }
-    if !wrong.is_empty() {
-        return Err(Failure::Items(wrong).into());
-    }
-    let ids: Vec<MessageId> = leases.iter().map(|(id, _)| id.clone()).collect();
-    let op = Op::Extend(Extend::new(leases, lease).saves(saves));
-    let reply = to_the_end(async move { served.queue.apply(&op).await }).await??.reply;
+    let reply = to_the_end(work).await??.reply;
     let Reply::Extend(items) = reply else { return Err(Failure::Protocol.into()) };
     let told = ids.iter().zip(items).map(|(id, item)| Value::Object(extended(id, item)));
     Ok(answer(StatusCode::OK, &json!({ "results": told.collect::<Value>() })))
+}
+
+/// The extension that a body asks for, unless one of its leases is not valid.
+fn extension(body: &[u8]) -> Result<Extend, Failure> {
+    let names = ["leases", "lease"];
+    let members = Members::read("the body", body, names.into_iter()).map_err(Failure::Wrong)?;
+    let duration = lease(members.text("lease").map_err(Failure::Wrong)?.as_deref())?;
+    let (mut leases, mut saves) = (Vec::new(), Vec::new());
+    for (id, lease, save) in members.batch("leases", held)? {
+        saves.extend(save.map(|save| (id.clone(), save)));
+        leases.push((id, lease));
+    }
+    Ok(Extend::new(leases, duration).saves(saves))
 }
 
 /// Returns the queue of a consumer. Where queues are looked for, it may not exist yet.
@@ -132,7 +132,7 @@ impl Asked {
                     .ok_or_else(|| Failure::Wrong(format!("max is a number from 1 to {most}")))?
             }
         };
-        let wait = duration(members, "wait")?.unwrap_or(USUAL_WAIT);
+        let wait = duration("wait", text(members, "wait")?)?.unwrap_or(USUAL_WAIT);
         if wait > LONGEST_WAIT {
             let most = LONGEST_WAIT.as_secs();
             return Err(Failure::Wrong(format!("wait is at most {most}s")));
@@ -163,7 +163,8 @@ impl Asked {
         let claim_id = claim_id.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
         let parts = [visitor, queue.as_bytes(), consumer.as_bytes(), claim_id.as_bytes()];
         let real = context.shared.claim_ids.of(parts);
-        let claim = Claim::new(consumer, real, max, lease(members)?).several_in_order(several);
+        let lease = lease(text(members, "lease")?)?;
+        let claim = Claim::new(consumer, real, max, lease).several_in_order(several);
         // A poll may wait before the queue would refuse it.
         Op::Claim(claim.clone()).validate()?;
         Ok(Self { claim, claim_id, is_new, wait })
@@ -296,13 +297,12 @@ fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
 }
 
 /// The id, the lease and the save of an item of an extension.
-fn held(item: &Value) -> Result<(MessageId, Lease, Option<Save>), String> {
-    let Value::Object(members) = item else { return Err("it must be an object".to_owned()) };
-    known("it", members, &[&["id", "id_base64", "token"][..], &json::Saved::NAMES].concat())?;
-    let text = |name: &str| members.get(name).map(|value| value.as_str().unwrap_or_default());
-    let id = message_id(text("id"), text("id_base64"))?;
-    let lease = token(text("token"))?.lease;
-    Ok((id, lease, save(|name| members.get(name).cloned())?))
+fn held(item: &RawValue) -> Result<(MessageId, Lease, Option<Save>), String> {
+    let names = ["id", "id_base64", "token"].into_iter().chain(json::Saved::NAMES);
+    let members = Members::read("it", item.get().as_bytes(), names)?;
+    let text = |name| members.text(name);
+    let id = message_id(text("id")?.as_deref(), text("id_base64")?.as_deref())?;
+    Ok((id, token(text("token")?.as_deref())?.lease, save(&members)?))
 }
 
 /// The id that an item names.
@@ -325,13 +325,13 @@ pub(super) fn token(text: Option<&str>) -> Result<Token, String> {
     Token::read(text).ok_or_else(|| "the token is not one of a delivery".to_owned())
 }
 
-fn lease(members: &Map<String, Value>) -> Result<Millis, Failure> {
-    let lease = duration(members, "lease")?.unwrap_or(USUAL_LEASE);
+fn lease(text: Option<&str>) -> Result<Millis, Failure> {
+    let lease = duration("lease", text)?.unwrap_or(USUAL_LEASE);
     Ok(Millis::try_from(lease).map_err(Error::from)?)
 }
 
-fn duration(members: &Map<String, Value>, name: &str) -> Result<Option<Duration>, Failure> {
-    let Some(text) = text(members, name)? else { return Ok(None) };
+fn duration(name: &str, text: Option<&str>) -> Result<Option<Duration>, Failure> {
+    let Some(text) = text else { return Ok(None) };
     json::duration(text).map(Some).map_err(|why| Failure::Wrong(format!("{name}: {why}")))
 }
 

@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use delayline::backend::Save;
 use delayline_json::Saved;
-use serde_json::Value;
 
-/// Reads the save of an item of an extension or a settlement, given the value of each name.
-pub(super) fn save(member: impl Fn(&str) -> Option<Value>) -> Result<Option<Save>, String> {
-    let saved = Saved::read(member)?;
+use super::input::Members;
+
+/// Reads the save of an item of an extension or a settlement.
+pub(super) fn save(members: &Members<'_>) -> Result<Option<Save>, String> {
+    let saved = Saved::read(|name| serde_json::from_str(members.get(name)?.get()).ok())?;
     Ok((saved != Saved::default()).then(|| saved.numbered(number())))
 }
 

@@ -1,7 +1,5 @@
 //! Ends of leases.
 
-use std::collections::BTreeMap;
-
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -13,12 +11,12 @@ use delayline::backend::{
 };
 use delayline::codec::Raw;
 use delayline::{Bytes, Enqueued, Error, MessageId, Queue, RetryPolicy, Timestamp, limits};
-use delayline_json::{self as json, Object};
+use delayline_json as json;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::input::MOST_BODY_BYTES;
+use super::input::{MOST_BODY_BYTES, Members};
 use super::place::Place;
 use super::problem::{Problem, answer, failed_items};
 use super::pull::{consumed, message_id, token};
@@ -26,7 +24,7 @@ use super::save::save;
 use crate::audited::to_the_end;
 use crate::body::JSON;
 use crate::context::ForWorkers;
-use crate::failure::{Failure, told, unknown};
+use crate::failure::{Failure, told};
 use crate::pull::token::Token;
 use crate::{Rights, Visitor};
 
@@ -166,43 +164,15 @@ fn followed(id: &MessageId, enqueued: Enqueued) -> Map<String, Value> {
 
 /// All settlements of a body, unless one of them is not valid.
 fn items(visitor: &Visitor, body: &[u8]) -> Result<Vec<HandOff>, Failure> {
-    let wrong =
-        || Failure::Wrong("the body must be an object with the array settlements".to_owned());
-    let object: Object<&RawValue> = serde_json::from_slice(body).map_err(|_| wrong())?;
-    let members = object.members().map_err(Failure::Wrong)?;
-    let [(name, parts)] = members.as_slice() else { return Err(wrong()) };
-    if name != "settlements" {
-        return Err(wrong());
-    }
-    let parts: Vec<&RawValue> = serde_json::from_str(parts.get()).map_err(|_| wrong())?;
-    if parts.len() > limits::MAX_BATCH {
-        let (more, most) = (parts.len(), limits::MAX_BATCH);
-        let why = format!("there are {more} settlements in the body; at most {most} are allowed");
-        return Err(Failure::Wrong(why));
-    }
-    let (mut items, mut wrong) = (Vec::new(), Vec::new());
-    for (index, part) in parts.into_iter().enumerate() {
-        match item(visitor, part) {
-            Ok(item) => items.push(item),
-            Err(why) => wrong.push((index, why)),
-        }
-    }
-    if wrong.is_empty() { Ok(items) } else { Err(Failure::Items(wrong)) }
+    const NAME: &str = "settlements";
+    let members = Members::read("the body", body, [NAME].into_iter()).map_err(Failure::Wrong)?;
+    members.batch(NAME, |part| item(visitor, part))
 }
 
 fn item(visitor: &Visitor, part: &RawValue) -> Result<HandOff, String> {
-    let object: Object<&RawValue> =
-        serde_json::from_str(part.get()).map_err(|_| "it must be an object".to_owned())?;
-    let members: Members<'_> = object.members()?.into_iter().collect();
-    let names = || NAMES.into_iter().chain(json::Saved::NAMES);
-    if let Some(name) = members.keys().find(|name| !names().any(|known| known == *name)) {
-        return Err(unknown("it", "member", name, names()));
-    }
-    let text = |name: &str| -> Result<Option<String>, String> {
-        let Some(value) = members.get(name) else { return Ok(None) };
-        let text = serde_json::from_str(value.get());
-        text.map(Some).map_err(|_| format!("{name} must be a string"))
-    };
+    let names = NAMES.into_iter().chain(json::Saved::NAMES);
+    let members = Members::read("it", part.get().as_bytes(), names)?;
+    let text = |name| members.text(name);
     let id = message_id(text("id")?.as_deref(), text("id_base64")?.as_deref())?;
     let token = token(text("token")?.as_deref())?;
     let schedule = schedule(text("delay")?, text("at")?)?;
@@ -225,13 +195,12 @@ fn item(visitor: &Visitor, part: &RawValue) -> Result<HandOff, String> {
         _ => return Err("outcome is ack, retry, snooze, release or reject".to_owned()),
     };
     let hold = text("hold_group")?.map(|hold| after(&hold)).transpose()?.map(Hold::Group);
-    let result = result(&members, &text)?;
+    let result = result(&members)?;
     if result.is_some() && outcome != Outcome::Ack {
         return Err("a result is for ack".to_owned());
     }
     let messages = messages(visitor, &members)?;
-    let save = save(|name| serde_json::from_str(members.get(name)?.get()).ok())?;
-    let settlement = Settlement::new(id, token.lease, outcome).hold(hold).save(save);
+    let settlement = Settlement::new(id, token.lease, outcome).hold(hold).save(save(&members)?);
     let item = HandOff::new(settlement, messages).with_result(result);
     // Each item alone, so that the answer says which of them is beyond a limit.
     let alone = if carries(&item) {
@@ -242,8 +211,6 @@ fn item(visitor: &Visitor, part: &RawValue) -> Result<HandOff, String> {
     alone.validate().map_err(|violation| violation.to_string())?;
     Ok(item)
 }
-
-type Members<'a> = BTreeMap<String, &'a RawValue>;
 
 /// When the message is due again.
 fn schedule(delay: Option<String>, at: Option<String>) -> Result<Option<Schedule>, String> {
@@ -271,11 +238,8 @@ fn backoff(token: Token) -> Schedule {
     Schedule::In(Millis::try_from(delay).unwrap_or(Millis::MAX))
 }
 
-fn result(
-    members: &Members<'_>,
-    text: &impl Fn(&str) -> Result<Option<String>, String>,
-) -> Result<Option<NewResult>, String> {
-    let bytes = match (members.get("result"), text("result_base64")?) {
+fn result(members: &Members<'_>) -> Result<Option<NewResult>, String> {
+    let bytes = match (members.get("result"), members.text("result_base64")?) {
         (None, None) => None,
         (Some(value), None) => Some(json::text_or_compact("result", value)?),
         (None, Some(base64)) => {
@@ -284,7 +248,7 @@ fn result(
         }
         (Some(_), Some(_)) => return Err("it has both result and result_base64".to_owned()),
     };
-    let keep = text("keep_result")?.map(|keep| json::duration(&keep)).transpose()?;
+    let keep = members.text("keep_result")?.map(|keep| json::duration(&keep)).transpose()?;
     match (bytes, keep) {
         (Some(bytes), Some(keep)) => {
             let keep = Millis::try_from(keep).map_err(|violation| violation.to_string())?;

@@ -274,6 +274,8 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
         let problem = post(&site, "settle", &body).await.status(400).json();
         assert!(problem["detail"].as_str().unwrap().contains(why), "{problem}");
     }
+    let leases = json!({"leases": vec![0; 1_001]});
+    post(&site, "extend", &leases).await.status(400).has("there are 1001 leases");
     let huge = format!(r#"{{"settlements": "{}"}}"#, "x".repeat(9 * 1024 * 1024));
     call(&site, "POST", "/queues/orders/settle", &huge).await.status(413);
     call(&site, "POST", "/queues/nowhere/claim", "{}").await.status(404);

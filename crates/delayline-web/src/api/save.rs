@@ -5,12 +5,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use delayline::backend::Save;
 use delayline_json::Saved;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::input::Members;
 
 /// Reads the save of an item of an extension or a settlement.
 pub(super) fn save(members: &Members<'_>) -> Result<Option<Save>, String> {
-    let saved = Saved::read(|name| serde_json::from_str(members.get(name)?.get()).ok())?;
+    let value = |value: &RawValue| match value.get().starts_with(['[', '{']) {
+        // None may be a list or an object, and the values in it could take many times its bytes.
+        true => Value::Null,
+        // What cannot be read, such as a lone surrogate, is of no type that is allowed.
+        false => serde_json::from_str(value.get()).unwrap_or_default(),
+    };
+    let saved = Saved::read(|name| members.get(name).map(value))?;
     Ok((saved != Saved::default()).then(|| saved.numbered(number())))
 }
 

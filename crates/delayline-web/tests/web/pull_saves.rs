@@ -6,7 +6,7 @@ use delayline_web::Role;
 use serde_json::{Value, json};
 
 use crate::pull::{item, post, settle, site, take};
-use crate::support::{get, orders, send};
+use crate::support::{call, get, orders, send};
 
 #[tokio::test]
 async fn a_delivery_has_what_an_earlier_attempt_has_saved() {
@@ -57,5 +57,20 @@ async fn a_delivery_has_what_an_earlier_attempt_has_saved() {
         let mut ending = item(&second, &wrong);
         ending["outcome"] = "release".into();
         post(&site, "settle", &json!({"settlements": [ending]})).await.status(400);
+    }
+    // Neither is what cannot be read left out.
+    let deep = format!(r#""checkpoint": {}{}"#, "[".repeat(200), "]".repeat(200));
+    for (wrong, why) in [
+        (r#""checkpoint": "\ud83d""#, "checkpoint must be a string"),
+        (r#""progress": 1e999"#, "progress is a number"),
+        (&deep, "checkpoint must be a string"),
+    ] {
+        let of = format!(r#"{{"id": "a", "token": {}, {wrong}"#, second["token"]);
+        let extend = format!(r#"{{"leases": [{of}}}]}}"#);
+        let settle = format!(r#"{{"settlements": [{of}, "outcome": "release"}}]}}"#);
+        for (path, body) in [("extend", extend), ("settle", settle)] {
+            let path = format!("/queues/orders/{path}");
+            call(&site, "POST", &path, &body).await.status(400).has(why);
+        }
     }
 }

@@ -7,6 +7,7 @@ use delayline::backend::{
     Headers, Known, NewMessage, Schedule, Update, UpdateContent, UpdateDue, UpdateToken,
     is_printable,
 };
+use delayline::limits::MAX_UPDATE_BYTES;
 use delayline::message::{Group, Message, MessageState, Priority};
 use delayline::{Bytes, Found, MessageId};
 use maud::{Markup, html};
@@ -84,7 +85,8 @@ pub(super) async fn edit_page(context: Context) -> Result<Response, Failure> {
             h1 { "Edit " (id) }
             p.alert {
                 "This letter cannot be edited here: its payload and headers must be text that a form \
-                 sends back unchanged, of at most " (MOST_EDITED) " bytes. Send it again with \
+                 sends back unchanged, of at most " (MAX_UPDATE_BYTES) " bytes together. Send it \
+                 again with \
                  `delayline send`, or through the API."
             }
             p { a href=(message_link(name, id)) { "Back" } }
@@ -182,11 +184,15 @@ fn texts(letter: &Message<Bytes>) -> Option<(String, String)> {
         let text = std::str::from_utf8(bytes).ok()?;
         text.chars().all(is_safe).then(|| text.to_owned())
     };
+    // As much as an update may have.
+    if letter.payload.len().saturating_add(letter.headers.encoded_len()) > MAX_UPDATE_BYTES {
+        return None;
+    }
     // A form cannot say what it waits for.
     if letter.waiting.is_some() || after::wakes(&letter.headers).is_some() {
         return None;
     }
-    let payload = text(&letter.payload).filter(|payload| payload.len() <= MOST_EDITED)?;
+    let payload = text(&letter.payload)?;
     let mut lines = String::new();
     for (name, value) in letter.headers.iter() {
         let value = text(value).filter(|it| !it.contains('\n') && it.trim() == it)?;
@@ -194,7 +200,7 @@ fn texts(letter: &Message<Bytes>) -> Option<(String, String)> {
         fits.then_some(())?;
         lines += &format!("{name}: {value}\n");
     }
-    (lines.len() <= MOST_EDITED).then_some((payload, lines))
+    Some((payload, lines))
 }
 
 /// The payload of a form. Browsers send every line break as two characters.
@@ -231,6 +237,3 @@ fn priority(fields: &Params) -> Result<Priority, Failure> {
 fn frame(context: &Context, title: &str, queue: &str, content: &Markup) -> Response {
     Frame { context, title, queue: Some(queue), here: "", live: None }.page(content)
 }
-
-/// Bytes of a payload, and of all headers, that a form takes.
-const MOST_EDITED: usize = 64 * 1024;

@@ -110,7 +110,8 @@ async fn a_dead_letter_is_edited_and_redriven_once() {
 
 #[tokio::test]
 async fn what_a_form_cannot_carry_is_not_edited() {
-    for payload in [&b"\xff"[..], b"a\rb", b"\x1b[2J", &[b'x'; 70_000]] {
+    let most = delayline::limits::MAX_UPDATE_BYTES;
+    for payload in [&b"\xff"[..], b"a\rb", b"\x1b[2J", &vec![b'x'; most + 1], &vec![b'x'; most]] {
         let orders = orders().await;
         send(&orders, "bad", payload.to_vec()).await;
         let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
@@ -119,8 +120,16 @@ async fn what_a_form_cannot_carry_is_not_edited() {
                 Ok::<_, std::io::Error>(delayline::Outcome::reject("no"))
             })
             .await;
-        let page = get(&site(&orders, Role::Admin), "/edit?queue=orders&id=bad").await.status(200);
-        inert(&page.has("cannot be edited here"));
+        let (site, uri) = (site(&orders, Role::Admin), "/edit?queue=orders&id=bad");
+        let page = get(&site, uri).await.status(200);
+        inert(&page);
+        if payload.len() == most {
+            let text = std::str::from_utf8(payload).unwrap();
+            let fields = format!("of={}&payload={text}", field(page.text(), "of"));
+            post(&site, uri, &fields).await.leads_to();
+        } else {
+            page.has("cannot be edited here").has("16384 bytes");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use delayline::admin::{Forecast, Listed, Position};
 use delayline::backend::{self, Millis, Op, Reply};
 use delayline::codec::Raw;
 use delayline::message::{MessageInfo, Priority};
-use delayline::{Bytes, Error, ErrorKind, Queue, Timestamp, limits};
+use delayline::{Bytes, Error, ErrorKind, Queue, Timestamp, Violation, limits};
 
 /// Lists the scheduled messages of a queue that are due in a window, the earliest first.
 ///
@@ -131,7 +131,8 @@ impl DueCounts {
     ///
     /// # Errors
     ///
-    /// Like [`Queue::forecast`]. A window that ends more than 100 years from now is invalid.
+    /// Like [`Queue::forecast`]. If `from` or `until` is more than 100 years from now, the error
+    /// says so.
     pub async fn of(
         queue: &Queue<Bytes, Raw>,
         from: Timestamp,
@@ -142,6 +143,13 @@ impl DueCounts {
         // A forecast takes delays from the time of its call, which is not known in advance. So each
         // call asks for the delays from many instants.
         let mut first = queue.server_time().await?;
+        // Calls with later instants ask for shorter delays.
+        for (what, bound) in [("from", Some(from)), ("until", until)] {
+            if let Some(bound) = bound.filter(|bound| delay(first, *bound).is_err()) {
+                let reason = "it is more than 100 years from now".to_owned();
+                return Err(Violation::Malformed { what, value: bound.to_string(), reason }.into());
+            }
+        }
         let mut calls = 0;
         loop {
             let instants = (0..INSTANTS).map(|ms| first.after(Millis::saturating(ms)));

@@ -129,7 +129,7 @@ async fn a_window_counts_and_lists_what_falls_due_in_it() {
         ("&from=2030-01-31&until=2030-01-31", "the window ends at"),
         ("&from=2031-01-01&until=2030-01-01", "the window ends at"),
         ("&from=soon", "is not a time"),
-        ("&until=3000-01-01", "the duration in ms is"),
+        ("&until=3000-01-01", "it is more than 100 years from now"),
         ("&from=99999999999+days", "is not a"),
         ("&from=25:00", "is not a time"),
     ] {

@@ -307,7 +307,9 @@ impl Queues {
             }
         }
         drop(changing);
-        self.wait_for_removal(name, MOST_WAIT).await
+        // It is deleted, also if that cannot be seen now.
+        drop(self.wait_for_removal(name, MOST_WAIT).await);
+        Ok(())
     }
 
     /// Waits until the messages of a deleted queue are removed, at most for this time.

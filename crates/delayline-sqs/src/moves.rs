@@ -17,7 +17,8 @@ use delayline::update::UpdateDue;
 use delayline::worker::CancelReason;
 use delayline::{Cancelled, Connection, Enqueued, Found, Job, Outcome, Queue, Worker};
 use delayline_web::{Role, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,7 @@ pub(crate) struct Task {
     #[serde(default)]
     pub(crate) returns_to: BTreeSet<String>,
     /// Maximum number of messages per second.
+    #[serde(default, deserialize_with = "per_second")]
     pub(crate) per_second: Option<u64>,
     pub(crate) region: String,
     /// The number of messages at the start.
@@ -52,6 +54,15 @@ pub(crate) struct Task {
     pub(crate) status: Status,
     /// Why the task has failed.
     pub(crate) failure: Option<String>,
+}
+
+/// Reads the rate of a stored task. Only damage or another program stores one beyond the limits.
+fn per_second<'de, D: Deserializer<'de>>(stored: D) -> Result<Option<u64>, D::Error> {
+    let rate = Option::<u64>::deserialize(stored)?;
+    if rate.is_none_or(|rate| (1..=MOST_PER_SECOND).contains(&rate)) {
+        return Ok(rate);
+    }
+    Err(D::Error::custom("the rate is beyond its limits"))
 }
 
 /// The status of a task, as SQS names it.
@@ -267,7 +278,7 @@ impl Moves {
             }
             for (number, delivery) in claimed.deliveries.iter().enumerate() {
                 let result = move_one(queues, &source, task, &user, delivery).await;
-                task.moved += u64::from(result.is_ok());
+                task.moved = task.moved.saturating_add(u64::from(result.is_ok()));
                 if result.is_err() || stop.is_cancelled() {
                     let left = number + usize::from(result.is_ok());
                     let left = claimed.deliveries.iter().skip(left);
@@ -284,7 +295,7 @@ impl Moves {
 /// The number of messages that other servers have moved for a task, by the remaining messages.
 async fn moved_before(task: &Task, source: &Open) -> Result<u64, Error> {
     let left = counted(source).await?;
-    Ok(task.total.saturating_sub(left.ready + left.leased))
+    Ok(task.total.saturating_sub(left.ready.saturating_add(left.leased)))
 }
 
 async fn move_one(
@@ -316,3 +327,28 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MOST_TASKS: usize = 100;
 /// Ended tasks of a queue that are kept.
 const MOST_ENDED: usize = 10;
+/// Messages that a task moves per second at most, as in SQS.
+pub(crate) const MOST_PER_SECOND: u64 = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_task_moves_at_a_rate_that_a_request_may_ask_for() {
+        let task = |per_second: Value| {
+            let task = json!({
+                "id": "1", "source": "dead", "destination": null, "per_second": per_second,
+                "region": "eu-central-1", "total": 1, "started_ms": 1, "moved": 0,
+                "status": "RUNNING", "failure": null,
+            });
+            serde_json::from_value::<Task>(task)
+        };
+        for rate in [json!(null), json!(1), json!(500)] {
+            assert!(task(rate.clone()).is_ok(), "{rate}");
+        }
+        for rate in [json!(0), json!(501), json!(u64::MAX)] {
+            assert!(task(rate.clone()).is_err(), "{rate}");
+        }
+    }
+}

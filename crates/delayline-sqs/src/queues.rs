@@ -339,7 +339,7 @@ impl Queues {
             Err(_) => return Ok(Removed::Messages),
         };
         let has_older = match left.messages {
-            0 => left.results + left.throttled > 0,
+            0 => left.results > 0 || left.throttled > 0,
             // A message may have moved between the lists. Then only later ones are left at most.
             _ => in_flight > 0 || clear(&open, before_ms).await? > 0,
         };
@@ -400,7 +400,11 @@ pub(crate) enum Removed {
 
 /// Whether a program uses the queue.
 const fn is_used(stats: &Stats) -> bool {
-    stats.scheduled + stats.ready + stats.leased + stats.dead + stats.totals.enqueued > 0
+    stats.scheduled > 0
+        || stats.ready > 0
+        || stats.leased > 0
+        || stats.dead > 0
+        || stats.totals.enqueued > 0
 }
 
 /// Cancels the messages of a queue that were sent before this time. Those in flight, too, if this

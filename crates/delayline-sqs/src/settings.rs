@@ -1,10 +1,11 @@
 //! The attributes of a queue, as SQS names them.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use delayline::limits::{MAX_DELAY_MS, MAX_LEASE_MS};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::error::{Code, Error};
@@ -14,7 +15,7 @@ use crate::names::{Arn, FIFO};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// The attributes that were set; the others have their defaults.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "stored")]
     pub(crate) attributes: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) tags: BTreeMap<String, String>,
@@ -37,6 +38,14 @@ pub(crate) struct Settings {
     /// The sequence number of the message; 0 for settings that are not stored.
     #[serde(skip)]
     pub(crate) version: u64,
+}
+
+/// Reads the attributes of stored settings. A number beyond its limits, which only damage or
+/// another program stores, has its default.
+fn stored<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let mut attributes = BTreeMap::<String, String>::deserialize(stored)?;
+    attributes.retain(|name, value| is_within_limits(name, value, false));
+    Ok(attributes)
 }
 
 /// Where the messages of a queue go that were received too often.
@@ -142,7 +151,7 @@ impl Settings {
                 // SQS shows the count as a number, however it was set.
                 "RedrivePolicy" if !value.is_empty() => redrive(value)?.write(value),
                 // Without a sign and zeros before it.
-                name if NUMBERS.contains(&name) => {
+                name if limits(name, is_strict).is_some() => {
                     value.parse().map_or_else(|_| value.clone(), |number: u64| number.to_string())
                 }
                 _ => value.clone(),
@@ -190,6 +199,27 @@ impl Settings {
     }
 }
 
+/// The least and the greatest value of an attribute that is a number.
+fn limits(name: &str, is_strict: bool) -> Option<RangeInclusive<u64>> {
+    let within = |strict: u64, ours: u64| if is_strict { strict } else { ours };
+    Some(match name {
+        "DelaySeconds" => 0..=within(900, MAX_DELAY_MS / 1_000),
+        "KmsDataKeyReusePeriodSeconds" => 60..=86_400,
+        "MaximumMessageSize" => 1_024..=MOST_MESSAGE_BYTES,
+        "MessageRetentionPeriod" => 60..=within(1_209_600, MAX_DELAY_MS / 1_000),
+        "ReceiveMessageWaitTimeSeconds" => 0..=MOST_WAIT_S,
+        "VisibilityTimeout" => 0..=within(43_200, MAX_LEASE_MS / 1_000),
+        _ => return None,
+    })
+}
+
+/// Whether a value is a number within the limits, if the attribute is a number.
+fn is_within_limits(name: &str, value: &str, is_strict: bool) -> bool {
+    let is_within =
+        |limits: RangeInclusive<u64>| value.parse().is_ok_and(|it| limits.contains(&it));
+    limits(name, is_strict).is_none_or(is_within)
+}
+
 /// Checks the name and the value of an attribute to set.
 fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Error> {
     let is_fifo = queue.ends_with(FIFO);
@@ -197,24 +227,15 @@ fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Er
         let why = format!("Invalid value for the parameter {name}.");
         Err(Error::new(Code::InvalidAttributeValue, why))
     };
-    let number = |least: u64, most: u64| match value.parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(()),
-        _ => wrong(),
-    };
     let is = |word: &str| value.eq_ignore_ascii_case(word);
     let one_of = |values: &[&str]| if values.contains(&value) { Ok(()) } else { wrong() };
-    let within = |strict: u64, ours: u64| if is_strict { strict } else { ours };
     match name {
-        "DelaySeconds" => number(0, within(900, MAX_DELAY_MS / 1_000)),
-        "MaximumMessageSize" => number(1_024, MOST_MESSAGE_BYTES),
-        "MessageRetentionPeriod" => number(60, within(1_209_600, MAX_DELAY_MS / 1_000)),
-        "ReceiveMessageWaitTimeSeconds" => number(0, MOST_WAIT_S),
-        "VisibilityTimeout" => number(0, within(43_200, MAX_LEASE_MS / 1_000)),
+        "KmsDataKeyReusePeriodSeconds" if value.is_empty() => Ok(()),
+        _ if !is_within_limits(name, value, is_strict) => wrong(),
         "RedrivePolicy" if !value.is_empty() => {
             let redrive = redrive(value)?;
             if redrive.queue.ends_with(FIFO) == is_fifo { Ok(()) } else { wrong() }
         }
-        "KmsDataKeyReusePeriodSeconds" if !value.is_empty() => number(60, 86_400),
         "RedriveAllowPolicy" if !value.is_empty() => match sources(value) {
             Some(_) => Ok(()),
             None => wrong(),
@@ -239,11 +260,8 @@ fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Er
         }
         "SqsManagedSseEnabled" => one_of(&["true", "false", ""]),
         // An empty text removes them. The policy and the key have no effect here.
-        "Policy"
-        | "RedrivePolicy"
-        | "RedriveAllowPolicy"
-        | "KmsMasterKeyId"
-        | "KmsDataKeyReusePeriodSeconds" => Ok(()),
+        "Policy" | "RedrivePolicy" | "RedriveAllowPolicy" | "KmsMasterKeyId" => Ok(()),
+        _ if limits(name, is_strict).is_some() => Ok(()),
         _ => Err(Error::new(Code::InvalidAttributeName, format!("Unknown Attribute {name}."))),
     }
 }
@@ -319,14 +337,6 @@ const KNOWN: [&str; 22] = [
     "VisibilityTimeout",
 ];
 
-const NUMBERS: [&str; 6] = [
-    "DelaySeconds",
-    "KmsDataKeyReusePeriodSeconds",
-    "MaximumMessageSize",
-    "MessageRetentionPeriod",
-    "ReceiveMessageWaitTimeSeconds",
-    "VisibilityTimeout",
-];
 /// Queues that a redrive allow policy may name.
 const MOST_SOURCES: usize = 10;
 /// Longest message, with its attributes.

@@ -10,7 +10,7 @@ use super::manage;
 use crate::call::{Call, Number, read, to_the_end};
 use crate::error::{Code, Error};
 use crate::leases::counted;
-use crate::moves::{Status, Task};
+use crate::moves::{MOST_PER_SECOND, Status, Task};
 use crate::names::Arn;
 use crate::queues::{Open, now_ms};
 
@@ -74,7 +74,7 @@ pub(super) async fn start(call: &Call, input: Value) -> Result<Value, Error> {
         return Err(Error::value(why));
     }
     let per_second = match asked.max_number_of_messages_per_second {
-        Some(number) => Some(number.within("MaxNumberOfMessagesPerSecond", 1, 500)?),
+        Some(number) => Some(number.within("MaxNumberOfMessagesPerSecond", 1, MOST_PER_SECOND)?),
         None => None,
     };
     if call.shared.queues.sources_of(&source.name).await?.is_empty() {

@@ -210,6 +210,37 @@ async fn programs_and_sdks_use_one_queue() {
     assert_eq!(due.as_secs(), 86_400);
 }
 
+/// Settings may be damaged, and programs may store any.
+#[tokio::test]
+async fn stored_numbers_beyond_their_limits_have_their_defaults() {
+    let (connection, router) = served().await;
+    let settings: Queue<Value> = connection.queue("sqs-settings").await.unwrap();
+    let [most, none] = [u64::MAX.to_string(), String::new()];
+    let attributes = json!({
+        "VisibilityTimeout": most, "ReceiveMessageWaitTimeSeconds": most, "DelaySeconds": none,
+        "MessageRetentionPeriod": most, "MaximumMessageSize": "65536",
+    });
+    let draft = settings.message(&json!({ "attributes": attributes })).id("orders");
+    let sent = draft.due_in(Duration::from_secs(3_600)).send().await.unwrap();
+    assert!(sent.is_accepted());
+    let queue = json!({"QueueUrl": "http://sqs.example/000000000000/orders"});
+    let asked = |more: Value| {
+        let mut input = queue.clone();
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input
+    };
+    let body = asked(json!({"MessageBody": "x"}));
+    assert_eq!(action(&router, "SendMessage", body).await.0, StatusCode::OK);
+    let (status, answer) = action(&router, "ReceiveMessage", asked(json!({}))).await;
+    assert_eq!((status, &answer["Messages"][0]["Body"]), (StatusCode::OK, &json!("x")), "{answer}");
+    let all = asked(json!({"AttributeNames": ["All"]}));
+    let shown = action(&router, "GetQueueAttributes", all).await.1["Attributes"].clone();
+    assert_eq!(
+        (&shown["VisibilityTimeout"], &shown["MaximumMessageSize"]),
+        (&json!("30"), &json!("65536"))
+    );
+}
+
 #[tokio::test]
 async fn a_fifo_queue_that_programs_have_used_is_in_order() {
     let (connection, router) = served().await;

@@ -150,6 +150,7 @@ macro_rules! transport_cases {
             ],
             names: [
                 processes_are_listed_until_they_leave a_new_connection_has_the_name
+                a_process_of_another_database_is_not_listed
                 a_process_that_has_not_changed_is_introduced_once
                 a_server_that_refuses_names_is_used_without
                 a_peer_that_hangs_up_on_names_is_used_without

@@ -212,6 +212,10 @@ impl Driver for FredDriver {
         Ok(Self::configured(address.to_string(), config, connection))
     }
 
+    fn database(&self) -> u32 {
+        self.config.database.unwrap_or(0).into()
+    }
+
     async fn connect(&self) -> Result<FredConnection, Error> {
         if self.has_password_of_default_user() {
             self.password_is_required.get_or_try_init(|| self.require_password()).await?;

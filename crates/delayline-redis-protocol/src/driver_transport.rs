@@ -206,7 +206,8 @@ impl<D: Driver> Transport for DriverTransport<D> {
         match &self.servers {
             Servers::Single(link) => {
                 let mut listed = Listed::default();
-                listed.read(&link.clients().await.map_err(CallError::into_error)?);
+                let (text, database) = link.clients().await.map_err(CallError::into_error)?;
+                listed.read(&text, database);
                 Ok(listed.into_list(None))
             }
             Servers::Routed(router) => router.workers().await,

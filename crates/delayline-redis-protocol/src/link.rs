@@ -209,9 +209,11 @@ impl<D: Driver> Link<D> {
         let _ = self.calls.request(&held, self.response_timeout, "CLIENT", name).await;
     }
 
-    /// Returns the connections of the server: the text of `CLIENT LIST`.
-    pub(crate) async fn clients(&self) -> Result<String, CallError> {
-        text_of("CLIENT LIST", self.request("CLIENT", vec![Bytes::from_static(b"LIST")]).await?)
+    /// Returns the connections of the server, the text of `CLIENT LIST`, and the number of our
+    /// database.
+    pub(crate) async fn clients(&self) -> Result<(String, u32), CallError> {
+        let reply = self.request("CLIENT", vec![Bytes::from_static(b"LIST")]).await?;
+        Ok((text_of("CLIENT LIST", reply)?, self.dial.driver().database()))
     }
 
     /// Implements [`Transport::info`](crate::Transport::info).

@@ -194,9 +194,9 @@ pub trait Transport: Debug + Send + Sync + 'static {
         let _ = process;
     }
 
-    /// Returns the processes with workers that are connected to the server, or to any primary of a
-    /// cluster, and have [introduced](Self::introduce) themselves. Sends `CLIENT LIST`, and reads
-    /// up to 1,000 connections of workers.
+    /// Returns the processes with workers that are connected to this database of the server, or to
+    /// any primary of a cluster, and have [introduced](Self::introduce) themselves. Sends `CLIENT
+    /// LIST`, and reads up to 1,000 connections of workers.
     ///
     /// # Cancel safety
     ///

@@ -152,15 +152,20 @@ pub(crate) struct Listed {
 impl Listed {
     /// Reads the reply to `CLIENT LIST`: a line for each connection, with `name=VALUE` among its
     /// fields. Values have no spaces. A line that is cut off, or that is not of a worker, is left
-    /// out. Of two connections of a process for the same, the later one counts: the server may not
-    /// have noticed yet that the other is dead.
-    pub(crate) fn read(&mut self, text: &str) {
+    /// out, and so are connections to another database, which has other queues. Of two connections
+    /// of a process for the same, the later one counts: the server may not have noticed yet that the
+    /// other is dead.
+    pub(crate) fn read(&mut self, text: &str, database: u32) {
         // Servers list connections in the order of their age.
         for line in text.lines().rev() {
             let field = |name: &str| line.split(' ').find_map(|field| field.strip_prefix(name));
             let Some((part, process)) = field("name=").and_then(WorkerProcess::named) else {
                 continue;
             };
+            // A server without databases need not name one.
+            if field("db=").is_some_and(|number| number.parse() != Ok(database)) {
+                continue;
+            }
             let is_full = self.connections.len() >= MAX_CONNECTIONS;
             let Entry::Vacant(place) = self.connections.entry((process.id, part)) else {
                 continue;
@@ -240,12 +245,14 @@ mod tests {
     }
 
     fn line(name: &str) -> String {
-        format!("id=3 addr=10.0.0.1:5000 laddr=10.0.0.9:6379 fd=8 name={name} age=0 cmd=client\n")
+        format!(
+            "id=3 addr=10.0.0.1:5000 laddr=10.0.0.9:6379 fd=8 name={name} age=0 db=0 cmd=client\n"
+        )
     }
 
     fn listed(texts: &[String]) -> WorkerList {
         let mut listed = Listed::default();
-        texts.iter().for_each(|text| listed.read(text));
+        texts.iter().for_each(|text| listed.read(text, 0));
         listed.into_list(None)
     }
 

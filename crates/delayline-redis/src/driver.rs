@@ -100,6 +100,11 @@ impl Driver for RedisDriver {
         })
     }
 
+    fn database(&self) -> u32 {
+        let (Target::Options(options, _) | Target::Client(_, options)) = &self.target;
+        options.database
+    }
+
     async fn connect(&self) -> Result<RedisConnection, Error> {
         match &self.target {
             Target::Options(options, dialer) => {

@@ -180,6 +180,7 @@ impl Connection {
     /// that is this process; in a directory, the process that has opened it. Changes nothing.
     ///
     /// Workers introduce themselves by the names of their connections, which `CLIENT LIST` shows.
+    /// Those of other database numbers are left out.
     /// If the server refuses `CLIENT SETNAME` to the user of a worker, the worker is missing here,
     /// and works. [`MessageInfo::holder`](crate::message::MessageInfo::holder) says which process
     /// holds a message, also if it is missing here. A process that has died is listed until the

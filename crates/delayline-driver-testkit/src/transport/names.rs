@@ -5,7 +5,7 @@ use delayline_redis_protocol::{Transport, WorkerProcess};
 use delayline_test_server::Server;
 use delayline_test_server::proxy::{Fault, Proxy};
 
-use super::{Connect, PATIENCE, connected, heals, impatient, increment};
+use super::{Connect, PATIENCE, connected, heals, impatient, increment, options};
 
 /// A process with a queue.
 pub fn process(number: u8) -> WorkerProcess {
@@ -53,6 +53,17 @@ pub async fn processes_are_listed_until_they_leave<C: Connect>() {
     assert_eq!(listed(&operator).await, [process(2)]);
     drop(other);
     lists(&operator, &[]).await;
+}
+
+/// Its queues are others, even those with the same names.
+pub async fn a_process_of_another_database_is_not_listed<C: Connect>() {
+    let server = Server::start();
+    let mut options = options(&server.url());
+    let here = C::connect(&options).await.unwrap();
+    options.database = 1;
+    let there = C::connect(&options).await.unwrap();
+    there.introduce(Some(&process(1))).await;
+    assert_eq!((listed(&here).await, listed(&there).await), (vec![], vec![process(1)]));
 }
 
 pub async fn a_process_that_has_not_changed_is_introduced_once<C: Connect>() {

@@ -25,7 +25,7 @@ impl<D: Driver> Dial<D> {
         Self { driver, limit, has_connected: AtomicBool::new(false) }
     }
 
-    /// The driver, for `Debug`.
+    /// The driver, which knows its address and its database.
     pub(crate) fn driver(&self) -> &D {
         &self.driver
     }

@@ -31,6 +31,10 @@ pub trait Driver: Debug + Send + Sync + Sized + 'static {
     /// If this driver or this build does not support an option, or the authorities cannot be read.
     fn new(address: &Address, options: &ConnectOptions) -> Result<Self, Error>;
 
+    /// Returns the number of the database that the connections select, 0 by default. The workers of
+    /// other databases are not listed.
+    fn database(&self) -> u32;
+
     /// Opens one connection and logs in. The caller sets a time limit.
     ///
     /// # Cancel safety

@@ -21,7 +21,8 @@ pub(super) async fn list_all<D: Driver>(nodes: &Nodes<D>) -> Result<WorkerList, 
     let clients = |node: Arc<Node<D>>| async move { node.link.clients().await };
     let mut listed = Listed::default();
     let asked = Asked::all(nodes, clients, |reply| {
-        listed.read(&reply.map_err(CallError::into_error)?);
+        let (text, database) = reply.map_err(CallError::into_error)?;
+        listed.read(&text, database);
         Ok(())
     });
     let failure = asked.await.failure()?;

@@ -123,6 +123,10 @@ impl Driver for Fake {
         Ok(Self { server: server.to_owned(), world })
     }
 
+    fn database(&self) -> u32 {
+        0
+    }
+
     async fn connect(&self) -> Result<Self, Error> {
         if let Answer::Never = (self.world.answers)(&self.server, "connect") {
             return pending().await;

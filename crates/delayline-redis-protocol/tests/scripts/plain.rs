@@ -43,6 +43,10 @@ impl Driver for PlainDriver {
         Ok(Self { address: address.to_string(), options: options.clone(), dialer })
     }
 
+    fn database(&self) -> u32 {
+        self.options.database
+    }
+
     async fn connect(&self) -> Result<PlainConnection, Error> {
         let stream = self.dialer.dial().await?;
         let (requests, taken) = mpsc::unbounded_channel();

@@ -331,6 +331,7 @@ macro_rules! each_queue_case {
             servers: missing_replicas_are_an_error_that_may_be_repeated;
             servers: a_failed_snapshot_is_an_error_that_may_be_repeated;
             servers: lost_data_does_not_stop_the_queue;
+            servers: a_server_without_commands_for_checks_is_used;
             upgrades: a_conversion_keeps_all_that_a_queue_holds;
             upgrades: an_upgrade_of_a_queue_that_is_not_there_creates_none;
             upgrades: a_damaged_mark_of_an_upgrade_is_refused_with_its_remedy;

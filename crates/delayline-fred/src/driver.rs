@@ -27,7 +27,9 @@ use crate::connection::FredConnection;
 ///
 /// - Database numbers end at 255 ([`ErrorKind::Unsupported`]).
 /// - Without a login, fred begins a connection with `PING`. A default user without the permission
-///   for it ([`ErrorKind::PermissionDenied`]) has to be named: `redis://default@host`.
+///   for it ([`ErrorKind::PermissionDenied`]), or on a server that has renamed or removed it
+///   ([`ErrorKind::Unsupported`]), has to be named: `redis://default@host`. On such a server, a
+///   default user with a password cannot log in at all.
 /// - fred treats a server's reply that it requires no password as success. To refuse such a
 ///   password, the first connection with a password for the default user is preceded by one without
 ///   it.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use delayline_core::{Error, QueueName};
 
+use crate::classify::is_forbidden;
 use crate::info::fields_of;
 use crate::keys::{BELL, CONTROL, KEY_PREFIX, Keys};
 use crate::permissions::ask;
@@ -152,7 +153,7 @@ async fn denials(
 #[non_exhaustive]
 pub struct Inspection {
     /// The fields of `INFO`: `redis_version`, `maxmemory_policy` and so on. Empty if the user may
-    /// not call it.
+    /// not call it, or the server has none.
     pub info: BTreeMap<String, String>,
     /// The permissions that each role lacks on the queue. Empty for servers before Redis 7.0, which
     /// cannot be asked.
@@ -175,7 +176,7 @@ pub async fn inspect(
 ) -> Result<Inspection, Error> {
     let text = match transport.info(&Keys::new(queue).named(CONTROL)).await {
         Ok(text) => text,
-        Err(CallError::Reply(line)) if line.starts_with("NOPERM") => String::new(),
+        Err(CallError::Reply(line)) if is_forbidden(&line) => String::new(),
         Err(error) => return Err(error.into_error()),
     };
     let info = fields_of(&text);
@@ -216,8 +217,12 @@ mod tests {
     #[tokio::test]
     async fn a_server_is_inspected_without_the_permission_to_call_info() {
         let queue = QueueName::new("orders").unwrap();
-        let denied = WithoutInfo("NOPERM this user has no permissions to run the 'info' command");
-        assert_eq!(inspect(&denied, &queue).await.unwrap(), Inspection::default());
+        for line in [
+            "NOPERM this user has no permissions to run the 'info' command",
+            "ERR unknown command 'INFO', with args beginning with: ",
+        ] {
+            assert_eq!(inspect(&WithoutInfo(line), &queue).await.unwrap(), Inspection::default());
+        }
         let loading = WithoutInfo("LOADING Redis is loading the dataset in memory");
         assert_eq!(inspect(&loading, &queue).await.unwrap_err().kind(), &ErrorKind::Busy);
     }

@@ -10,7 +10,7 @@ use delayline_core::{
     Wakeup,
 };
 
-use crate::classify::{SEVERAL_SLOTS, is_no_script};
+use crate::classify::{SEVERAL_SLOTS, is_forbidden, is_no_script};
 use crate::decode::{Removal, decode, decode_removal};
 use crate::encode::encode;
 use crate::keys::{BELL, CONTROL, FENCE, Keys};
@@ -36,7 +36,7 @@ pub struct ScriptBackend<T: ?Sized> {
 
 impl<T: Transport + ?Sized> ScriptBackend<T> {
     /// Opens the queue `name`. First checks that the server accepts writes and does not evict
-    /// messages; if the user may not call `INFO`, that is assumed.
+    /// messages; if the user may not call `INFO`, or the server has none, that is assumed.
     ///
     /// # Cancel safety
     ///
@@ -78,7 +78,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         let control = queue.keys.named(CONTROL);
         match queue.transport.info(&control).await {
             Ok(info) => check_server(&info, allow_eviction)?,
-            Err(CallError::Reply(line)) if line.starts_with("NOPERM") => {}
+            Err(CallError::Reply(line)) if is_forbidden(&line) => {}
             Err(error) => return Err(error.into_error()),
         }
         Ok(queue)

@@ -20,6 +20,14 @@ pub fn classify(line: &str) -> Error {
     Error::with_detail(kind(line), detail(line))
 }
 
+/// Whether the line says that the user has no such command: the access rules do not permit it, or
+/// the server has renamed or removed it. Then nothing was executed.
+pub(crate) fn is_forbidden(line: &str) -> bool {
+    matches!(kind(line), ErrorKind::PermissionDenied | UNKNOWN_COMMAND)
+}
+
+const UNKNOWN_COMMAND: ErrorKind = ErrorKind::Unsupported("a command");
+
 /// What a cluster does not support.
 pub(crate) const SEVERAL_SLOTS: &str = "keys in several hash slots";
 
@@ -73,7 +81,7 @@ fn general_kind(words: &str) -> ErrorKind {
         ErrorKind::Authentication
     } else if begins("unknown command") {
         // Refused before execution. Inside a script the words are others.
-        ErrorKind::Unsupported("a command")
+        UNKNOWN_COMMAND
     } else if begins("the stream has exhausted the last possible id") {
         // The first write of a relay.
         ErrorKind::Unsupported("a stream that has no id left for an entry")

@@ -159,7 +159,8 @@ pub trait Transport: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Like [`call`](Self::call); [`CallError::Reply`] with `NOPERM` if the user may not call it.
+    /// Like [`call`](Self::call); [`CallError::Reply`] with `NOPERM` if the user may not call it,
+    /// or with `ERR unknown command` if the server has none.
     async fn info(&self, key: &Bytes) -> Result<String, CallError>;
 
     /// Returns the names of the queues on the server, or on all primaries of a cluster. Changes

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError};
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult};
 use tempfile::TempDir;
 
 use crate::clock::Clock;
@@ -229,11 +229,11 @@ impl Launch {
     fn ask(&self, pid: u32) -> Result<(), String> {
         let mut connection = self.connect().map_err(|error| error.to_string())?;
         // Fails as long as the server is loading its append-only file.
-        redis::cmd("PING").exec(&mut connection).map_err(|error| error.to_string())?;
-        let info: String = redis::cmd("INFO")
-            .arg("server")
-            .query(&mut connection)
-            .map_err(|error| error.to_string())?;
+        let is_up = redis::cmd("PING").exec(&mut connection);
+        if_known(is_up).map_err(|error| error.to_string())?;
+        let info = redis::cmd("INFO").arg("server").query::<String>(&mut connection);
+        let info = if_known(info).map_err(|error| error.to_string())?;
+        let Some(info) = info else { return Ok(()) };
         let is = |name, value: String| info_field(&info, name) == Some(value.as_str());
         if !is("process_id", pid.to_string()) {
             return Err("another process answers on the socket".to_owned());
@@ -269,6 +269,16 @@ impl Launch {
             password = self.admin_password,
             directives = self.directives,
         )
+    }
+}
+
+/// `None` if the server has no such command, by its configuration.
+fn if_known<T>(reply: RedisResult<T>) -> RedisResult<Option<T>> {
+    match reply {
+        Err(error) if error.detail().is_some_and(|it| it.starts_with("unknown command")) => {
+            Ok(None)
+        }
+        reply => reply.map(Some),
     }
 }
 

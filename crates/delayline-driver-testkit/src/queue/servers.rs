@@ -141,3 +141,17 @@ async fn until_applied(queue: &impl Backend, op: Op) {
     };
     tokio::time::timeout(PATIENCE, healed).await.expect("it heals");
 }
+
+/// As some services are, and servers with `rename-command`.
+pub async fn a_server_without_commands_for_checks_is_used<C: Connect>() {
+    let without = |command: &str| ("rename-command", format!("{command} \"\""));
+    let mut server = Server::builder();
+    for (directive, value) in ["PING", "INFO", "ROLE"].map(without) {
+        server = server.config(directive, &value);
+    }
+    let server = server.start();
+    // fred needs the name of the user.
+    let queue = open::<C>(&server.url_with_login("default", "")).await.unwrap();
+    fill(&queue).await;
+    assert_eq!(findings(&queue, 10).await, []);
+}

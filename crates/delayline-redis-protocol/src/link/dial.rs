@@ -9,7 +9,8 @@ use delayline_core::{Error, ErrorClass, ErrorKind};
 use tokio::time::timeout;
 
 use super::driver::{Connection, Driver};
-use crate::{CallError, classify};
+use crate::CallError;
+use crate::classify::{classify, is_forbidden};
 
 /// Makes connections that work, each within the same time.
 #[derive(Debug)]
@@ -123,11 +124,9 @@ pub(crate) fn set_name(name: Bytes) -> Vec<Bytes> {
 async fn ping(connection: &impl Connection) -> Result<(), Error> {
     match connection.request("PING", Vec::new()).await {
         Ok(_) => Ok(()),
-        Err(CallError::Reply(line)) => {
-            let error = classify(&line);
-            // A user who may run the scripts need not be allowed to ping.
-            if error.kind() == &ErrorKind::PermissionDenied { Ok(()) } else { Err(error) }
-        }
+        // A user who may run the scripts need not be allowed to ping, or the server have the command.
+        Err(CallError::Reply(line)) if is_forbidden(&line) => Ok(()),
+        Err(CallError::Reply(line)) => Err(classify(&line)),
         Err(CallError::Failed(error)) => Err(error),
     }
 }

@@ -9,7 +9,8 @@ use delayline_core::{Error, ErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::info::Fields;
+use crate::classify::is_forbidden;
+use crate::info::{Fields, field};
 use crate::link::driver::Driver;
 use crate::{CallError, HostPort, Value, classify};
 
@@ -186,7 +187,7 @@ async fn view_of<D: Driver>(node: Arc<Node<D>>, name: HostPort) -> Result<(View,
         Ok(Value::Bytes(text)) => String::from_utf8_lossy(&text).into_owned(),
         Ok(_) => return Err(no_answer("CLUSTER INFO")),
         // Without permission for it, only the slots count.
-        Err(CallError::Reply(line)) if line.starts_with("NOPERM") => String::new(),
+        Err(CallError::Reply(line)) if is_forbidden(&line) => String::new(),
         Err(error) => return Err(refusal(error)),
     };
     let field = |name: &str| {
@@ -385,12 +386,17 @@ pub(super) fn name_in(fields: &Fields) -> Option<HostPort> {
     HostPort::told(fields.get("ip")?, fields.get("port")?.parse().ok()?)
 }
 
-/// Whether a server considers itself a primary. Assumed if the user may not ask it.
+/// Whether a server considers itself a primary. Assumed if the user may not ask it, neither by
+/// `ROLE` nor by `INFO`.
 async fn is_primary<D: Driver>(node: Arc<Node<D>>) -> Result<bool, Error> {
     match node.link.request("ROLE", Vec::new()).await {
         Ok(Value::Array(parts)) => Ok(parts.first() == Some(&Value::Bytes("master".into()))),
         Ok(_) => Err(no_answer("ROLE")),
-        Err(CallError::Reply(line)) if line.starts_with("NOPERM") => Ok(true),
+        Err(CallError::Reply(line)) if is_forbidden(&line) => match node.link.info().await {
+            Ok(info) => Ok(field(&info, "role").is_none_or(|role| role == "master")),
+            Err(CallError::Reply(line)) if is_forbidden(&line) => Ok(true),
+            Err(error) => Err(refusal(error)),
+        },
         Err(error) => Err(refusal(error)),
     }
 }

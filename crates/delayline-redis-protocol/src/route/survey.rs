@@ -6,6 +6,7 @@ use std::sync::Arc;
 use delayline_core::{Error, ErrorKind, QueueName};
 use tokio::task::JoinSet;
 
+use crate::classify::{classify, is_forbidden};
 use crate::info::{Fields, fields_of};
 use crate::link::Link;
 use crate::link::connection_name::ConnectionName;
@@ -236,7 +237,7 @@ async fn nodes_of<D: Driver>(
         }
         Ok(_) => return Err(no_answer("CLUSTER NODES")),
         // The rules for programs permit only this.
-        Err(CallError::Reply(line)) if line.starts_with("NOPERM") => {
+        Err(CallError::Reply(line)) if is_forbidden(&line) => {
             let reply = node.link.request("CLUSTER", words(&["SLOTS"])).await.map_err(refusal)?;
             places_of_slots(&reply, asked).ok_or_else(|| no_answer("CLUSTER SLOTS"))?
         }
@@ -393,7 +394,15 @@ struct Answers {
 impl Answers {
     async fn of<D: Driver>(link: &Link<D>, is_cluster: bool) -> Self {
         let info = match link.connect().await {
-            Ok(()) => link.info().await.map(|text| fields_of(&text)).map_err(refusal),
+            Ok(()) => match link.info().await {
+                Ok(text) => Ok(fields_of(&text)),
+                // Whether the server has no such command or keeps it from the user: it works.
+                Err(CallError::Reply(line)) if is_forbidden(&line) => {
+                    let detail = classify(&line).detail().to_owned();
+                    Err(Error::with_detail(ErrorKind::PermissionDenied, detail))
+                }
+                Err(error) => Err(refusal(error)),
+            },
             Err(error) => Err(error),
         };
         if let Err(error) = &info

@@ -131,3 +131,25 @@ async fn servers_that_were_silent_together_confirm_each_other() {
     let servers: HashSet<_> = calls(&world).into_iter().collect();
     assert_eq!(servers.len(), 2, "{servers:?}");
 }
+
+/// By the access rules, or because the server has no such command.
+#[tokio::test(start_paused = true)]
+async fn a_server_without_role_is_asked_another_way() {
+    for line in ["NOPERM no permissions to run 'role'", "ERR unknown command 'ROLE'"] {
+        for (info, is_taken) in [(Some("master"), true), (Some("slave"), false), (None, true)] {
+            let world = World::new(move |server, command| match command {
+                _ if is_sentinel(server) => Answer::Value(sentinel(command, 1, "a", "master", "a")),
+                "ROLE" => Answer::Line(line.to_owned()),
+                "INFO" => match info {
+                    Some(role) => {
+                        Answer::Value(text(format!("redis_version:7\r\nrole:{role}\r\n")))
+                    }
+                    None => Answer::Line(line.replace("ROLE", "INFO")),
+                },
+                _ => done(),
+            });
+            let connected = world.connect(SENTINELS).await;
+            assert_eq!(connected.is_ok(), is_taken, "{line} {info:?}: {:?}", connected.err());
+        }
+    }
+}

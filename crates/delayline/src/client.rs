@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS};
 use delayline_core::{
     Applied, At, Backoff, Durability, ErrorClass, MessageId, NewMessage, Op, QueueBackend,
     QueueName, Violation,
@@ -173,7 +174,7 @@ impl Client {
     ///
     /// The error of [`Tries::failed`].
     pub(crate) async fn apply(&self, op: &Op) -> Result<Applied, Error> {
-        let mut tries = Tries::until(self.give_up());
+        let mut tries = Tries::of(op, self.give_up());
         loop {
             match self.apply_once(op).await {
                 Ok(applied) => return Ok(applied),
@@ -229,11 +230,14 @@ impl fmt::Debug for Client {
 ///
 /// An operation that was not executed is sent again after a pause, until the time limit. An
 /// operation that may have been executed is sent again unchanged, up to [`MAX_UNKNOWN`] times: by
-/// the contract of [`Op`], this has no second effect. No attempt starts after the time limit; the
-/// backend limits the duration of an attempt in progress.
+/// the contract of [`Op`], this has no second effect as long as the queue remembers the first one,
+/// so then the time limit is at most [half of that](remembered). No attempt starts after the time
+/// limit; the backend limits the duration of an attempt in progress.
 #[derive(Debug)]
 pub(crate) struct Tries {
     give_up: Instant,
+    /// How long an operation that may have been executed can be sent again.
+    repeatable: Duration,
     backoff: Backoff,
     /// The latest ambiguous failure.
     unknown: Option<delayline_core::Error>,
@@ -241,8 +245,21 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
+    /// The attempts of an operation that changes nothing.
     pub(crate) const fn until(give_up: Instant) -> Self {
-        Self { give_up, backoff: BACKOFF, unknown: None, unknowns: 0 }
+        let repeatable = LONGEST_PATIENCE;
+        Self { give_up, repeatable, backoff: BACKOFF, unknown: None, unknowns: 0 }
+    }
+
+    /// The attempts of `op`.
+    pub(crate) fn of(op: &Op, give_up: Instant) -> Self {
+        let repeatable = if op.is_read_only() { LONGEST_PATIENCE } else { remembered(op) / 2 };
+        Self { repeatable, ..Self::until(give_up) }
+    }
+
+    /// No attempt starts after this.
+    pub(crate) const fn give_up(&self) -> Instant {
+        self.give_up
     }
 
     /// Whether an earlier attempt may have been executed.
@@ -274,6 +291,9 @@ impl Tries {
     ) -> Result<(), Error> {
         let class = error.class();
         if class == ErrorClass::Ambiguous {
+            if self.unknowns == 0 {
+                self.give_up = self.give_up.min(Instant::now() + self.repeatable);
+            }
             self.unknowns += 1;
             self.unknown = Some(error.clone());
         }
@@ -288,6 +308,15 @@ impl Tries {
     /// The error that a caller gets whose latest attempt failed with this one.
     pub(crate) fn reported(&self, error: impl Into<Error>) -> Error {
         self.unknown.clone().map_or_else(|| error.into(), Error::from)
+    }
+}
+
+/// How long a queue remembers at least what `op` has done. A message that it has created may finish
+/// at once, and then be forgotten.
+const fn remembered(op: &Op) -> Duration {
+    match op {
+        Op::Claim(_) => Duration::from_millis(JOURNAL_RETENTION_MS),
+        _ => Duration::from_millis(FINISHED_RETENTION_MS),
     }
 }
 

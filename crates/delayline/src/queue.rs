@@ -148,8 +148,12 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// Grouped sends and waits give up separately, each after its own patience. An attempt in
     /// progress is not cut short: if a server does not reply, a call can take up to 5 s longer.
     ///
-    /// After a lost reply, the call is repeated up to four times within this time. If all replies
-    /// are lost, it fails with [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous).
+    /// After a lost reply, the call is repeated up to four times within this time, and for half an
+    /// hour at most (a claim for five minutes), because the queue does not remember for ever what
+    /// the first attempt has done. If all replies are lost, or if this time ends before the backend
+    /// can be reached again, the call fails with
+    /// [`ErrorClass::Ambiguous`](crate::ErrorClass::Ambiguous). A call that only reads is repeated
+    /// without this limit of time.
     ///
     /// ```no_run
     /// # use std::time::Duration;

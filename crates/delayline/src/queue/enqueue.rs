@@ -69,7 +69,7 @@ pub(crate) async fn enqueue<K>(
         let (mut turn, mut answered) = (turn.clone(), group.attempt(client).await);
         while !group.is_over() {
             // The turn may come after the time limit.
-            answered.extend(match turn.comes(shard).await && Instant::now() < give_up {
+            answered.extend(match turn.comes(shard).await && Instant::now() < group.give_up() {
                 true => group.attempt(client).await,
                 false => group.end(),
             });
@@ -107,13 +107,19 @@ impl<K> Group<K> {
             items.map(|(key, give_up, message)| (Member { key, give_up }, message)).unzip();
         let began = Instant::now();
         let give_up = members.iter().map(|member| member.give_up).max().unwrap_or(began);
-        let (op, tries) = (Op::Enqueue(messages), Tries::until(give_up));
+        let op = Op::Enqueue(messages);
+        let tries = Tries::of(&op, give_up);
         Self { began, members, op, tries, failure: None }
     }
 
     /// Returns `true` if all messages have their results.
     pub(crate) const fn is_over(&self) -> bool {
         self.members.is_empty()
+    }
+
+    /// No attempt starts after this.
+    const fn give_up(&self) -> Instant {
+        self.tries.give_up()
     }
 
     /// Why the latest attempt failed, and the time of the next one.

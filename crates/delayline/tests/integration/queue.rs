@@ -15,6 +15,7 @@ use delayline::{
 };
 use futures_util::StreamExt as _;
 use tokio::runtime::Builder;
+use tokio::time::Instant;
 
 fn id(text: &str) -> MessageId {
     MessageId::try_from(text).unwrap()
@@ -88,6 +89,30 @@ async fn a_refusal_does_not_hide_that_an_earlier_try_may_have_been_executed() {
     backend.set_plan(|_| Fault::Denied);
     let error = queue.send(&1).await.unwrap_err();
     assert_eq!((kind(&error), error.class()), (&ErrorKind::PermissionDenied, ErrorClass::Rejected));
+}
+
+/// A worker may have handled the message meanwhile, and its id may be forgotten after an hour.
+#[tokio::test(start_paused = true)]
+async fn what_may_have_been_executed_is_not_repeated_when_it_may_be_forgotten() {
+    let hour = Duration::from_secs(3_600);
+    for (fault, is_sent) in [(Fault::LostReply, false), (Fault::Busy, true)] {
+        let start = Instant::now();
+        // The network is cut for three hours.
+        let backend = Faulty::with_plan(move |_| match start.elapsed() {
+            Duration::ZERO => fault,
+            cut if cut < 3 * hour => Fault::Busy,
+            _ => Fault::None,
+        });
+        let queue: Queue<u64> = Queue::new(backend).patience(24 * hour);
+        let several = queue.send_many([queue.message(&2)]);
+        let (sent, mut several, applied) =
+            tokio::join!(queue.send(&1), several, queue.apply(&Op::Pause));
+        let several = several.remove(0);
+        for outcome in [sent.map(drop), several.map(drop), applied.map(drop)] {
+            let class = outcome.err().map(|error| error.class());
+            assert_eq!(class, (!is_sent).then_some(ErrorClass::Ambiguous), "{fault:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

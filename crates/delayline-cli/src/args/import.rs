@@ -186,7 +186,7 @@ Examples:
   delayline --queue=reminders import zset reminders --unit s --live --yes
   delayline --queue=orders import hdt3213 orders --from redis://10.0.0.7 --yes
 
-From a queue of Delayline, a message is set aside while it moves: it is due after the year 9500. If
+From a queue of Delayline, a message is set aside while it moves: it is due after the year 9100. If
 the import was killed, start it again, and it continues with these. Dead letters, limits and
 messages with a checkpoint stay. Programs that change messages by id must use this queue first.
 

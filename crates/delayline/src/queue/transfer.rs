@@ -3,8 +3,11 @@
 //! A message must not be delivered by both queues, and no operation spans both. So a message is
 //! *set aside* first: a reschedule, which fails if a worker holds the message, makes it due
 //! thousands of years later than it was. Then no worker takes it while it is sent to the other
-//! queue and cancelled in this one. The original due time is part of the new one, so a process that
+//! queue and cancelled in this one. The original due time is part of the new one, and so is whether
+//! the other queue knew it as cancelled before, because it had left that queue. So a process that
 //! continues after a crash needs no other record.
+
+mod aside;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -34,7 +37,7 @@ use crate::shards::RECORD;
 /// failures and crashes count from 0 again, as after a redrive. It leaves its queue once the other
 /// one has accepted it, and in between no queue delivers it. Workers of both queues can run.
 ///
-/// **After a crash**, up to one page of messages is set aside: they are due between the years 9575
+/// **After a crash**, up to one page of messages is set aside: they are due between the years 9175
 /// and 9975. Another transfer to the same queue continues with them, and takes every message that
 /// is due then for one of them. Messages that were set aside are neither lost nor delivered twice
 /// if that happens while the other queue remembers their ids, for at least an hour.
@@ -47,7 +50,8 @@ use crate::shards::RECORD;
 ///
 /// **What stays**, with the reason in [`left`](Self::left): messages with a checkpoint, which only
 /// a worker can store, and messages whose id the other queue knows with different content or as
-/// purged. Leased messages stay until their leases end, and dead letters until they are redriven.
+/// purged. A message that was cancelled in the other queue before a transfer was interrupted stays
+/// set aside: cancel it here as well. Leased messages stay until their leases end, and dead letters until they are redriven.
 /// Pauses, limits, results and throttles are not moved.
 ///
 /// A change of a message at the moment of its move is lost. So programs that update, reschedule or
@@ -219,7 +223,8 @@ impl Transfer {
         let mut movable = Vec::new();
         for info in infos {
             let known = self.left.get(&info.id).copied();
-            match known.filter(|(sequence, why)| *sequence == info.sequence && *why != SET_ASIDE) {
+            let may_change = |why| [SET_ASIDE, CANCELLED].contains(&why);
+            match known.filter(|(sequence, why)| *sequence == info.sequence && !may_change(*why)) {
                 Some(known) => drop(self.left_now.insert(info.id, known)),
                 None => movable.push(info),
             }
@@ -244,6 +249,11 @@ impl Transfer {
         for (item, result) in self.send(sending, &mut failure).await? {
             match result {
                 Ok(Enqueued::Created { .. }) => gone.push(item),
+                Ok(Enqueued::Duplicate { status: Status::Cancelled })
+                    if aside::was_unknown(item.message.info.due) =>
+                {
+                    self.leave(&item, CANCELLED);
+                }
                 Ok(Enqueued::Duplicate { status }) if status != Status::Purged => gone.push(item),
                 Ok(outcome) => {
                     let is_purged = matches!(outcome, Enqueued::Duplicate { .. });
@@ -277,19 +287,21 @@ impl Transfer {
         infos: Vec<MessageInfo>,
     ) -> Result<HashMap<MessageId, (Timestamp, Timestamp)>, Error> {
         let mut all = HashMap::new();
-        let mut changes = Vec::new();
+        let (mut ids, mut before) = (Vec::new(), Vec::new());
         for MessageInfo { id, due, .. } in infos {
-            match due.as_ms() {
-                ms if ms < SPAN_MS => {
-                    let aside = Timestamp::from_ms(ms + ASIDE_MS)?;
-                    changes.push((id, due, aside));
-                }
-                ms if (ASIDE_MS..ASIDE_MS + SPAN_MS).contains(&ms) => {
-                    all.insert(id, (Timestamp::from_ms(ms - ASIDE_MS)?, due));
-                }
-                // It is not delivered during the transfer in any case.
-                _ => drop(all.insert(id, (due, due))),
+            if aside::is_needed(due) {
+                ids.push(id);
+                before.push(due);
+            } else {
+                all.insert(id, (aside::before(due).unwrap_or(due), due));
             }
+        }
+        // Before they can be there because of this transfer.
+        let known = completions(&self.to, &ids).await?;
+        let mut changes = Vec::new();
+        for ((id, due), known) in ids.into_iter().zip(before).zip(known) {
+            let is_known = known == Completion::finished(Status::Cancelled);
+            changes.push((id, due, aside::aside(due, is_known)?));
         }
         let dues = changes.iter().map(|(id, _, aside)| (id.clone(), *aside));
         let results = self.reschedule(dues.collect()).await?;
@@ -419,10 +431,11 @@ impl Transfer {
         let (items, messages): (Vec<_>, Vec<_>) = sending.into_iter().unzip();
         let mut results = self.send_all(messages.iter().cloned().enumerate().collect()).await;
         // The target may be where a message was before, and has left it.
-        let is_returning = |result: &Result<Enqueued, Error>| {
-            matches!(result, Ok(Enqueued::Duplicate { status: Status::Cancelled }))
+        let is_returning = |&place: &usize| {
+            matches!(results[place], Ok(Enqueued::Duplicate { status: Status::Cancelled }))
+                && !aside::was_unknown(items[place].message.info.due)
         };
-        let places: Vec<_> = (0..results.len()).filter(|&it| is_returning(&results[it])).collect();
+        let places: Vec<_> = (0..results.len()).filter(is_returning).collect();
         let again = places.iter().map(|&place| returning(&items[place], messages[place].clone()));
         let again = self.send_all(again.enumerate().collect()).await;
         for (&place, result) in places.iter().zip(again) {
@@ -567,13 +580,9 @@ fn same_queue(to: &Client) -> Error {
     Violation::Malformed { what: "the target", value, reason }.into()
 }
 
-/// How much later a message is due while it is set aside: about 7,605 years.
-const ASIDE_MS: u64 = 240_000_000_000_000;
-/// Messages due within 400 years after 1970 are set aside.
-const SPAN_MS: u64 = 400 * 31_557_600_000;
-const _: () = assert!(ASIDE_MS + SPAN_MS < Timestamp::MAX.as_ms());
-
 const SET_ASIDE: &str = "it waits for messages that are still in the old queue, and is set aside";
+const CANCELLED: &str = "it was cancelled in the new queue during a move that was interrupted, and is \
+                         set aside";
 const HAS_CHECKPOINT: &str = "it has a checkpoint, which only a worker can store";
 const IS_MEMBER: &str = "a message of another queue waits for it";
 const OTHER_SERVER: &str = "it waits for messages that the new queue cannot reach";

@@ -359,7 +359,7 @@ async fn a_message_waits_for_others_across_a_move() {
 #[tokio::test(start_paused = true)]
 async fn nothing_stays_set_aside_that_was_certainly_not_sent() {
     let target = Faulty::with_plan(|op| match op {
-        Op::Progress(_) => Fault::Denied,
+        Op::Progress(ids) if ids.contains(&id("part")) => Fault::Denied,
         _ => Fault::None,
     });
     let connection = delayline::connect("memory:").await.unwrap();
@@ -376,4 +376,28 @@ async fn nothing_stays_set_aside_that_was_certainly_not_sent() {
     assert_eq!(whole.info.state, MessageState::Ready);
     let other = from.get("other").await.unwrap();
     assert!(matches!(other, delayline::Found::Finished(Status::Cancelled)), "{other:?}");
+}
+
+/// A cancelled message is never delivered.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_cancelled_during_an_interrupted_move_is_not_created_again() {
+    let backend = Faulty::new();
+    let from: Queue<u64> = Queue::new(backend.clone());
+    let to: Queue<u64> = delayline::connect("memory:").await.unwrap().queue("to").await.unwrap();
+    send(from.message(&1).id("a")).await;
+    // Interrupted before its last step.
+    backend.set_plan(|op| if matches!(op, Op::Cancel(_)) { Fault::Denied } else { Fault::None });
+    from.transfer_to(&to).unwrap().pass().await.unwrap_err();
+    assert_eq!(to.cancel("a").await.unwrap(), delayline::Cancelled::Cancelled);
+    backend.set_plan(|_| Fault::None);
+    let created = async || to.stats().await.unwrap().totals.enqueued;
+    let mut transfer = from.transfer_to(&to).unwrap();
+    for _ in 0..2 {
+        assert_eq!((transfer.pass().await.unwrap(), transfer.left().count()), (0, 1));
+        assert_eq!((from.stats().await.unwrap().ready, created().await), (0, 1));
+    }
+    // An operator who wants it moved all the same says so.
+    from.reschedule_in("a", Duration::ZERO).await.unwrap();
+    assert_eq!(transfer.pass().await.unwrap(), 1);
+    assert_eq!(created().await, 2);
 }

@@ -148,5 +148,5 @@ fn tell_rest(stats: &Stats) {
     }
 }
 
-const AGAIN: &str = "messages that were being moved are due after the year 9500 until you import \
+const AGAIN: &str = "messages that were being moved are due after the year 9100 until you import \
                      again";

@@ -10,7 +10,7 @@ use delayline_core::{Error, ErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::error::Elapsed;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::backoff::ReconnectBackoff;
 use super::connection_name::ConnectionName;
@@ -24,6 +24,9 @@ use crate::{CallError, Value};
 /// Minimum interval between two reconnects caused by a refusal: the name may take a while to
 /// resolve to another server, and until then refusals are cheaper than a storm of connections.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+/// How much longer than its limit an attempt to connect may take. Then its runtime is not being
+/// run, as can happen between two calls of `block_on`.
+const LATENESS: Duration = Duration::from_secs(1);
 
 /// A connection and the facts about its server.
 pub(crate) struct Held<C> {
@@ -71,14 +74,20 @@ struct State<D: Driver> {
 enum Slot<D: Driver> {
     Empty,
     /// An attempt runs in a separate task, so that it outlives callers that give up.
-    Connecting(watch::Receiver<Option<Outcome<D>>>),
+    Connecting(Attempt<D>),
     Connected(Arc<Held<D::Connection>>),
 }
 
 /// What a call finds.
 enum Found<D: Driver> {
     Connection(Arc<Held<D::Connection>>),
-    Attempt(watch::Receiver<Option<Outcome<D>>>),
+    Attempt(Attempt<D>),
+}
+
+/// An attempt to connect. After `until`, another one takes its place.
+struct Attempt<D: Driver> {
+    outcome: watch::Receiver<Option<Outcome<D>>>,
+    until: Instant,
 }
 
 type Outcome<D> = Result<Arc<Held<<D as Driver>::Connection>>, Error>;
@@ -104,17 +113,16 @@ impl<D: Driver> Channel<D> {
     ///
     /// The attempt failed, or it is too early for the next one.
     pub(crate) async fn get(&self) -> Result<Arc<Held<D::Connection>>, Error> {
-        let mut attempt = match self.shared.current_or_attempt()? {
+        let Attempt { mut outcome, until } = match self.shared.current_or_attempt()? {
             Found::Connection(held) => return Ok(held),
             Found::Attempt(attempt) => attempt,
         };
-        let outcome =
-            Suspicion::watch(self.suspicion.as_ref(), attempt.wait_for(Option::is_some)).await;
-        let outcome = outcome.ok().and_then(|seen| seen.clone());
-        match outcome {
+        let ended = Suspicion::watch(self.suspicion.as_ref(), outcome.wait_for(Option::is_some));
+        let ended = timeout_at(until, ended).await.ok().and_then(|seen| seen.ok()?.clone());
+        match ended {
             Some(outcome) => outcome,
-            // The runtime of the task that connected has ended.
-            None => Err(self.shared.abandoned(&attempt)),
+            // The runtime of the task that connected has ended, or is not being run.
+            None => Err(self.shared.abandoned(&outcome)),
         }
     }
 
@@ -272,11 +280,15 @@ impl<D: Driver> Shared<D> {
                 let held = Arc::clone(held);
                 state.retire(&held);
             }
-            Slot::Connecting(attempt) => return Ok(Found::Attempt(attempt.clone())),
-            Slot::Empty => {}
+            Slot::Connecting(attempt) if Instant::now() < attempt.until => {
+                return Ok(Found::Attempt(attempt.clone()));
+            }
+            Slot::Connecting(_) | Slot::Empty => {}
         }
-        state.backoff.permit(Instant::now())?;
-        let (sender, attempt) = watch::channel(None);
+        let now = Instant::now();
+        state.backoff.permit(now)?;
+        let (sender, outcome) = watch::channel(None);
+        let attempt = Attempt { outcome, until: now + self.dial.limit() + LATENESS };
         state.slot = Slot::Connecting(attempt.clone());
         drop(state);
         tokio::spawn(Arc::clone(self).attempt(sender));
@@ -290,23 +302,25 @@ impl<D: Driver> Shared<D> {
         };
         let outcome = outcome.map(|connection| Arc::new(Held::new(connection)));
         let mut state = self.lock();
-        state.slot = match &outcome {
-            Ok(held) => Slot::Connected(Arc::clone(held)),
-            Err(error) => {
-                state.backoff.failed(Instant::now(), error.clone());
-                Slot::Empty
-            }
-        };
+        if state.awaits(&sender.subscribe()) {
+            state.slot = match &outcome {
+                Ok(held) => Slot::Connected(Arc::clone(held)),
+                Err(error) => {
+                    state.backoff.failed(Instant::now(), error.clone());
+                    Slot::Empty
+                }
+            };
+        }
         drop(state);
         sender.send_replace(Some(outcome));
     }
 
-    /// An attempt ended without an outcome: makes room for the next one.
-    fn abandoned(&self, attempt: &watch::Receiver<Option<Outcome<D>>>) -> Error {
+    /// An attempt has no outcome: makes room for the next one.
+    fn abandoned(&self, outcome: &watch::Receiver<Option<Outcome<D>>>) -> Error {
         let error =
             Error::with_detail(ErrorKind::Unreachable, "the connection attempt was aborted");
         let mut state = self.lock();
-        if matches!(&state.slot, Slot::Connecting(current) if current.same_channel(attempt)) {
+        if state.awaits(outcome) {
             state.slot = Slot::Empty;
             state.backoff.failed(Instant::now(), error.clone());
         }
@@ -319,6 +333,11 @@ impl<D: Driver> Shared<D> {
 }
 
 impl<D: Driver> State<D> {
+    /// Whether the slot is for the outcome of this attempt.
+    fn awaits(&self, outcome: &watch::Receiver<Option<Outcome<D>>>) -> bool {
+        matches!(&self.slot, Slot::Connecting(attempt) if attempt.outcome.same_channel(outcome))
+    }
+
     /// Stops using a connection. Calls that still wait on it keep it open until they end.
     fn retire(&mut self, held: &Arc<Held<D::Connection>>) {
         if self.holds(held) {
@@ -338,5 +357,11 @@ impl<D: Driver> State<D> {
 
     fn holds(&self, held: &Arc<Held<D::Connection>>) -> bool {
         matches!(&self.slot, Slot::Connected(current) if Arc::ptr_eq(current, held))
+    }
+}
+
+impl<D: Driver> Clone for Attempt<D> {
+    fn clone(&self) -> Self {
+        Self { outcome: self.outcome.clone(), until: self.until }
     }
 }

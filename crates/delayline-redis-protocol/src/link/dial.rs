@@ -31,6 +31,11 @@ impl<D: Driver> Dial<D> {
         &self.driver
     }
 
+    /// The time limit of an attempt.
+    pub(crate) const fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// The error with the address, if it is about the connection and does not name it yet.
     pub(crate) fn named(&self, error: Error) -> Error {
         if !matches!(

@@ -5,6 +5,7 @@
 #[path = "../routing/fake.rs"]
 mod fake;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -144,6 +145,41 @@ async fn connections_that_never_served_are_replaced_after_a_pause() {
     sleep(LONG).await;
     call(&transport).await.unwrap();
     assert_eq!(dials.load(Ordering::Relaxed), 3);
+}
+
+/// The task that was to connect does not run, and ends too late.
+#[test]
+fn a_call_outlasts_an_attempt_to_connect_whose_runtime_is_not_run() {
+    for pause in [Duration::ZERO, LONG] {
+        let (calls, dials) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&dials);
+        let world = World::new(move |_, command| match command {
+            "connect" if counted.fetch_add(1, Ordering::Relaxed) == 2 => Answer::Never,
+            "INFO" => Answer::Value(Value::Bytes("redis_mode:standalone\r\n".into())),
+            _ if command.starts_with("EVAL") && calls.fetch_add(1, Ordering::Relaxed) == 0 => {
+                Answer::Lost
+            }
+            _ => done(),
+        });
+        let (first, second) = (runtime(), runtime());
+        let transport = first.block_on(world.connect("redis://a:1")).unwrap();
+        first.block_on(async {
+            assert_eq!(kind(call(&transport).await), ErrorKind::ConnectionLost);
+            tokio::select! { biased; _ = call(&transport) => panic!(), () = ready(()) => {} }
+        });
+        second.block_on(async {
+            sleep(pause).await;
+            if pause.is_zero() {
+                let waited = timeout(LONG, call(&transport)).await.unwrap();
+                assert_eq!(kind(waited), ErrorKind::Unreachable);
+                sleep(LONG).await;
+            }
+            timeout(LONG, call(&transport)).await.unwrap().unwrap();
+        });
+        first.block_on(async { sleep(LONG).await });
+        second.block_on(call(&transport)).unwrap();
+        assert_eq!(dials.load(Ordering::Relaxed), 3);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Waiting for messages to end.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use delayline_core::limits::MAX_BATCH;
 use delayline_core::{Backoff, Completion, ErrorKind, MessageId, Op, Reply};
 use delayline_redis_protocol::runtime;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::client::{BACKOFF, Client, Tries, bounded};
 use crate::{Error, telemetry};
@@ -33,8 +34,9 @@ struct Waiting {
     /// By when they are looked for next.
     waiters: BTreeMap<(Instant, u64), Waiter>,
     next_number: u64,
-    /// Whether there is a task that looks.
-    looking: bool,
+    /// The task that looks, if there is one: the number of the waiter that has started it, and when
+    /// it was last active.
+    looker: Option<(u64, Instant)>,
 }
 
 #[derive(Debug)]
@@ -79,19 +81,37 @@ impl Waiters {
             let (answer, mut receiver) = watch::channel(Seen::Nothing);
             let (id, patience) = (id.clone(), client.patience());
             let waiter = Waiter { id, since, until, patience, tries: None, answer };
-            if self.0.lock().enter(Instant::now(), waiter) {
-                let look = Look::of(&self.0);
+            let (looker, leads) = self.0.lock().enter(waiter);
+            if leads {
+                // A task that was silent takes no more notifications.
+                self.0.arrived.notify_waiters();
+                let look = Look::of(&self.0, looker);
                 runtime.spawn(look.for_all(client.clone()));
             }
             self.0.arrived.notify_one();
-            let is_answer = |seen: &Seen| matches!(seen, Seen::Answer(_));
-            let waited = timeout_at(end, receiver.wait_for(is_answer)).await;
-            let seen = waited.map(|seen| seen.map(|seen| seen.clone()));
-            match seen {
-                Ok(Ok(Seen::Answer(answer))) => return answer,
-                // The runtime of the task has ended, and this one has not.
-                Ok(_) => {}
-                Err(_) => return at_the_limit(&receiver.borrow()),
+            if let Some(answer) = self.answer(&mut receiver, looker, end).await {
+                return answer;
+            }
+        }
+    }
+
+    /// The answer, or none if that task does not look any more: its runtime has ended, or is not
+    /// being run, as can happen between two calls of `block_on`.
+    async fn answer(
+        &self,
+        receiver: &mut watch::Receiver<Seen>,
+        looker: u64,
+        end: Instant,
+    ) -> Option<Result<Completion, Error>> {
+        let is_answer = |seen: &Seen| matches!(seen, Seen::Answer(_));
+        loop {
+            let until = end.min(Instant::now() + LONGEST_SILENCE);
+            let seen = timeout_at(until, receiver.wait_for(is_answer)).await;
+            match seen.map(|seen| seen.map(|seen| seen.clone())) {
+                Ok(seen) => return Some(at_the_limit(&seen.ok()?)),
+                Err(_) if until == end => return Some(at_the_limit(&receiver.borrow())),
+                Err(_) if self.0.lock().looker() == Some(looker) => {}
+                Err(_) => return None,
             }
         }
     }
@@ -105,11 +125,36 @@ impl Shared {
 }
 
 impl Waiting {
-    /// Returns whether the caller has to start the task that looks.
-    fn enter(&mut self, next_look: Instant, waiter: Waiter) -> bool {
+    /// Returns the number of the task that looks, and whether the caller has to start it.
+    fn enter(&mut self, waiter: Waiter) -> (u64, bool) {
+        let now = Instant::now();
+        self.put(now, waiter);
+        if let Some(looker) = self.looker() {
+            return (looker, false);
+        }
+        self.looker = Some((self.next_number, now));
+        (self.next_number, true)
+    }
+
+    fn put(&mut self, next_look: Instant, waiter: Waiter) {
         self.next_number += 1;
         self.waiters.insert((next_look, self.next_number), waiter);
-        !std::mem::replace(&mut self.looking, true)
+    }
+
+    /// Notes that a task is active. Returns whether it is the one that looks.
+    fn continues(&mut self, number: u64) -> bool {
+        let now = Instant::now();
+        let (looker, at) = self.looker.get_or_insert((number, now));
+        let continues = *looker == number;
+        if continues {
+            *at = now;
+        }
+        continues
+    }
+
+    /// The number of the task that looks, unless its runtime is not being run.
+    fn looker(&self) -> Option<u64> {
+        self.looker.filter(|(_, at)| at.elapsed() < LONGEST_SILENCE).map(|(number, _)| number)
     }
 
     /// Takes the waiters whose messages have to be queried now, as many as fit in one operation.
@@ -127,9 +172,11 @@ impl Waiting {
     }
 }
 
-/// The task that looks. If its runtime ends, the waiting callers start another one.
+/// The task that looks. If its runtime ends or is not being run, the waiting callers start another
+/// one.
 struct Look {
     shared: Arc<Shared>,
+    number: u64,
     over: bool,
     /// When the waiters whose looks have failed are looked for again: all at once.
     retry_at: Instant,
@@ -137,9 +184,9 @@ struct Look {
 }
 
 impl Look {
-    fn of(shared: &Arc<Shared>) -> Self {
+    fn of(shared: &Arc<Shared>, number: u64) -> Self {
         let (shared, retry_at) = (Arc::clone(shared), Instant::now());
-        Self { shared, over: false, retry_at, backoff: BACKOFF }
+        Self { shared, number, over: false, retry_at, backoff: BACKOFF }
     }
 
     async fn for_all(mut self, client: Client) {
@@ -158,16 +205,31 @@ impl Look {
     /// When to look next. After `None`, another task has to.
     fn next(&mut self) -> Option<Instant> {
         let mut waiting = self.shared.lock();
+        self.over = !waiting.continues(self.number);
+        if self.over {
+            return None;
+        }
         let next = waiting.waiters.first_key_value().map(|((next, _), _)| *next);
-        self.over = next.is_none();
-        waiting.looking = !self.over;
+        if next.is_none() {
+            self.over = true;
+            waiting.looker = None;
+        }
         next
     }
 
     async fn look(&mut self, client: &Client, due: BTreeMap<MessageId, Vec<Waiter>>) {
         let began = Instant::now();
         let op = Op::Progress(due.keys().cloned().collect());
-        let told = match client.apply_once(&op).await {
+        let mut call = pin!(client.apply_once(&op));
+        let applied = loop {
+            match timeout(LONGEST_PAUSE, &mut call).await {
+                Ok(applied) => break applied,
+                Err(_) if self.shared.lock().continues(self.number) => {}
+                // Those that wait for this have turned to another task.
+                Err(_) => return,
+            }
+        };
+        let told = match applied {
             Ok(applied) => match applied.reply {
                 Reply::Progress(told) if !told.is_empty() => Ok(told),
                 _ => Err(Error::unexpected_reply().into()),
@@ -191,13 +253,13 @@ impl Look {
                 Ok(told) => match told.get(n) {
                     // Results would have been too many: at once again.
                     None => {
-                        waiting.enter(now, waiter);
+                        waiting.put(now, waiter);
                         continue;
                     }
                     Some(Completion::Pending) if now < waiter.until => {
                         waiter.tries = None;
                         waiter.answer.send_replace(Seen::Pending(now));
-                        waiting.enter(next_look(now, &waiter), waiter);
+                        waiting.put(next_look(now, &waiter), waiter);
                         continue;
                     }
                     Some(progress) => Ok(progress.clone()),
@@ -208,7 +270,7 @@ impl Look {
                     match tries.failed_until(error.clone(), self.retry_at) {
                         Ok(()) => {
                             is_repeated = true;
-                            waiting.enter(self.retry_at, waiter);
+                            waiting.put(self.retry_at, waiter);
                             continue;
                         }
                         Err(error) => Err(error),
@@ -228,8 +290,10 @@ impl Drop for Look {
     fn drop(&mut self) {
         if !self.over {
             let mut waiting = self.shared.lock();
-            waiting.looking = false;
-            waiting.waiters.clear();
+            if waiting.continues(self.number) {
+                waiting.looker = None;
+                waiting.waiters.clear();
+            }
         }
     }
 }
@@ -260,5 +324,7 @@ const FIRST_REPLY: Duration = Duration::from_secs(1);
 /// Maximum age of a reply that still answers a caller at the limit: two pauses, the time after the
 /// limit, and some for the replies.
 const RECENT: Duration = Duration::from_millis(2_500);
+/// How long a task that looks is inactive at most: much longer than [`LONGEST_PAUSE`].
+const LONGEST_SILENCE: Duration = Duration::from_secs(4);
 /// Long enough, and no instant overflows.
 const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3_600);

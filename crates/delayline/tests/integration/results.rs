@@ -9,6 +9,7 @@ use delayline::events::EventKind;
 use delayline::message::{DeathReason, Headers, Status};
 use delayline::{Completion, Error, ErrorKind, Job, MessageId, Outcome, Queue, Worker, limits};
 use futures_util::future::join_all;
+use tokio::time::timeout;
 
 fn over(backend: &Arc<Faulty>) -> Queue<u64> {
     Queue::new(Arc::clone(backend) as _)
@@ -330,4 +331,18 @@ fn a_wait_survives_the_runtime_that_looked() {
     drop((waiting, first));
     let wait = queue.wait_for(id, Duration::from_millis(20));
     assert_eq!(second.block_on(wait).unwrap(), Completion::Pending);
+}
+
+#[test]
+fn a_wait_survives_a_runtime_that_is_not_run_any_more() {
+    let queue = over(&Faulty::new());
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let [first, second] = [0, 1].map(|_| builder.enable_all().start_paused(true).build().unwrap());
+    let id = first.block_on(queue.message(&7).due_in(HOUR).send()).unwrap().id;
+    // The task that looks is between two looks.
+    let looks = queue.wait_for(id.clone(), HOUR);
+    first.block_on(async { timeout(Duration::from_millis(5), looks).await.unwrap_err() });
+    first.block_on(queue.cancel(id.clone())).unwrap();
+    let ended = second.block_on(queue.wait_for(id, MINUTE)).unwrap();
+    assert_eq!(ended, Completion::finished(Status::Cancelled));
 }

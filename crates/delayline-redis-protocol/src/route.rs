@@ -6,12 +6,12 @@ mod node;
 mod primaries;
 mod queues;
 mod survey;
+mod turn;
 mod workers;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use self::directory::{Confirmation, Directory, was_silent};
 use self::map::{Map, Moved, View};
 use self::node::{Node, NodeConnector, Nodes};
 pub(crate) use self::queues::scan;
 use self::queues::scan_all;
+use self::turn::{Turn, Turns};
 
 pub use self::survey::{SentinelReport, SentinelView, ServerReport, Survey, TopologyKind};
 pub(crate) use self::survey::{survey, wrong_mode};
@@ -47,6 +48,8 @@ const APART: Duration = Duration::from_millis(200);
 /// After a sign of a change, the topology is refreshed repeatedly for this time, or until it has
 /// changed.
 const ALERT: Duration = Duration::from_secs(10);
+/// More than a refresh takes.
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
 
 /// Sends each call to the server that its first key belongs to, over one [`Link`] per server.
 ///
@@ -70,8 +73,8 @@ struct Shared<D: Driver> {
     refusal: Mutex<Option<Error>>,
     /// The server that knows of the latest change.
     witness: Mutex<Option<HostPort>>,
-    /// Whether the refreshing task is alive.
-    is_watched: Arc<AtomicBool>,
+    /// The refreshing task has the turn.
+    turns: Arc<Turns>,
 }
 
 impl<D: Driver> Router<D> {
@@ -94,7 +97,7 @@ impl<D: Driver> Router<D> {
             latest_look: tokio::sync::Mutex::default(),
             refusal: Mutex::default(),
             witness: Mutex::default(),
-            is_watched: Arc::default(),
+            turns: Turns::new(),
         });
         shared.look().await.map_err(|error| tls_hint(error, &options.topology, is_encrypted))?;
         Ok(Self(shared))
@@ -404,8 +407,9 @@ impl<D: Driver> Shared<D> {
 
     /// Refreshes the topology unless a refresh began after `instant`.
     async fn look_after(&self, instant: Instant) -> Confirmation {
-        let mut latest = self.latest_look.lock().await;
-        if let Some((begin, confirmation)) = *latest
+        // The runtime of its holder may not be run any more.
+        let mut latest = timeout(LONGEST_LOOK, self.latest_look.lock()).await.ok();
+        if let Some((begin, confirmation)) = latest.as_deref().copied().flatten()
             && begin >= instant
         {
             return confirmation;
@@ -413,50 +417,55 @@ impl<D: Driver> Shared<D> {
         let begin = Instant::now();
         let look = self.look().await;
         let confirmation = look.map_or(Confirmation::Missing, |(_, confirmation)| confirmation);
-        *latest = Some((begin, confirmation));
+        if let Some(latest) = &mut latest {
+            **latest = Some((begin, confirmation));
+        }
         confirmation
     }
 
-    /// Makes sure that a task refreshes the topology: the runtime of the last one may have ended.
+    /// Makes sure that a task refreshes the topology: the runtime of the last one may have ended, or
+    /// not be run any more.
     fn keep_watch(self: &Arc<Self>) {
-        if !self.is_watched.load(Ordering::Relaxed)
-            && !self.is_watched.swap(true, Ordering::Relaxed)
-        {
-            let ends = Ends(Arc::clone(&self.is_watched));
-            tokio::spawn(watch(Arc::downgrade(self), Arc::clone(self.connector.sign()), ends));
+        if let Some(turn) = self.turns.claim() {
+            let sign = self.connector.sign();
+            if turn.is_taken {
+                // The silent task takes no more signs. Those that it took had no effect.
+                sign.notify_waiters();
+                sign.notify_one();
+            }
+            tokio::spawn(watch(Arc::downgrade(self), Arc::clone(sign), turn));
         }
     }
 }
 
 /// Refreshes the topology periodically, and repeatedly for a while after a sign of a change. The
 /// interval does not depend on how long a silent server delays each refresh.
-async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, _ends: Ends) {
+async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, mut turn: Turn) {
     let (mut alert_until, mut latest) = (None, Instant::now());
     loop {
         let Some(poll) = shared.upgrade().map(|shared| shared.directory.poll()) else { return };
         let is_alert = alert_until.is_some_and(|until| Instant::now() < until);
-        tokio::select! {
-            () = sign.notified() => alert_until = Some(Instant::now() + ALERT),
-            () = sleep_until(latest + if is_alert { APART } else { poll }) => {}
+        let is_sign = turn.during(async {
+            tokio::select! {
+                () = sign.notified() => true,
+                () = sleep_until(latest + if is_alert { APART } else { poll }) => false,
+            }
+        });
+        match is_sign.await {
+            Some(true) => alert_until = Some(Instant::now() + ALERT),
+            Some(false) => {}
+            None => return,
         }
         let Some(shared) = shared.upgrade() else { return };
         latest = Instant::now();
-        match shared.look().await {
-            Ok((true, _)) => alert_until = None,
-            Ok(_) => {}
-            Err(error) => tracing::debug!(topology = %shared.topology, %error, "no topology"),
+        match turn.during(shared.look()).await {
+            Some(Ok((true, _))) => alert_until = None,
+            Some(Ok(_)) => {}
+            Some(Err(error)) => tracing::debug!(topology = %shared.topology, %error, "no topology"),
+            None => return,
         }
         drop(shared);
         sleep_until(latest + APART).await;
-    }
-}
-
-/// Records that the refreshing task has ended, for whatever reason.
-struct Ends(Arc<AtomicBool>);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
     }
 }
 

@@ -1,10 +1,13 @@
 //! Servers that were silent for a while, and when they are trusted again.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use delayline_core::ErrorKind;
 use delayline_redis_protocol::Value;
+use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{Answer, World};
@@ -152,4 +155,31 @@ async fn a_server_without_role_is_asked_another_way() {
             assert_eq!(connected.is_ok(), is_taken, "{line} {info:?}: {:?}", connected.err());
         }
     }
+}
+
+/// The task that refreshes the topology belongs to a runtime that is not run any more.
+#[test]
+fn a_failover_is_noticed_although_the_runtime_of_the_first_call_is_not_run() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let failover = Arc::clone(&is_over);
+    let world = World::new(move |server, command| match server {
+        server if is_sentinel(server) => {
+            let (epoch, host) = if failover.load(Ordering::Relaxed) { (2, "b") } else { (1, "a") };
+            Answer::Value(sentinel(command, epoch, host, "master", host))
+        }
+        _ if command == "ROLE" => primary(),
+        _ => done(),
+    });
+    let mut builder = Builder::new_current_thread();
+    let [first, second] = [0, 1].map(|_| builder.enable_all().start_paused(true).build().unwrap());
+    let transport = first.block_on(world.connect(SENTINELS)).unwrap();
+    first.block_on(call(&transport)).unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    second.block_on(async {
+        for _ in 0..2 {
+            sleep(Duration::from_secs(6)).await;
+            call(&transport).await.unwrap();
+        }
+    });
+    assert_eq!(calls(&world), ["a:1", "a:1", "b:1"]);
 }

@@ -9,7 +9,7 @@ use delayline_core::{Durability, Error, ErrorKind};
 use super::channel::{Channel, Held};
 use super::dial::before_sending;
 use super::driver::Driver;
-use super::facts::Proof;
+use super::facts::{Proof, known};
 use crate::info::field;
 use crate::{CallError, Value};
 
@@ -19,12 +19,12 @@ pub(crate) async fn run_id<'a, D: Driver>(
     held: &'a Arc<Held<D::Connection>>,
     limit: Duration,
 ) -> Result<&'a str, Error> {
-    let ask = || async {
+    let ask = async {
         let info = info(channel, held, limit).await?;
         let unnamed = || refusal("Redis", "reports no run_id in INFO, which identifies a server");
         field(&info, "run_id").map(str::to_owned).ok_or_else(unnamed)
     };
-    held.facts.run_id.get_or_try_init(ask).await.map(String::as_str)
+    known(&held.facts.run_id, ask).await.map(String::as_str)
 }
 
 /// What has to be shown for `durability`; `None` if a reply of the server shows it already.
@@ -43,8 +43,7 @@ pub(crate) async fn proof_of<D: Driver>(
         Durability::None => Ok(None),
         Durability::Replicas(count) => Ok(Some(Proof::Replicas(count))),
         Durability::Disk => {
-            let ask = || disk_proof(channel, held, limit);
-            held.facts.disk.get_or_try_init(ask).await.copied()
+            known(&held.facts.disk, disk_proof(channel, held, limit)).await.copied()
         }
         _ => Err(Error::with_detail(ErrorKind::Unsupported("durability"), durability.to_string())),
     }
@@ -58,13 +57,13 @@ pub(crate) async fn may_wait<D: Driver>(
     proof: Proof,
 ) -> Result<(), Error> {
     let facts = &held.facts;
-    let (known, command, args) = match proof {
+    let (fact, command, args) = match proof {
         Proof::Replicas(_) => (&facts.may_wait, "WAIT", &["0", "1"][..]),
         Proof::File => (&facts.may_wait_for_disk, "WAITAOF", &["0", "0", "1"][..]),
     };
     let args = args.iter().copied().map(Bytes::from).collect();
-    let ask = || async { channel.request(held, limit, command, args).await.map(drop) };
-    known.get_or_try_init(ask).await.map(drop).map_err(unsent)
+    let ask = async { channel.request(held, limit, command, args).await.map(drop) };
+    known(fact, ask).await.map(drop).map_err(unsent)
 }
 
 /// How the server shows that its disk has something.

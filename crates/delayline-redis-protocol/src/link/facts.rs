@@ -1,9 +1,10 @@
 //! Known facts about a server.
 
+use std::future::Future;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::OnceCell;
 
 use crate::Value;
 
@@ -11,10 +12,23 @@ use crate::Value;
 /// operator may change the server's settings.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    pub(crate) run_id: OnceCell<String>,
-    pub(crate) disk: OnceCell<Option<Proof>>,
-    pub(crate) may_wait: OnceCell<()>,
-    pub(crate) may_wait_for_disk: OnceCell<()>,
+    pub(crate) run_id: OnceLock<String>,
+    pub(crate) disk: OnceLock<Option<Proof>>,
+    pub(crate) may_wait: OnceLock<()>,
+    pub(crate) may_wait_for_disk: OnceLock<()>,
+}
+
+/// Returns a fact, and asks if it is not known. Callers do not wait for each other: the runtime of
+/// the one that asks may not be run any more, as can happen between two calls of `block_on`.
+pub(crate) async fn known<T, E>(
+    fact: &OnceLock<T>,
+    ask: impl Future<Output = Result<T, E>>,
+) -> Result<&T, E> {
+    if let Some(known) = fact.get() {
+        return Ok(known);
+    }
+    let told = ask.await?;
+    Ok(fact.get_or_init(|| told))
 }
 
 /// The evidence that a write is durable.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use delayline_core::{Durability, Error, ErrorKind};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::channel::{Channel, Held};
 use super::driver::{Connection as _, Driver};
@@ -33,15 +33,20 @@ struct Shared<D: Driver> {
     channel: Channel<D>,
     /// Time limit for one pair of commands.
     limit: Duration,
+    pairs: Mutex<Pairs<D>>,
+}
+
+struct Pairs<D: Driver> {
     /// Its holder has the only pair in flight.
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// Pairs that have not been sent.
-    gathering: Mutex<Vec<Gathering<D>>>,
+    gathering: Vec<Gathering<D>>,
 }
 
 /// A pair, and the callers that wait for its result.
 struct Gathering<D: Driver> {
     prepared: PreparedFence<D>,
+    since: Instant,
     outcome: watch::Receiver<Option<Result<(), Error>>>,
 }
 
@@ -54,8 +59,7 @@ pub(crate) struct PreparedFence<D: Driver> {
 
 impl<D: Driver> Fences<D> {
     pub(crate) fn new(channel: Channel<D>, limit: Duration) -> Self {
-        let (turn, gathering) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { channel, limit, turn, gathering }))
+        Self(Arc::new(Shared { channel, limit, pairs: Mutex::new(Pairs::new()) }))
     }
 
     /// Prepares the fence of a call that is to be sent over `held`, a connection of `calls`. `None`
@@ -94,8 +98,7 @@ impl<D: Driver> Fences<D> {
         key: &Bytes,
     ) -> Result<(), Error> {
         let mut outcome = self.join(prepared, key);
-        // The pair under way, and the next one.
-        let waited = timeout(self.0.limit * 2, outcome.wait_for(Option::is_some)).await;
+        let waited = timeout(self.0.patience(), outcome.wait_for(Option::is_some)).await;
         let outcome = waited.ok().and_then(|seen| seen.ok()?.clone());
         outcome.unwrap_or_else(|| Err(unconfirmed("it was waiting for earlier confirmations")))
     }
@@ -106,16 +109,24 @@ impl<D: Driver> Fences<D> {
         prepared: &PreparedFence<D>,
         key: &Bytes,
     ) -> watch::Receiver<Option<Result<(), Error>>> {
-        let mut gathering = self.0.lock();
+        let mut pairs = self.0.lock();
         // The runtime of its task may have ended.
-        gathering.retain(|pair| pair.outcome.has_changed().is_ok());
-        if let Some(pair) = gathering.iter().find(|pair| pair.prepared.is(prepared)) {
+        pairs.gathering.retain(|pair| pair.outcome.has_changed().is_ok());
+        // It, or that of the task that has the turn, may not be run any more, as can happen between
+        // two calls of `block_on`.
+        if pairs.gathering.iter().any(|pair| pair.since.elapsed() >= self.0.patience()) {
+            *pairs = Pairs::new();
+        }
+        if let Some(pair) = pairs.gathering.iter().find(|pair| pair.prepared.is(prepared)) {
             return pair.outcome.clone();
         }
         let (sender, outcome) = watch::channel(None);
-        gathering.push(Gathering { prepared: prepared.clone(), outcome: outcome.clone() });
+        let (since, prepared) = (Instant::now(), prepared.clone());
+        let pair = Gathering { prepared: prepared.clone(), since, outcome: outcome.clone() };
+        pairs.gathering.push(pair);
         // A separate task, so that it outlives callers that give up.
-        tokio::spawn(Arc::clone(&self.0).confirm(prepared.clone(), key.clone(), sender));
+        let turn = Arc::clone(&pairs.turn);
+        tokio::spawn(Arc::clone(&self.0).confirm(turn, prepared, key.clone(), sender));
         outcome
     }
 }
@@ -123,13 +134,14 @@ impl<D: Driver> Fences<D> {
 impl<D: Driver> Shared<D> {
     async fn confirm(
         self: Arc<Self>,
+        turn: Arc<tokio::sync::Mutex<()>>,
         prepared: PreparedFence<D>,
         key: Bytes,
         outcome: watch::Sender<Option<Result<(), Error>>>,
     ) {
-        let _turn = self.turn.lock().await;
+        let _turn = turn.lock().await;
         // Calls that arrive from now on were answered too late for this pair.
-        self.lock().retain(|pair| !pair.prepared.is(&prepared));
+        self.lock().gathering.retain(|pair| !pair.prepared.is(&prepared));
         outcome.send_replace(Some(self.send(&prepared, key).await));
     }
 
@@ -174,9 +186,20 @@ impl<D: Driver> Shared<D> {
         Err(unconfirmed(why))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Gathering<D>>> {
+    /// The longest time for the pair under way and the next one.
+    fn patience(&self) -> Duration {
+        self.limit * 2
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pairs<D>> {
         // Nothing panics while it is locked.
-        self.gathering.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Driver> Pairs<D> {
+    fn new() -> Self {
+        Self { turn: Arc::default(), gathering: Vec::new() }
     }
 }
 

@@ -8,7 +8,7 @@ mod fake;
 mod refusals;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use delayline_core::{Durability, Error, ErrorClass, ErrorKind};
 use delayline_redis_protocol::{
     CallError, DriverTransport, Fence, ScriptCall, ScriptName, Transport, Value, classify,
 };
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -440,4 +441,31 @@ async fn a_refused_confirmation_does_not_repeat_the_call() {
     assert!(unconfirmed(call(&transport, ONE).await).starts_with("MOVED"));
     let calls = world.sent().into_iter().filter(|sent| sent.command.starts_with("EVAL")).count();
     assert_eq!(calls, 1);
+}
+
+/// The task that asks, or confirms, belongs to a runtime that is not run any more.
+#[test]
+fn a_durable_call_outlasts_another_whose_runtime_is_not_run() {
+    for silent in ["INFO", "WAIT 0 1", "WAIT 1 2000"] {
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let silence = Arc::clone(&is_silent);
+        let world = World::new(move |_, command| match command {
+            _ if command == silent && silence.load(Ordering::Relaxed) => Answer::Never,
+            _ => plain(command).unwrap_or(Answer::Value(Value::Int(1))),
+        });
+        let mut builder = Builder::new_current_thread();
+        let [first, second] =
+            [0, 1].map(|_| builder.enable_all().start_paused(true).build().unwrap());
+        let transport = Arc::new(first.block_on(world.connect(URL)).unwrap());
+        is_silent.store(true, Ordering::Relaxed);
+        let caller = Arc::clone(&transport);
+        first.spawn(async move { call(&caller, ONE).await });
+        first.block_on(async { sleep(ms(100)).await });
+        is_silent.store(false, Ordering::Relaxed);
+        second.block_on(async {
+            let waited = timeout(ms(20_000), call(&transport, ONE)).await.unwrap();
+            assert_eq!(waited.is_ok(), silent != "WAIT 1 2000", "{silent}: {waited:?}");
+            call(&transport, ONE).await.unwrap();
+        });
+    }
 }

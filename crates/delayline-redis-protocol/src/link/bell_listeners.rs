@@ -50,6 +50,9 @@ struct Groups<D: Driver> {
 
 struct Group<D: Driver> {
     pool: Arc<BlockingPool<D>>,
+    /// How much longer than its command a listener may take. Then its runtime is not being run, as
+    /// can happen between two calls of `block_on`.
+    lateness: Duration,
     state: Mutex<State>,
 }
 
@@ -81,8 +84,8 @@ struct Waiter {
 struct Listener {
     /// The bells that its command covers, or will cover in a moment.
     bells: Vec<Bytes>,
-    /// When its command ends, once that has begun.
-    until: Option<Instant>,
+    /// When its command ends. Until that has begun, when the listener was started.
+    until: Instant,
     task: AbortHandle,
 }
 
@@ -116,14 +119,14 @@ impl<D: Driver> BellListeners<D> {
         let (number, answer) = group.enter(bell, limit);
         let mut leaves = Leaves { group: &group, bell, number, answer };
         // The listener answers sooner, unless it waits for others of this bell with longer limits.
-        let mut patience = limit + LATEST_ANSWER;
+        let (mut patience, mut is_last) = (limit + LATEST_ANSWER, false);
         loop {
             match timeout(patience, &mut leaves.answer).await {
                 Ok(answer) => return answer.unwrap_or_else(|_| Err(stopped().into())),
-                Err(_) if !group.lock().is_late(bell) => return Ok(false),
+                Err(_) if is_last || !group.lock().is_late(bell) => return Ok(false),
                 // The process has stood still for longer than that. The listener's answer says
                 // whether the server is silent.
-                Err(_) => patience = LATEST_ANSWER,
+                Err(_) => (patience, is_last) = (group.lateness, true),
             }
         }
     }
@@ -198,24 +201,26 @@ impl<D: Driver> Drop for Leaves<'_, D> {
 
 impl<D: Driver> Group<D> {
     fn new(pool: &Arc<BlockingPool<D>>) -> Arc<Self> {
-        Arc::new(Self { pool: Arc::clone(pool), state: Mutex::new(State::new()) })
+        let pool = Arc::clone(pool);
+        let lateness = pool.longest_connecting() + WAIT_GRACE + LATEST_ANSWER;
+        Arc::new(Self { pool, lateness, state: Mutex::new(State::new()) })
     }
 
     /// Adds a wait to the list, and makes sure that a listener runs.
     fn enter(self: &Arc<Self>, bell: &Bytes, limit: Duration) -> (u64, oneshot::Receiver<Answer>) {
-        let mut state = self.lock();
-        state.remove_ended();
+        let (mut state, now) = (self.lock(), Instant::now());
+        state.remove(|listener| listener.has_ended() || listener.until + self.lateness < now);
         let (answer, receiver) = oneshot::channel();
         let (number, listener) = (state.number(), state.number());
         let known = state.bells.entry(bell.clone()).or_default();
-        known.waiters.insert(number, Waiter { until: Instant::now() + limit, answer });
+        known.waiters.insert(number, Waiter { until: now + limit, answer });
         if known.heard_by.is_empty() {
             known.heard_by.push(listener);
             // It cannot begin before the lock is released.
             let task = tokio::spawn(Arc::clone(self).listen(listener)).abort_handle();
             state
                 .listeners
-                .insert(listener, Listener { bells: vec![bell.clone()], until: None, task });
+                .insert(listener, Listener { bells: vec![bell.clone()], until: now, task });
         }
         (number, receiver)
     }
@@ -318,12 +323,11 @@ impl State {
 
     /// Whether the listeners of a bell should have answered by now.
     fn is_late(&mut self, bell: &Bytes) -> bool {
-        self.remove_ended();
+        self.remove(Listener::has_ended);
         let now = Instant::now();
         let numbers = self.bells.get(bell).into_iter().flat_map(|bell| &bell.heard_by);
         let mut listeners = numbers.filter_map(|number| self.listeners.get(number)).peekable();
-        listeners.peek().is_some()
-            && listeners.all(|listener| listener.until.is_none_or(|until| until <= now))
+        listeners.peek().is_some() && listeners.all(|listener| listener.until <= now)
     }
 
     /// Returns the next command of a listener. Without one, the listener is removed from the list.
@@ -365,7 +369,7 @@ impl State {
         }
         self.several = bells.len() > 1;
         let limit = until.saturating_duration_since(now);
-        let listener = Listener { bells: bells.clone(), until: Some(until), task };
+        let listener = Listener { bells: bells.clone(), until, task };
         self.listeners.insert(number, listener);
         Some(Round { bells, limit })
     }
@@ -410,9 +414,9 @@ impl State {
         }
     }
 
-    /// Removes the listeners that have not begun before their runtime ended.
-    fn remove_ended(&mut self) {
-        let ended = self.listeners.iter().filter(|(_, listener)| listener.task.is_finished());
+    /// Removes the listeners whose runtime has ended before they have begun, or is not being run.
+    fn remove(&mut self, is_gone: impl Fn(&Listener) -> bool) {
+        let ended = self.listeners.iter().filter(|(_, listener)| is_gone(listener));
         for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.stopped(number);
         }
@@ -426,6 +430,12 @@ impl State {
                 bell.heard_by.retain(|listener| *listener != number);
             }
         }
+    }
+}
+
+impl Listener {
+    fn has_ended(&self) -> bool {
+        self.task.is_finished()
     }
 }
 
@@ -526,7 +536,9 @@ mod tests {
         let number = state.number();
         state.bells.get_mut(bell).unwrap().heard_by.push(number);
         let task = tokio::spawn(async {}).abort_handle();
-        state.listeners.insert(number, Listener { bells: vec![bell.clone()], until: None, task });
+        state
+            .listeners
+            .insert(number, Listener { bells: vec![bell.clone()], until: Instant::now(), task });
         number
     }
 }

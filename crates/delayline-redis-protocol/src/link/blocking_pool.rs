@@ -37,6 +37,11 @@ impl<D: Driver> BlockingPool<D> {
         Self { dial, state: Mutex::new(state) }
     }
 
+    /// How long [`take`](Self::take) takes at most.
+    pub(crate) fn longest_connecting(&self) -> Duration {
+        self.dial.limit()
+    }
+
     /// A connection on which nothing waits.
     ///
     /// # Errors

@@ -255,3 +255,26 @@ fn a_wait_outlives_the_runtime_of_another() {
     let answer = runtime().block_on(async { timeout(LONG, wait()).await });
     assert!(matches!(answer, Ok(Ok(false))), "{answer:?}");
 }
+
+/// The task that was to listen does not run.
+#[test]
+fn waits_outlast_a_listener_whose_runtime_is_not_run() {
+    let world = World::new(|_, command| match command {
+        _ if command.starts_with("BLPOP") => Answer::Value(Value::Nil),
+        _ => Answer::Value(Value::Bytes("redis_mode:standalone\r\n".into())),
+    });
+    let (first, second) = (runtime(), runtime());
+    let transport = first.block_on(world.connect("redis://a:1")).unwrap();
+    let bell = Bytes::from_static(b"bell");
+    let wait = || transport.wait(&bell, Duration::from_secs(1));
+    first.block_on(async {
+        tokio::select! { biased; _ = wait() => panic!(), () = ready(()) => {} }
+    });
+    second.block_on(async {
+        for commands in 0..2 {
+            assert!(!timeout(LONG, wait()).await.unwrap().unwrap());
+            let sent = world.sent().into_iter();
+            assert_eq!(sent.filter(|sent| sent.command.starts_with("BLPOP")).count(), commands);
+        }
+    });
+}

@@ -1,13 +1,14 @@
 //! The workers that run over a connection, for operators.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use delayline_core::{ProcessId, QueueName, Timestamp};
 use delayline_redis_protocol::{Transport, WorkerProcess};
 use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 /// Returns the id of this process, with which all claim ids of its workers begin.
@@ -29,8 +30,8 @@ struct Inner {
     transport: Option<Arc<dyn Transport>>,
     registrations: Mutex<BTreeMap<u64, Running>>,
     next: AtomicU64,
-    /// Whether a task is about to introduce the workers.
-    is_planned: AtomicBool,
+    /// Since when a task is about to introduce the workers.
+    planned: Mutex<Option<Instant>>,
     /// Held while they are introduced, so that the latest introduction counts.
     turn: tokio::sync::Mutex<()>,
 }
@@ -100,22 +101,34 @@ impl WorkerRegistry {
         let Some(transport) = self.0.transport.clone() else { return };
         // A run can be dropped outside of its runtime. Its connections end with the runtime.
         let Ok(runtime) = Handle::try_current() else { return };
-        if self.0.is_planned.swap(true, Ordering::Relaxed) {
-            return;
+        {
+            let mut planned = lock(&self.0.planned);
+            if planned.is_some_and(|since| since.elapsed() < LONGEST_TURN) {
+                return;
+            }
+            *planned = Some(Instant::now());
         }
         let (registry, plan) = (self.clone(), Plan(self.clone()));
         runtime.spawn(async move {
-            let _turn = registry.0.turn.lock().await;
+            let _turn = timeout(LONGEST_TURN, registry.0.turn.lock()).await;
             drop(plan);
             transport.introduce(registry.process().as_ref()).await;
         });
     }
 
     fn registrations(&self) -> MutexGuard<'_, BTreeMap<u64, Running>> {
-        // Nothing panics while it is locked.
-        self.0.registrations.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.registrations)
     }
 }
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it is locked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// More than an introduction takes. Then the runtime of its task is not being run, as can happen
+/// between two calls of `block_on`.
+const LONGEST_TURN: Duration = Duration::from_secs(30);
 
 impl Drop for Registration {
     fn drop(&mut self) {
@@ -130,7 +143,7 @@ struct Plan(WorkerRegistry);
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        self.0.0.is_planned.store(false, Ordering::Relaxed);
+        *lock(&self.0.0.planned) = None;
     }
 }
 
@@ -141,8 +154,6 @@ fn host() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use async_trait::async_trait;
     use bytes::Bytes;
     use delayline_redis_protocol::{CallError, ScriptCall, Value};
@@ -197,7 +208,7 @@ mod tests {
     fn a_runtime_that_ends_too_early_keeps_no_later_one_from_introducing_its_workers() {
         let transport = Arc::new(Introductions::default());
         let registry = WorkerRegistry::on(Some(Arc::clone(&transport) as _));
-        let runtime = || Builder::new_current_thread().build().unwrap();
+        let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
         let enter = || registry.enter(Uuid::nil(), 1, QueueName::new("orders").unwrap(), 1);
         let ended = runtime();
         let first = ended.block_on(async { enter() });
@@ -210,5 +221,22 @@ mod tests {
         });
         assert_eq!(transport.0.load(Ordering::Relaxed), 1);
         drop((first, second));
+    }
+
+    #[test]
+    fn a_runtime_that_is_not_run_keeps_no_other_one_from_introducing_its_workers() {
+        let transport = Arc::new(Introductions::default());
+        let registry = WorkerRegistry::on(Some(Arc::clone(&transport) as _));
+        let mut builder = Builder::new_current_thread();
+        let [first, second] =
+            [0, 1].map(|_| builder.enable_time().start_paused(true).build().unwrap());
+        let enter = || registry.enter(Uuid::nil(), 1, QueueName::new("orders").unwrap(), 1);
+        let _registrations = first.block_on(async { enter() });
+        second.block_on(async {
+            tokio::time::sleep(LONGEST_TURN).await;
+            let _registrations = enter();
+            tokio::task::yield_now().await;
+        });
+        assert_eq!(transport.0.load(Ordering::Relaxed), 1);
     }
 }

@@ -1,8 +1,10 @@
 //! The protocol between a process that has opened a directory and other processes.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
-use delayline_core::{Applied, Error, ErrorKind, Held, Op};
+use delayline_core::{Applied, Error, ErrorKind, Held, Op, Violation};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -10,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::DirectoryStatus;
 
 /// The version of the protocol, which must be the same on both sides.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// The first message of the process that has opened the directory.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,46 +52,81 @@ pub(crate) enum Answer {
     Failed(Failure),
 }
 
-/// An error. Its class is kept; kinds with borrowed parts become other kinds of that class.
+/// An error, whose class and sentence are the same on both sides.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    kind: Kind,
+    detail: String,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Failure {
-    DiskFull(String),
-    DiskFailed(String),
-    Busy(String),
-    Refused(String),
-    Unknown(String),
+enum Kind {
+    /// One of [`PLAIN`], by its name.
+    Plain(String),
+    /// The directory has too many queues.
+    TooLong {
+        what: String,
+        unit: String,
+        actual: usize,
+        limit: usize,
+    },
+    Unsupported(String),
+    /// Another kind of this class, which a directory does not have. The detail is its sentence.
+    Other(String),
 }
 
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
-        let detail = error.detail().to_owned();
-        match error.kind() {
-            ErrorKind::DiskFull => Self::DiskFull(detail),
-            ErrorKind::DiskFailed => Self::DiskFailed(detail),
-            ErrorKind::Busy => Self::Busy(detail),
-            _ if error.class() == delayline_core::ErrorClass::Rejected => {
-                Self::Refused(error.to_string())
+        let kind = match error.kind() {
+            ErrorKind::Invalid(Violation::TooLong { what, unit, actual, limit }) => {
+                let (what, unit) = ((*what).to_owned(), (*unit).to_owned());
+                Kind::TooLong { what, unit, actual: *actual, limit: *limit }
             }
-            _ => Self::Unknown(error.to_string()),
-        }
+            ErrorKind::Unsupported(capability) => Kind::Unsupported((*capability).to_owned()),
+            kind if PLAIN.contains(kind) => Kind::Plain(format!("{kind:?}")),
+            kind => {
+                let (class, detail) = (kind.class(), error.to_string());
+                return Self { kind: Kind::Other(class.name().to_owned()), detail };
+            }
+        };
+        Self { kind, detail: error.detail().to_owned() }
     }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        let (kind, detail) = match failure {
-            Failure::DiskFull(detail) => (ErrorKind::DiskFull, detail),
-            Failure::DiskFailed(detail) => (ErrorKind::DiskFailed, detail),
-            Failure::Busy(detail) => (ErrorKind::Busy, detail),
-            Failure::Refused(detail) => (
-                ErrorKind::Unsupported("the request to the process that has the directory"),
-                detail,
-            ),
-            Failure::Unknown(detail) => (ErrorKind::Server, detail),
+        let kind = match failure.kind {
+            Kind::Plain(name) => {
+                let known = PLAIN.into_iter().find(|kind| format!("{kind:?}") == name);
+                known.unwrap_or(ErrorKind::Server)
+            }
+            Kind::TooLong { what, unit, actual, limit } => {
+                let (what, unit) = (kept(what), kept(unit));
+                ErrorKind::Invalid(Violation::TooLong { what, unit, actual, limit })
+            }
+            Kind::Unsupported(capability) => ErrorKind::Unsupported(kept(capability)),
+            Kind::Other(class) => match class.as_str() {
+                "rejected" => ErrorKind::Unsupported("the request"),
+                "not_executed" => ErrorKind::Busy,
+                _ => ErrorKind::Server,
+            },
         };
-        Self::with_detail(kind, detail)
+        Self::with_detail(kind, failure.detail)
     }
+}
+
+/// A text for as long as this process runs, as errors have it. Each is kept once, and both sides
+/// have the same few.
+fn kept(text: String) -> &'static str {
+    static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = texts.get(text.as_str()) {
+        return known;
+    }
+    let text: &'static str = text.leak();
+    texts.insert(text);
+    text
 }
 
 /// Writes a message: its length, then MessagePack.
@@ -126,6 +163,32 @@ pub(crate) async fn read<T: DeserializeOwned>(
     rmp_serde::from_slice(&bytes).map(Some).map_err(io::Error::other)
 }
 
+/// The kinds without parts.
+const PLAIN: [ErrorKind; 22] = [
+    ErrorKind::Encode,
+    ErrorKind::Decode,
+    ErrorKind::Unreachable,
+    ErrorKind::Tls,
+    ErrorKind::Authentication,
+    ErrorKind::PermissionDenied,
+    ErrorKind::ReadOnly,
+    ErrorKind::OutOfMemory,
+    ErrorKind::Busy,
+    ErrorKind::InUse,
+    ErrorKind::DiskFull,
+    ErrorKind::Storage,
+    ErrorKind::DiskFailed,
+    ErrorKind::Overloaded,
+    ErrorKind::WrongType,
+    ErrorKind::Damaged,
+    ErrorKind::Partial,
+    ErrorKind::ConnectionLost,
+    ErrorKind::Timeout,
+    ErrorKind::Unconfirmed,
+    ErrorKind::Protocol,
+    ErrorKind::Server,
+];
+
 /// Bytes of the length in front of each message.
 const HEAD: usize = 4;
 
@@ -136,21 +199,32 @@ const MAX_BYTES: u32 = 256 << 20;
 mod tests {
     use super::*;
 
-    /// A command decides by the class of an error whether it repeats the call.
+    /// A command decides by the class of an error whether it repeats the call, and by its kind with
+    /// which exit code it ends.
     #[test]
-    fn an_error_keeps_its_class_and_its_text() {
-        for (kind, is_kept) in [
-            (ErrorKind::DiskFull, true),
-            (ErrorKind::DiskFailed, true),
-            (ErrorKind::Busy, true),
-            (ErrorKind::Storage, false),
-            (ErrorKind::Timeout, false),
+    fn an_error_is_the_same_on_both_sides() {
+        let received = |sent: &Error| {
+            let bytes = rmp_serde::to_vec_named(&Failure::from(sent)).unwrap();
+            Error::from(rmp_serde::from_slice::<Failure>(&bytes).unwrap())
+        };
+        let (what, unit, actual, limit) = ("the directory", "queues", 9, 8);
+        let too_long = Violation::TooLong { what, unit, actual, limit };
+        let with_parts = [ErrorKind::Invalid(too_long), ErrorKind::Unsupported("the operation")];
+        for kind in PLAIN.into_iter().chain(with_parts) {
+            for sent in [Error::new(kind.clone()), Error::with_detail(kind, "the reason")] {
+                let received = received(&sent);
+                assert_eq!(received.kind(), sent.kind());
+                assert_eq!(received.to_string(), sent.to_string());
+            }
+        }
+        for kind in [
+            ErrorKind::Upgrading { from: 1, to: 2 },
+            ErrorKind::OtherShards { found: 2, requested: 3 },
         ] {
             let sent = Error::with_detail(kind, "the reason");
-            let received = Error::from(Failure::from(&sent));
-            assert_eq!(received.class(), sent.class(), "{sent}");
-            assert!(received.to_string().contains("the reason"), "{received}");
-            assert_eq!(received.kind() == sent.kind(), is_kept, "{received}");
+            let received = received(&sent);
+            assert_eq!(received.class(), sent.class());
+            assert!(received.to_string().ends_with(&sent.to_string()), "{received}");
         }
     }
 }

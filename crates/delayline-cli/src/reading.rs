@@ -51,5 +51,5 @@ pub fn typed(text: &str) -> Result<SystemTime, String> {
 /// The messages of a file of JSON lines, or why each is invalid.
 #[must_use]
 pub fn messages(file: &[u8]) -> Vec<Result<NewMessage, String>> {
-    input::messages(file)
+    input::messages("orders", file)
 }

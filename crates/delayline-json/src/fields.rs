@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::object::Object;
 use crate::text::quoted;
-use crate::waiting::{member, waiting};
+use crate::waiting::{member, seen_from, waiting};
 use crate::{duration, instant};
 
 /// What a message is made of, however it was written down. Nothing is checked until
@@ -136,13 +136,15 @@ impl Fields {
         Ok(())
     }
 
-    /// The message, checked against every limit. `make_id` makes an id where none was given.
+    /// The message of the queue `own`, checked against every limit. `make_id` makes an id where
+    /// none was given.
     ///
     /// # Errors
     ///
     /// The reason, in words, without the payload.
     pub fn message(
         self,
+        own: &str,
         make_id: impl FnOnce() -> Result<String, String>,
     ) -> Result<NewMessage, String> {
         let id = match self.id {
@@ -184,8 +186,8 @@ impl Fields {
             let set = headers.set_result_retention(retention);
             set.map_err(|why| format!("keep_result: {why}"))?;
         }
-        if let Some(waiting) = &self.wakes {
-            set_wakes(&mut headers, waiting).map_err(text)?;
+        if let Some(waiting) = self.wakes {
+            set_wakes(&mut headers, &seen_from(own, waiting)).map_err(text)?;
         }
         message.headers = headers;
         message.group = self.group.map(Group::new).transpose().map_err(text)?;
@@ -202,7 +204,8 @@ impl Fields {
         if self.reuse_finished_id || update.is_some() || message.throttle.is_some() {
             message.finished_ids = delayline::message::FinishedIds::Reuse;
         }
-        if let Some(waiting) = waiting(self.after, self.on_failure, self.wait_at_most)? {
+        let after = self.after.map(|all| all.into_iter().map(|it| seen_from(own, it)).collect());
+        if let Some(waiting) = waiting(after, self.on_failure, self.wait_at_most)? {
             waiting.put(&mut message).map_err(text)?;
         }
         let op = Op::Enqueue(vec![message]);
@@ -369,7 +372,7 @@ mod tests {
     use super::*;
 
     fn message(line: &str) -> Result<NewMessage, String> {
-        Fields::from_json(line.as_bytes())?.message(|| Err("it has no id".to_owned()))
+        Fields::from_json(line.as_bytes())?.message("orders", || Err("it has no id".to_owned()))
     }
 
     fn payload_of(value: &str) -> String {

@@ -33,6 +33,12 @@ pub(crate) fn waiting(
     Ok(Some(waiting))
 }
 
+/// The same message, as a message of the queue `own` names it: without the queue if it is that one.
+pub(crate) fn seen_from(own: &str, member: Member) -> Member {
+    let is_own = member.queue().is_some_and(|queue| queue.as_str() == own);
+    if is_own { Member::new(None, member.id().clone()) } else { member }
+}
+
 /// A message that another one waits for, or wakes: an id, or a queue and an id.
 pub(crate) fn member(value: &RawValue) -> Result<Member, String> {
     const FORM: &str = "an id, or an object with queue and id";
@@ -48,5 +54,26 @@ pub(crate) fn member(value: &RawValue) -> Result<Member, String> {
             Ok(Member::new(queue, MessageId::try_from(id.as_str()).map_err(|why| why.to_string())?))
         }
         _ => Err(format!("a member must be {FORM}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Fields;
+
+    #[test]
+    fn a_member_of_the_own_queue_is_the_same_with_its_queue() {
+        let message = |fields: &str| {
+            let line = format!(r#"{{"id": "a", "payload": 1, {fields}}}"#);
+            Fields::from_json(line.as_bytes())?.message("orders", || Err("it has no id".to_owned()))
+        };
+        for [named, plain] in [
+            [r#""after": [{"queue": "orders", "id": "b"}, "b"]"#, r#""after": ["b"]"#],
+            [r#""wakes": {"queue": "orders", "id": "b"}"#, r#""wakes": "b""#],
+        ] {
+            assert_eq!(message(named).unwrap(), message(plain).unwrap());
+        }
+        let error = message(r#""after": [{"queue": "orders", "id": "a"}]"#).unwrap_err();
+        assert!(error.contains("would wait for itself"), "{error}");
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Fa
 /// Sends the message of the flags; prints its id.
 async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     let (as_json, durability) = (args.json, args.durability);
-    let message = message(args).map_err(Failure::usage)?;
+    let message = message(target.queue()?, args).map_err(Failure::usage)?;
     let queue = target.open().await?.durability(durability);
     let sent = only(queue.send_many([message]).await)?;
     if as_json {
@@ -96,7 +96,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
     let bar = progress::bytes(
         std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|it| it.len()),
     );
-    let mut items = read(path, args.make_ids, &bar)?;
+    let mut items = read(path, target.queue()?, args.make_ids, &bar)?;
     let queue = target.open().await?.durability(args.durability);
     let mut signals = Signals::listen()?;
     let (mut counts, mut complaints) = (Counts::default(), Complaints::beside(bar.clone()));
@@ -201,7 +201,7 @@ async fn send_chunk(
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-fn message(args: Send) -> Result<NewMessage, String> {
+fn message(own: &str, args: Send) -> Result<NewMessage, String> {
     let mut headers = Vec::new();
     for header in args.headers {
         let (name, value) = header.split_once('=').ok_or("write a header as NAME=VALUE")?;
@@ -240,7 +240,7 @@ fn message(args: Send) -> Result<NewMessage, String> {
         at_most: args.at_most,
         update_token: None,
     };
-    fields.message(|| Ok(new_id())).map_err(|why| match why.split_once(": ") {
+    fields.message(own, || Ok(new_id())).map_err(|why| match why.split_once(": ") {
         // Errors of durations and instants begin with the field.
         Some((field, why)) if FLAGS.contains(&field) => {
             format!("--{}: {why}", field.replace('_', "-"))

@@ -22,20 +22,21 @@ pub(crate) struct Item {
     pub(crate) message: Result<NewMessage, String>,
 }
 
-/// Reads a file of JSON lines; `-` is stdin. Blank lines are passed over. A read that fails ends
+/// Reads a file of JSON lines for the queue `own`; `-` is stdin. Blank lines are passed over. A read that fails ends
 /// the stream with an error. The bar counts the bytes that were read.
 pub(crate) fn read(
     path: &Path,
+    own: &str,
     make_ids: bool,
     bar: &ProgressBar,
 ) -> Result<mpsc::Receiver<io::Result<Vec<Item>>>, Failure> {
     let stdin = path == Path::new("-");
     let file = if stdin { None } else { Some(open(path)?) };
     let (sender, receiver) = mpsc::channel(1);
-    let bar = bar.clone();
+    let (bar, own) = (bar.clone(), own.to_owned());
     thread::spawn(move || match file {
-        Some(file) => read_all(bar.wrap_read(file), make_ids, &sender),
-        None => read_all(bar.wrap_read(io::stdin()), make_ids, &sender),
+        Some(file) => read_all(bar.wrap_read(file), &own, make_ids, &sender),
+        None => read_all(bar.wrap_read(io::stdin()), &own, make_ids, &sender),
     });
     Ok(receiver)
 }
@@ -46,9 +47,9 @@ pub(crate) fn new_id() -> String {
 }
 
 /// The messages of a whole file; each needs its id.
-pub(crate) fn messages(mut file: &[u8]) -> Vec<Result<NewMessage, String>> {
+pub(crate) fn messages(own: &str, mut file: &[u8]) -> Vec<Result<NewMessage, String>> {
     let lines = std::iter::from_fn(|| next_line(&mut file, MAX_LINE_BYTES).ok().flatten());
-    lines.filter_map(|line| message(&line, false)).collect()
+    lines.filter_map(|line| message(&line, own, false)).collect()
 }
 
 /// Opens a file, and refuses a directory.
@@ -65,7 +66,12 @@ pub(super) fn open(path: &Path) -> Result<File, Failure> {
 }
 
 /// Hands items over in chunks: when a chunk is full, and when the next line may be long in coming.
-fn read_all(input: impl Read, make_ids: bool, sender: &mpsc::Sender<io::Result<Vec<Item>>>) {
+fn read_all(
+    input: impl Read,
+    own: &str,
+    make_ids: bool,
+    sender: &mpsc::Sender<io::Result<Vec<Item>>>,
+) {
     let mut input = BufReader::with_capacity(READ_BYTES, input);
     skip_mark(&mut input);
     let (mut chunk, mut bytes, mut number) = (Vec::new(), 0_usize, 0);
@@ -74,7 +80,7 @@ fn read_all(input: impl Read, make_ids: bool, sender: &mpsc::Sender<io::Result<V
         let over = !matches!(line, Ok(Some(_)));
         number += 1;
         if let Ok(Some(line)) = &line
-            && let Some(message) = message(line, make_ids)
+            && let Some(message) = message(line, own, make_ids)
         {
             bytes += message.as_ref().map_or(0, NewMessage::content_bytes);
             chunk.push(Item { number, message });
@@ -98,7 +104,7 @@ fn read_all(input: impl Read, make_ids: bool, sender: &mpsc::Sender<io::Result<V
 }
 
 /// The message of a line; `None` for a blank one.
-fn message(line: &Line, make_ids: bool) -> Option<Result<NewMessage, String>> {
+fn message(line: &Line, own: &str, make_ids: bool) -> Option<Result<NewMessage, String>> {
     let make_id = || {
         if make_ids {
             return Ok(new_id());
@@ -110,7 +116,7 @@ fn message(line: &Line, make_ids: bool) -> Option<Result<NewMessage, String>> {
         Line::TooLong => Some(Err(format!("it is longer than {MAX_LINE_BYTES} bytes"))),
         Line::Whole(line) if line.trim_ascii().is_empty() => None,
         Line::Whole(line) => {
-            Some(Fields::from_json(line).and_then(|fields| fields.message(make_id)))
+            Some(Fields::from_json(line).and_then(|fields| fields.message(own, make_id)))
         }
     }
 }

@@ -99,6 +99,10 @@ fn options_that_no_verb_can_follow_are_named() {
         (&["send", "--file", directory], &[directory, "cannot be read"]),
         (&["schedule", "apply", directory], &[directory, "cannot be read"]),
         (&["cancel", "--file", directory], &[directory, "cannot be read"]),
+        (
+            &["send", "--id", "a", "--payload", "1", "--after", "a", "--after-in", "orders"],
+            &["would wait for itself"],
+        ),
     ] {
         let mut command = bare(verb);
         command.env("DELAYLINE_URL", "redis://127.0.0.1:1").env("DELAYLINE_QUEUE", "orders");

@@ -33,12 +33,13 @@ pub(super) async fn send(
     context.require(Role::Operator)?;
     let (served, is_new) = context.known_or_new(&place.queue).await?;
     let body = context.shared.bodies.read(request, JSON_OR_LINES, MOST_BODY_BYTES).await?;
+    let (visitor, own) = (&context.visitor, place.queue.as_str());
     let batch = match (body.media_type, body.trim_ascii_start().first()) {
         ("application/json", Some(b'{')) => {
-            Batch::One(Box::new(message(&context.visitor, &body).map_err(Failure::Wrong)?))
+            Batch::One(Box::new(message(visitor, own, &body).map_err(Failure::Wrong)?))
         }
-        ("application/json", _) => Batch::Many(valid(&context.visitor, &items(&body)?)?),
-        _ => Batch::Many(valid(&context.visitor, &lines(&body))?),
+        ("application/json", _) => Batch::Many(valid(visitor, own, &items(&body)?)?),
+        _ => Batch::Many(valid(visitor, own, &lines(&body))?),
     };
     let visitor = json::harmless_line(&context.visitor.name);
     let (name, shared) = (place.queue, Arc::clone(&context.shared));
@@ -184,18 +185,22 @@ fn failed(id: &MessageId, error: &Error) -> Map<String, Value> {
 }
 
 /// A message without an id gets one.
-pub(super) fn message(visitor: &Visitor, json: &[u8]) -> Result<NewMessage, String> {
+pub(super) fn message(visitor: &Visitor, own: &str, json: &[u8]) -> Result<NewMessage, String> {
     let fields = Fields::from_json(json)?;
     if let Some(other) = fields.queues().find(|queue| !visitor.knows(queue.as_str())) {
         return Err(format!("there is no queue {other} here"));
     }
-    let message = fields.message(|| Ok(Uuid::now_v7().to_string()))?;
+    let message = fields.message(own, || Ok(Uuid::now_v7().to_string()))?;
     origin::known(visitor, &message.headers)?;
     Ok(message)
 }
 
 /// All messages, unless one of them is not valid. Each part has its place in the body.
-fn valid(visitor: &Visitor, parts: &[(usize, &[u8])]) -> Result<Vec<NewMessage>, Failure> {
+fn valid(
+    visitor: &Visitor,
+    own: &str,
+    parts: &[(usize, &[u8])],
+) -> Result<Vec<NewMessage>, Failure> {
     match parts.len() {
         0 => return Err(Failure::Wrong("there is no message in the body".to_owned())),
         1..=limits::MAX_BATCH => {}
@@ -208,7 +213,7 @@ fn valid(visitor: &Visitor, parts: &[(usize, &[u8])]) -> Result<Vec<NewMessage>,
     }
     let (mut messages, mut wrong) = (Vec::new(), Vec::new());
     for (index, part) in parts {
-        match message(visitor, part) {
+        match message(visitor, own, part) {
             Ok(message) => messages.push(message),
             Err(why) => wrong.push((*index, why)),
         }

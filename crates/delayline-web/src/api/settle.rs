@@ -36,7 +36,7 @@ pub(super) async fn settle(
 ) -> Result<Response, Problem> {
     let served = consumed(&context, &place.queue).await?;
     let body = context.shared.bodies.read(request, JSON, MOST_BODY_BYTES).await?;
-    let items = items(&context.visitor, &body)?;
+    let items = items(&context.visitor, &place.queue, &body)?;
     let plain = Op::Settle(pick(&items, false).map(|item| item.settlement.clone()).collect());
     let carrying = Op::HandOff(pick(&items, true).cloned().collect());
     // Nothing is sent unless all of it may be.
@@ -163,13 +163,13 @@ fn followed(id: &MessageId, enqueued: Enqueued) -> Map<String, Value> {
 }
 
 /// All settlements of a body, unless one of them is not valid.
-fn items(visitor: &Visitor, body: &[u8]) -> Result<Vec<HandOff>, Failure> {
+fn items(visitor: &Visitor, own: &str, body: &[u8]) -> Result<Vec<HandOff>, Failure> {
     const NAME: &str = "settlements";
     let members = Members::read("the body", body, [NAME].into_iter()).map_err(Failure::Wrong)?;
-    members.batch(NAME, |part| item(visitor, part))
+    members.batch(NAME, |part| item(visitor, own, part))
 }
 
-fn item(visitor: &Visitor, part: &RawValue) -> Result<HandOff, String> {
+fn item(visitor: &Visitor, own: &str, part: &RawValue) -> Result<HandOff, String> {
     let names = NAMES.into_iter().chain(json::Saved::NAMES);
     let members = Members::read("it", part.get().as_bytes(), names)?;
     let text = |name| members.text(name);
@@ -199,7 +199,7 @@ fn item(visitor: &Visitor, part: &RawValue) -> Result<HandOff, String> {
     if result.is_some() && outcome != Outcome::Ack {
         return Err("a result is for ack".to_owned());
     }
-    let messages = messages(visitor, &members)?;
+    let messages = messages(visitor, own, &members)?;
     let settlement = Settlement::new(id, token.lease, outcome).hold(hold).save(save(&members)?);
     let item = HandOff::new(settlement, messages).with_result(result);
     // Each item alone, so that the answer says which of them is beyond a limit.
@@ -261,7 +261,11 @@ fn result(members: &Members<'_>) -> Result<Option<NewResult>, String> {
 }
 
 /// The messages that follow. One without an id gets one.
-fn messages(visitor: &Visitor, members: &Members<'_>) -> Result<Vec<NewMessage>, String> {
+fn messages(
+    visitor: &Visitor,
+    own: &str,
+    members: &Members<'_>,
+) -> Result<Vec<NewMessage>, String> {
     let Some(parts) = members.get("messages") else { return Ok(Vec::new()) };
     let parts: Vec<&RawValue> = serde_json::from_str(parts.get())
         .map_err(|_| "messages must be an array of objects".to_owned())?;
@@ -270,7 +274,7 @@ fn messages(visitor: &Visitor, members: &Members<'_>) -> Result<Vec<NewMessage>,
         return Err(format!("at most {most} messages can follow one settlement"));
     }
     let read = |(index, part): (usize, &RawValue)| {
-        let message = super::send::message(visitor, part.get().as_bytes());
+        let message = super::send::message(visitor, own, part.get().as_bytes());
         message.map_err(|why| format!("messages[{index}]: {why}"))
     };
     parts.into_iter().enumerate().map(read).collect()

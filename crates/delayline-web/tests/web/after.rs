@@ -59,6 +59,7 @@ async fn only_queues_that_the_visitor_knows_can_be_waited_for() {
     let access = Access::resolver(move |_| Some(visitor.clone()));
     let site = Dashboard::new(access).queue(orders.clone()).router().unwrap();
     let other = json!({"queue": "secret", "id": "a"});
+    let itself = json!({"queue": "orders", "id": "w"});
     let crafted = json!({"delayline-waits-for": "1 0 1 wait"});
     // A message move task of the SQS endpoint would send it there.
     let dead = json!({"delayline-sqs": r#"{"q":"secret"}"#});
@@ -70,6 +71,7 @@ async fn only_queues_that_the_visitor_knows_can_be_waited_for() {
         (json!({"id": "w", "payload": "1", "headers": dead}), "a queue that does not exist"),
         (json!({"id": "w", "payload": "1", "headers": listed}), "is no JSON object"),
         (json!({"id": "w", "payload": "1", "after": ["w"]}), "would wait for itself"),
+        (json!({"id": "w", "payload": "1", "after": [itself]}), "would wait for itself"),
         (json!({"id": "w", "payload": "1", "after": [7]}), "a member must be an id"),
         (json!({"id": "w", "payload": "1", "on_failure": "wait"}), "for messages with after"),
     ] {

@@ -13,8 +13,8 @@ use crate::error::millis;
 
 impl Waiting {
     /// Makes a message of the contract wait, as [`Draft::after`](crate::Draft::after) does. Members
-    /// of other queues must be of the connection of its queue. The members are stored behind the
-    /// payload, and the message gets its own group.
+    /// of other queues must be of the connection of its queue, and those of its queue must be named
+    /// without it. The members are stored behind the payload, and the message gets its own group.
     ///
     /// # Errors
     ///

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::after::{Member, WAITS_FOR, WAKES, set_wakes};
 use delayline::backend::{Millis, NewMessage, Op, QueueName, Schedule, UpdateDue};
+use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::message::{Group, Headers, Priority};
 use delayline::update::{Known, Update, UpdateContent, UpdateToken};
 use delayline::{Bytes, MessageId, Timestamp};
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::object::Object;
-use crate::text::quoted;
+use crate::text::{quoted, short};
 use crate::waiting::{member, seen_from, waiting};
 use crate::{duration, instant};
 
@@ -115,8 +116,8 @@ impl Fields {
                 // Their order is part of the content.
                 self.headers.sort_unstable();
             }
-            "max_failures" => self.max_failures = Some(read(name, "a whole number", value)?),
-            "max_crashes" => self.max_crashes = Some(read(name, "a whole number", value)?),
+            "max_failures" => self.max_failures = Some(attempts(name, value)?),
+            "max_crashes" => self.max_crashes = Some(attempts(name, value)?),
             "expires_in" => self.expires_in = Some(read(name, "a string like \"90s\"", value)?),
             "keep_result" => self.keep_result = Some(read(name, "a string like \"90s\"", value)?),
             "after" => {
@@ -276,6 +277,16 @@ fn read<'a, T: Deserialize<'a>>(
     value: &'a RawValue,
 ) -> Result<T, String> {
     serde_json::from_str(value.get()).map_err(|_| format!("{name} must be {expected}"))
+}
+
+/// Reads a number of attempts, whose limit is checked with the message.
+fn attempts(name: &str, value: &RawValue) -> Result<u32, String> {
+    let text = value.get();
+    serde_json::from_str(text).map_err(|_| {
+        let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        let is = if is_number { format!(" is {}; it", short(text, 40)) } else { String::new() };
+        format!("{name}{is} must be a whole number from 1 to {MAX_ATTEMPT_LIMIT}")
+    })
 }
 
 /// Returns the text of a string, or any other JSON value as it is written, without white space.
@@ -529,6 +540,10 @@ mod tests {
             ),
             (r#"{"id": "a", "payload": "hunter2", "max_failures": 0}"#, "from 1 to 65535"),
             (r#"{"id": "a", "payload": "hunter2", "max_failures": -1}"#, "a whole number"),
+            (
+                r#"{"id": "a", "payload": "hunter2", "max_failures": 5000000000}"#,
+                "max_failures is 5000000000; it must be a whole number from 1 to 65535",
+            ),
             (r#"{"id": "a", "payload": "hunter2", "max_crashes": 1.5}"#, "a whole number"),
             (r#"{"id": "a", "payload": "hunter2", "keep_result": "8d"}"#, "604800000"),
             (r#"{"id": "a", "payload": "hunter2", "keep_result": 5}"#, "a string like"),

@@ -1,5 +1,7 @@
 //! `delayline limits`.
 
+use delayline::limits::MAX_RATE_COUNT;
+
 /// Show or change the limits on deliveries
 ///
 /// The limits apply to all workers together, and take effect at once. Without options, shows the
@@ -38,6 +40,7 @@ pub(crate) struct Limits {
 
     /// Maximum number of messages delivered at once: 1 to COUNT of --rate [default: COUNT]
     #[arg(long, value_name = "N", requires = "rate")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RATE_COUNT)))]
     pub(crate) burst: Option<u32>,
 
     /// Deliver nothing for this long, or none to end a hold

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::RangedI64ValueParser;
 use delayline::Durability;
+use delayline::limits::MAX_ATTEMPT_LIMIT;
 
 /// Send one message, or one per line of a file
 #[derive(clap::Args)]
@@ -44,11 +46,11 @@ pub(crate) struct Send {
     pub(crate) headers: Vec<String>,
 
     /// Failures after which it becomes a dead letter: 1 to 65535 [default: 20]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = attempts())]
     pub(crate) max_failures: Option<u32>,
 
     /// Expired leases after which it becomes a dead letter: 1 to 65535 [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = attempts())]
     pub(crate) max_crashes: Option<u32>,
 
     /// Begin no delivery after this time, retries included; it becomes a dead letter instead
@@ -141,6 +143,11 @@ pub(crate) enum Priority {
     Normal,
     /// Lowest priority
     Low,
+}
+
+/// How often a message may fail, or its lease expire.
+fn attempts() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=MAX_ATTEMPT_LIMIT.into())
 }
 
 const SEND_HELP: &str = r#"Examples:

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use delayline::admin::{Rate, SetLimits, Stats};
 use delayline::backend::Op;
+use delayline::limits::{MAX_LEASED, MAX_RATE_COUNT};
 use delayline_json::{self as json, harmless_line};
 use serde_json::json;
 
@@ -30,10 +31,10 @@ pub(crate) async fn run(target: &Target, args: Limits) -> Result<ExitCode, Failu
 fn changes(args: &Limits) -> Result<SetLimits, Failure> {
     let mut set = SetLimits::new();
     if let Some(leased) = &args.leased {
-        set = set.leased(unless_none(leased, |leased| number("--leased", leased))?);
+        set = set.leased(unless_none(leased, |leased| number("--leased", leased, MAX_LEASED))?);
     }
     if let Some(most) = &args.each_group {
-        set = set.each_group(unless_none(most, |most| number("--each-group", most))?);
+        set = set.each_group(unless_none(most, |most| number("--each-group", most, MAX_LEASED))?);
     }
     if let Some(in_order) = &args.in_order {
         set = set.in_order(in_order == "yes");
@@ -60,15 +61,17 @@ fn unless_none<T>(
     if text == "none" { Ok(None) } else { read(text).map(Some) }
 }
 
-fn number(what: &str, text: &str) -> Result<u32, Failure> {
-    text.parse().map_err(|_| Failure::usage(format!("{what}: {text:?} is not a number")))
+fn number(what: &str, text: &str, most: u32) -> Result<u32, Failure> {
+    text.parse().map_err(|_| {
+        Failure::usage(format!("{what}: {text:?} is not a whole number from 1 to {most}"))
+    })
 }
 
 fn rate_of(text: &str, burst: Option<u32>) -> Result<Rate, Failure> {
     let Some((count, period)) = text.split_once('/') else {
         return Err(Failure::usage(format!("--rate: {text:?} is not COUNT/PERIOD, such as 10/1s")));
     };
-    let count = number("--rate", count)?;
+    let count = number("--rate", count, MAX_RATE_COUNT)?;
     Ok(Rate::new(count, duration_of("--rate", period)?, burst.unwrap_or(count)))
 }
 

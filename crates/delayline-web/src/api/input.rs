@@ -1,13 +1,17 @@
 //! Bodies of requests.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::extract::Request;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::backend::{Millis, Op, Rate, Schedule, SetLimits};
-use delayline::{MessageId, Timestamp, limits};
+use delayline::limits::{
+    MAX_BATCH, MAX_LEASED, MAX_RATE_COUNT, MAX_RATE_PERIOD_MS, MIN_RATE_PERIOD_MS,
+};
+use delayline::{MessageId, Timestamp};
 use delayline_json::{Object, distinct};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -87,8 +91,8 @@ impl<'a> Members<'a> {
         let parts: Vec<&RawValue> = parts.ok_or_else(|| {
             Failure::Wrong(format!("the body must be an object with the array {name}"))
         })?;
-        if parts.len() > limits::MAX_BATCH {
-            let (more, most) = (parts.len(), limits::MAX_BATCH);
+        if parts.len() > MAX_BATCH {
+            let (more, most) = (parts.len(), MAX_BATCH);
             let why = format!("there are {more} {name} in the body; at most {most} are allowed");
             return Err(Failure::Wrong(why));
         }
@@ -139,19 +143,25 @@ fn rate_of(value: &Value) -> Result<Rate, Failure> {
     let wrong = || Failure::Wrong(format!("rate must be null or have the members {MEMBERS:?}"));
     let object = value.as_object().ok_or_else(wrong)?;
     known("rate", object, &MEMBERS).map_err(Failure::Wrong)?;
-    let member = |name| number(name, object.get(name).ok_or_else(wrong)?);
-    let per = Duration::from_millis(member("per_ms")?.into());
+    let member = |name, range| number(name, object.get(name).ok_or_else(wrong)?, range);
+    let per_ms = member("per_ms", MIN_RATE_PERIOD_MS..=MAX_RATE_PERIOD_MS)?;
     let burst = if object.contains_key("burst") { "burst" } else { "count" };
-    Ok(Rate::new(member("count")?, per, member(burst)?))
+    let count = |name| member(name, 1..=MAX_RATE_COUNT.into());
+    Ok(Rate::new(count("count")?, Duration::from_millis(per_ms.into()), count(burst)?))
 }
 
 fn number_or_null(name: &str, value: &Value) -> Result<Option<u32>, Failure> {
-    if value.is_null() { Ok(None) } else { number(name, value).map(Some) }
+    if value.is_null() { Ok(None) } else { number(name, value, 1..=MAX_LEASED.into()).map(Some) }
 }
 
-fn number(name: &str, value: &Value) -> Result<u32, Failure> {
+/// Reads a number, whose limits are checked later. They are named if it is none of 32 bits.
+fn number(name: &str, value: &Value, range: RangeInclusive<u64>) -> Result<u32, Failure> {
     let number = value.as_u64().and_then(|value| u32::try_from(value).ok());
-    number.ok_or_else(|| Failure::Wrong(format!("{name} must be a whole number of 32 bits")))
+    number.ok_or_else(|| {
+        let is = if value.is_number() { format!(" is {value}; it") } else { String::new() };
+        let (least, most) = range.into_inner();
+        Failure::Wrong(format!("{name}{is} must be a whole number from {least} to {most}"))
+    })
 }
 
 /// `delay` or `at`, if one of them is given.

@@ -4,6 +4,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use delayline::admin::Stats;
 use delayline::backend::{Op, Rate, Schedule, SetLimits};
+use delayline::limits::{MAX_LEASED, MAX_RATE_COUNT};
 use delayline_json::duration;
 use maud::{Markup, html};
 
@@ -128,15 +129,15 @@ async fn changed(context: &Context, fields: &Params) -> Result<SetLimits, Failur
     };
     let limits = SetLimits::new();
     Ok(match fields.text("limit") {
-        Some("leased") if set => limits.leased(number(fields, "leased")?),
+        Some("leased") if set => limits.leased(number(fields, "leased", MAX_LEASED)?),
         Some("leased") => limits.leased(None),
-        Some("each_group") if set => limits.each_group(number(fields, "each_group")?),
+        Some("each_group") if set => limits.each_group(number(fields, "each_group", MAX_LEASED)?),
         Some("each_group") => limits.each_group(None),
         Some("in_order") => limits.in_order(set),
         Some("rate") if set => {
             let per = duration(fields.text("per").unwrap_or_default()).map_err(Failure::Wrong)?;
-            let (count, burst) = (number(fields, "count")?, number(fields, "burst")?);
-            limits.rate(Rate::new(count, per, burst))
+            let count = |name| number(fields, name, MAX_RATE_COUNT);
+            limits.rate(Rate::new(count("count")?, per, count("burst")?))
         }
         Some("rate") => limits.rate(None),
         Some("hold") if set => match when(context, fields).await?.ok_or_else(no_time)? {
@@ -152,9 +153,10 @@ async fn changed(context: &Context, fields: &Params) -> Result<SetLimits, Failur
     })
 }
 
-fn number(fields: &Params, name: &str) -> Result<u32, Failure> {
+fn number(fields: &Params, name: &str, most: u32) -> Result<u32, Failure> {
     let number = fields.text(name).and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Failure::Wrong(format!("`{name}` must be a whole number of 32 bits")))
+    let wrong = || Failure::Wrong(format!("`{name}` must be a whole number from 1 to {most}"));
+    number.ok_or_else(wrong)
 }
 
 /// The highest number of leases or deliveries.

@@ -105,6 +105,8 @@ async fn senseless_limits_change_nothing() {
     ] {
         call(&site, "POST", "/queues/orders/limits", wrong).await.status(400);
     }
+    let large = call(&site, "POST", "/queues/orders/limits", r#"{"leased": 5000000000}"#).await;
+    large.status(400).has("leased is 5000000000; it must be a whole number from 1 to 1000000");
     let beyond = call(&site, "POST", "/queues/orders/limits", r#"{"hold": "1000000h"}"#).await;
     beyond.status(400).has("3600000000000").has("3155760000000");
     post(&site, "/limits?queue=other", "limit=leased&change=set&leased=1").await.status(404);

@@ -1,6 +1,5 @@
 //! The outcomes of messages, one by one or counted.
 
-use std::collections::HashMap;
 use std::process::ExitCode;
 
 use delayline::codec::Raw;
@@ -10,21 +9,6 @@ use serde_json::{Map, Value};
 
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::write;
-
-/// The line for ids that were not found: that they are finished, if the queue still knows that.
-pub(crate) async fn not_found(
-    queue: &Queue<Bytes, Raw>,
-    ids: impl IntoIterator<Item = &MessageId>,
-) -> Result<HashMap<MessageId, Fate>, Failure> {
-    let ids: Vec<_> = ids.into_iter().cloned().collect();
-    let found = queue.get_many(ids.iter().cloned()).await?;
-    let fate = |found: &Found<Bytes>| match found {
-        Found::Finished(status) => Fate::not_done(status.name()),
-        _ => NOT_FOUND,
-    };
-    let fates = found.iter().map(fate);
-    Ok(ids.into_iter().zip(fates).collect())
-}
 
 /// The outcome for one message.
 #[derive(Clone, Copy)]
@@ -92,6 +76,30 @@ impl Report {
         write(&json::line(&object).map_err(|error| Failure::other("no JSON", &error))?)
     }
 
+    /// Counts and prints the outcomes of a batch. Messages that were not found are finished, if the
+    /// queue still knows that. If it cannot be asked, all outcomes are printed before that failure.
+    pub(crate) async fn tell_all(
+        &mut self,
+        queue: &Queue<Bytes, Raw>,
+        ids: &[MessageId],
+        fates: impl IntoIterator<Item = Fate>,
+    ) -> Result<(), Failure> {
+        let fates: Vec<_> = fates.into_iter().collect();
+        let lost = ids.iter().zip(&fates).filter(|(_, fate)| fate.word == NOT_FOUND.word);
+        let found = queue.get_many(lost.map(|(id, _)| id.clone())).await;
+        let mut known = found.iter().flatten();
+        for (id, fate) in ids.iter().zip(fates) {
+            let known = if fate.word == NOT_FOUND.word { known.next() } else { None };
+            let fate = match known {
+                Some(Found::Finished(status)) => Fate::not_done(status.name()),
+                _ => fate,
+            };
+            self.tell(id, fate)?;
+        }
+        found?;
+        Ok(())
+    }
+
     /// Says on stdout how many met which fate.
     pub(crate) fn summary(&self) -> Result<(), Failure> {
         if self.as_json {
@@ -106,5 +114,25 @@ impl Report {
     /// Whether all was done.
     pub(crate) fn code(&self) -> ExitCode {
         if self.not_done == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_done_is_told_if_the_rest_cannot_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("file:{}", directory.path().display());
+        let connection = delayline::connect(&url).await.unwrap();
+        let queue: Queue<Bytes> = connection.queue("orders").await.unwrap();
+        let queue = queue.codec(Raw);
+        connection.close().await.unwrap();
+        let ids = ["a", "b"].map(|id| MessageId::try_from(id).unwrap());
+        let mut report = Report::new(false, &[]);
+        let told = report.tell_all(&queue, &ids, [Fate::done("cancelled"), NOT_FOUND]);
+        assert!(told.await.is_err());
+        assert_eq!(report.words, [("cancelled", 1), ("not_found", 1)]);
     }
 }

@@ -9,7 +9,7 @@ use crate::args::{Cancel, Target};
 use crate::confirm::{confirm, number};
 use crate::failure::{Failure, SOME_BAD};
 use crate::input;
-use crate::report::{Fate, NOT_FOUND, Report, not_found};
+use crate::report::{Fate, Report};
 
 pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failure> {
     let from_stdin = args.file.as_deref() == Some(Path::new("-"));
@@ -26,17 +26,11 @@ pub(crate) async fn run(target: &Target, args: Cancel) -> Result<ExitCode, Failu
     let mut report = Report::new(args.json, &[]);
     for batch in ids.chunks(limits::MAX_BATCH) {
         let outcomes = queue.cancel_many(batch.iter().cloned()).await?;
-        let lost = batch.iter().zip(&outcomes);
-        let lost = lost.filter(|(_, outcome)| **outcome == Cancelled::NotFound).map(|(id, _)| id);
-        let lost = not_found(&queue, lost).await?;
-        for (id, outcome) in batch.iter().zip(outcomes) {
-            let fate = match outcome {
-                Cancelled::Cancelled => Fate::done("cancelled"),
-                Cancelled::NotFound => lost.get(id).copied().unwrap_or(NOT_FOUND),
-                other => Fate::not_done(other.name()),
-            };
-            report.tell(id, fate)?;
-        }
+        let fates = outcomes.into_iter().map(|outcome| match outcome {
+            Cancelled::Cancelled => Fate::done("cancelled"),
+            other => Fate::not_done(other.name()),
+        });
+        report.tell_all(&queue, batch, fates).await?;
     }
     Ok(if bad > 0 { ExitCode::from(SOME_BAD) } else { report.code() })
 }

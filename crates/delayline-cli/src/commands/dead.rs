@@ -20,7 +20,7 @@ use crate::args::{DeadGroups, DeadList, DeadVerb, Filter, Selection, State, Targ
 use crate::confirm::{confirm, number};
 use crate::failure::Failure;
 use crate::print::{columns, json_line, write};
-use crate::report::{Fate, NOT_FOUND, Report, not_found};
+use crate::report::{Fate, NOT_FOUND, Report};
 use crate::signals::Signals;
 use crate::{input, progress};
 
@@ -175,11 +175,7 @@ async fn named(
             () = rate_limit.wait() => {}
         }
         let fates = action.apply(queue, batch.to_vec()).await?;
-        let lost = batch.iter().zip(&fates).filter(|(_, fate)| fate.word == NOT_FOUND.word);
-        let lost = not_found(queue, lost.map(|(id, _)| id)).await?;
-        for (id, fate) in batch.iter().zip(fates) {
-            report.tell(id, lost.get(id).copied().unwrap_or(fate))?;
-        }
+        report.tell_all(queue, batch, fates).await?;
     }
     Ok(report.code())
 }

@@ -10,7 +10,7 @@ use crate::args::{Reschedule, Target};
 use crate::failure::Failure;
 use crate::input;
 use crate::reading::typed;
-use crate::report::{Fate, NOT_FOUND, Report, not_found};
+use crate::report::{Fate, Report};
 
 /// When the messages are due instead.
 enum When {
@@ -34,12 +34,9 @@ pub(crate) async fn run(target: &Target, args: Reschedule) -> Result<ExitCode, F
         };
         let fate = match outcome {
             Rescheduled::Done { due } => Fate::due("rescheduled", due),
-            Rescheduled::NotFound => {
-                not_found(&queue, [&id]).await?.remove(&id).unwrap_or(NOT_FOUND)
-            }
             other => Fate::not_done(other.name()),
         };
-        report.tell(&id, fate)?;
+        report.tell_all(&queue, &[id], [fate]).await?;
     }
     Ok(report.code())
 }

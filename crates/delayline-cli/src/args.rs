@@ -42,7 +42,7 @@ use delayline::admin::QueueName;
 use delayline::backend::Op;
 use delayline::codec::Raw;
 use delayline::limits::{MAX_SHARDS, MIN_SHARDS};
-use delayline::{Bytes, Connect, Connection, Error, ErrorKind, Opening, Queue};
+use delayline::{Bytes, Connect, Connection, Durability, Error, ErrorKind, Opening, Queue};
 use delayline_json::harmless_line;
 
 pub(crate) use self::acl::{Acl, Role};
@@ -305,6 +305,16 @@ impl Target {
             Ok(mut files) => files.next().is_none(),
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         })
+    }
+
+    /// Refuses a durability that a directory lacks, before the directory is created.
+    pub(crate) fn confirms(&self, option: &str, durability: Durability) -> Result<(), Failure> {
+        match durability {
+            Durability::Replicas(_) if self.is_directory() => Err(Failure::usage(format!(
+                "{option} {durability}: a directory is on one disk, and always synced"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a directory that does not exist, for verbs that would find nothing in a new one.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use delayline::admin::{Forecast, Limits, Stats, Totals};
-use delayline::backend::Millis;
+use delayline::backend::{Millis, Op};
 use serde_json::{Value, json};
 
 use crate::duration;
@@ -57,9 +57,14 @@ pub const FORECAST_DELAYS: &str = "1m,10m,1h,6h,1 day,7 days";
 ///
 /// # Errors
 ///
-/// Like [`duration`](crate::duration).
+/// Like [`duration`](crate::duration), and if a queue would refuse the forecast.
 pub fn forecast_delays(text: &str) -> Result<Vec<Duration>, String> {
-    text.split(',').map(|delay| duration(delay.trim())).collect()
+    let delays = text.split(',').map(|delay| duration(delay.trim()));
+    let delays: Vec<Duration> = delays.collect::<Result<_, _>>()?;
+    let stored = delays.iter().copied().map(Millis::try_from).collect::<Result<_, _>>();
+    let checked = stored.and_then(|stored| Op::Forecast(stored).validate());
+    checked.map_err(|why| why.to_string())?;
+    Ok(delays)
 }
 
 /// Returns, for each delay of a forecast, the number of messages that fall due within it, including

@@ -8,6 +8,7 @@ use clap::builder::RangedU64ValueParser;
 use delayline::Durability;
 
 use super::Post;
+use super::work::concurrency;
 
 /// Serve a dashboard, an HTTP API and metrics
 ///
@@ -91,7 +92,7 @@ pub(crate) struct Serve {
     pub(crate) exec: Option<String>,
 
     /// Messages to deliver at once: 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = concurrency())]
     pub(crate) concurrency: usize,
 
     #[command(flatten)]

@@ -2,6 +2,9 @@
 
 use std::ffi::OsString;
 
+use clap::builder::RangedU64ValueParser;
+use delayline::limits::MAX_BATCH;
+
 /// Handle messages: print each one, run a command for it, or post it to a URL
 ///
 /// Prints each due message as a JSON line on stdout, runs a command for it, or sends it as an HTTP
@@ -11,10 +14,10 @@ use std::ffi::OsString;
 #[command(after_help = WORK_HELP)]
 pub(crate) struct Work {
     /// Messages to handle at once: 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = concurrency())]
     pub(crate) concurrency: usize,
 
-    /// Lease: how long a message stays with this process without a heartbeat
+    /// Lease: how long a message stays with this process without a heartbeat, up to 1d
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) lease: String,
 
@@ -80,6 +83,11 @@ pub(crate) struct Post {
     /// such an answer counts as a failure. Releases, for example when `work` ends, count as snoozes
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) max_snoozes: u64,
+}
+
+/// How many messages a worker may handle at once.
+pub(super) fn concurrency() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=MAX_BATCH as u64)
 }
 
 const WORK_HELP: &str = "\

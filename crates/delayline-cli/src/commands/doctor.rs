@@ -4,6 +4,8 @@ mod prometheus;
 
 use std::process::ExitCode;
 
+use delayline::Error;
+use delayline::admin::QueueName;
 use delayline_admin::doctor::{
     Examination, Finding, Verdict, examine, examine_directory, examine_load, examine_queue,
     examine_schedules,
@@ -16,6 +18,7 @@ use crate::print::{columns, json_line, write};
 
 pub(crate) async fn run(target: &Target, args: Doctor) -> Result<ExitCode, Failure> {
     let prometheus = args.prometheus.as_deref().map(Prometheus::new).transpose()?;
+    args.schedules.parse::<QueueName>().map_err(Error::from)?;
     if target.is_directory() {
         return of_directory(target, prometheus, &args).await;
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use delayline::Violation;
 use delayline::backend::Millis;
+use delayline::limits::{MAX_LEASE_MS, MIN_LEASE_MS};
 use delayline_json::duration;
 
 use crate::failure::Failure;
@@ -14,8 +16,22 @@ pub(super) fn duration_of(option: &str, text: &str) -> Result<Duration, Failure>
 /// Reads a duration that a queue can store.
 pub(super) fn delay_of(option: &str, text: &str) -> Result<Duration, Failure> {
     let delay = duration_of(option, text)?;
-    match Millis::try_from(delay) {
-        Ok(_) => Ok(delay),
-        Err(violation) => Err(Failure::usage(violation.to_string()).about(option)),
+    stored(option, delay)?;
+    Ok(delay)
+}
+
+/// Reads how long a lease lasts.
+pub(super) fn lease_of(option: &str, text: &str) -> Result<Duration, Failure> {
+    let lease = duration_of(option, text)?;
+    let (actual, least, most) = (stored(option, lease)?.as_ms(), MIN_LEASE_MS, MAX_LEASE_MS);
+    if (least..=most).contains(&actual) {
+        return Ok(lease);
     }
+    let violation = Violation::OutOfRange { what: "the lease in ms", actual, least, most };
+    Err(Failure::usage(violation.to_string()).about(option))
+}
+
+fn stored(option: &str, duration: Duration) -> Result<Millis, Failure> {
+    let why = |violation: Violation| Failure::usage(violation.to_string()).about(option);
+    Millis::try_from(duration).map_err(why)
 }

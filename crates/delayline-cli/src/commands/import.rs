@@ -36,6 +36,8 @@ pub(crate) async fn run(target: &Target, args: Import) -> Result<ExitCode, Failu
     };
     let target = &Target { other_url: how.from_url.clone(), ..target.clone() };
     refuse_memory(target, how)?;
+    target.queue()?;
+    target.confirms("--durability", how.durability)?;
     let from = match &from {
         Origin::Queue { name, live, how } => return own::run(target, name, live, how).await,
         Origin::Other(from) => from,

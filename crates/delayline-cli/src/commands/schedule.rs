@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use delayline::admin::QueueName;
 use delayline::schedules::{Put, Schedules, Spec};
-use delayline::{Connect, Enqueued, Error, Timestamp};
+use delayline::{Connect, Enqueued, Error, MessageId, Timestamp};
 use delayline_admin::doctor::SCHEDULE_OVERDUE;
 use delayline_json::{
     OwnedSchedules, Zone, distinct, harmless_line, schedule, schedule_spec, schedule_times,
@@ -31,15 +31,15 @@ pub(crate) async fn run(target: &Target, args: Schedule) -> Result<ExitCode, Fai
         ScheduleVerb::List(args) => place.list(&args).await,
         ScheduleVerb::Next(args) => place.next(args).await,
         ScheduleVerb::Remove(args) => {
-            let removed = place.open_known().await?.remove(&args.name).await?;
+            let removed = place.open_for(&args.name).await?.remove(&args.name).await?;
             changed(&args, removed, "removed")
         }
         ScheduleVerb::Pause(args) => {
-            let paused = place.open_known().await?.pause(&args.name).await?;
+            let paused = place.open_for(&args.name).await?.pause(&args.name).await?;
             changed(&args, paused, "paused")
         }
         ScheduleVerb::Resume(args) => {
-            let resumed = place.open_known().await?.resume(&args.name).await?;
+            let resumed = place.open_for(&args.name).await?.resume(&args.name).await?;
             changed(&args, resumed, "resumed")
         }
         ScheduleVerb::RunNow(args) => place.run_now(&args).await,
@@ -63,6 +63,18 @@ impl Place<'_> {
         let connect = self.target.connect()?;
         self.target.refuse_new(&connect)?;
         self.open_by(connect).await
+    }
+
+    /// Like `open_known`, for the schedule of this name.
+    async fn open_for(&self, name: &str) -> Result<Schedules, Failure> {
+        MessageId::try_from(name).map_err(Error::from)?;
+        self.open_known().await
+    }
+
+    /// Schedules in memory, which refuse the same schedules before a server is contacted.
+    async fn trial(&self) -> Result<Schedules, Failure> {
+        self.queue.parse::<QueueName>().map_err(Error::from)?;
+        Ok(Schedules::open_named(&delayline::connect("memory:").await?, &self.queue).await?)
     }
 
     async fn open_by(&self, connect: Connect) -> Result<Schedules, Failure> {
@@ -95,6 +107,7 @@ impl Place<'_> {
             }
         }
         let spec = schedule_spec(fields).map_err(Failure::usage)?;
+        self.trial().await?.put(&args.name, &spec).await?;
         let put = self.open().await?.put(&args.name, &spec).await?;
         let word = match put {
             Put::Created => "created",
@@ -116,6 +129,7 @@ impl Place<'_> {
 
     async fn apply(&self, args: &ScheduleApply) -> Result<ExitCode, Failure> {
         let OwnedSchedules { owner, schedules } = file::read(&args.file)?;
+        self.trial().await?.declare(&owner, schedules.iter().cloned()).await?;
         let declared = self.open().await?.declare(&owner, schedules).await?;
         let counts = [
             ("created", declared.created),
@@ -182,7 +196,7 @@ impl Place<'_> {
             spec.upcoming(after).take(usize::from(args.count)).collect()
         };
         let (spec, next) = if let Some(name) = args.name {
-            let entry = self.open_known().await?.get(&name).await?;
+            let entry = self.open_for(&name).await?.get(&name).await?;
             let entry = entry.ok_or_else(|| unknown(&name))?;
             let Some(spec) = entry.spec else {
                 let name = harmless_line(&name);
@@ -217,7 +231,7 @@ impl Place<'_> {
     }
 
     async fn run_now(&self, args: &ScheduleNamed) -> Result<ExitCode, Failure> {
-        let sent = self.open_known().await?.run_now(&args.name).await?;
+        let sent = self.open_for(&args.name).await?.run_now(&args.name).await?;
         let sent = sent.ok_or_else(|| unknown(&args.name))?;
         let id = sent.id.to_string();
         let created = matches!(sent.outcome, Enqueued::Created { .. });

@@ -21,6 +21,7 @@ use crate::reading::typed;
 use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Failure> {
+    target.confirms("--durability", args.durability)?;
     match args.file.clone() {
         Some(path) => file(target, &path, &args).await,
         None => one(target, *args).await,

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::users::Users;
-use super::work::Deliverer;
+use super::work::{Deliverer, ServiceHandler};
 use crate::args::{Serve, Target};
 use crate::failure::Failure;
 use crate::print::write;
@@ -62,6 +62,12 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         // The shell would succeed, and every message would be acked.
         return Err(Failure::usage("--exec names no command"));
     }
+    target.confirms("--sqs-durability", args.sqs_durability)?;
+    if let Some(name) = &args.schedules {
+        name.parse::<QueueName>().map_err(Error::from)?;
+    }
+    let handler = |name: &String| ServiceHandler::new(name, args.exec.as_deref(), &args.post);
+    let handlers = names.iter().map(handler).collect::<Result<Vec<_>, _>>()?;
     let mut signals = Signals::listen()?;
     let stop = CancellationToken::new();
     let mut dashboard = Dashboard::new(access).contents_for(args.contents_for.into());
@@ -92,12 +98,12 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     let sqs = sqs::router(&args, &connection, sqs_access, &names, &stop);
     let sqs = sqs.await.map_err(|error| target.not_opened(&error))?;
     let mut deliverers = Vec::new();
-    for name in names {
+    for (name, handler) in names.into_iter().zip(handlers) {
         let queue: Result<Queue<Bytes>, Error> = connection.queue(&name).await;
         let queue = queue.map_err(|error| target.not_opened(&error))?.codec(Raw);
-        let exec = args.exec.as_deref();
-        let own = queue.clone();
-        deliverers.extend(Deliverer::new(own, &name, exec, &args.post, args.concurrency)?);
+        if let Some(handler) = handler {
+            deliverers.push(Deliverer::new(queue.clone(), handler, args.concurrency)?);
+        }
         dashboard = dashboard.queue(queue);
     }
     let schedules = schedules(target, &args, &connection, all).await?;
@@ -225,7 +231,6 @@ async fn schedules(
         return Ok(None);
     }
     let name = args.schedules.as_deref().unwrap_or(DEFAULT_QUEUE);
-    name.parse::<QueueName>().map_err(Error::from)?;
     match Schedules::open_named(connection, name).await {
         Ok(schedules) => Ok(Some(schedules)),
         Err(error) if !asked && error.class() == ErrorClass::Rejected => {

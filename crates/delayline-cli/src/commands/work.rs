@@ -19,7 +19,7 @@ use delayline::{Bytes, Outcome, Queue, Worker};
 use self::delivery::Delivery;
 use self::exec::Command;
 use self::post::{Post, Rules, Secret};
-use super::durations::duration_of;
+use super::durations::{duration_of, lease_of};
 use crate::args::{self, Target, Work};
 use crate::failure::Failure;
 use crate::print;
@@ -34,7 +34,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     if timeout == Some(Duration::ZERO) {
         return Err(Failure::usage("--timeout must be longer than 0s: each attempt would fail"));
     }
-    let lease = duration_of("--lease", &args.lease)?;
+    let lease = lease_of("--lease", &args.lease)?;
     let mut server = Vec::new();
     if args.pass_url {
         server.push((exec::URL, target.url.clone()));
@@ -87,21 +87,13 @@ pub(crate) struct Deliverer {
 }
 
 impl Deliverer {
-    /// Delivers to the command of a shell or to a URL; `None` if there is neither.
     pub(crate) fn new(
         queue: Queue<Bytes, Raw>,
-        name: &str,
-        shell_command: Option<&str>,
-        post_args: &args::Post,
+        ServiceHandler(handler): ServiceHandler,
         concurrency: usize,
-    ) -> Result<Option<Self>, Failure> {
-        let words = shell_command.map(|command| ["sh", "-c", command].map(OsString::from).to_vec());
-        let command = Command::new(words.unwrap_or_default(), None, Vec::new());
-        let Some(handler) = Handler::of(command, post(name, post_args, None)?) else {
-            return Ok(None);
-        };
+    ) -> Result<Self, Failure> {
         let worker = Worker::builder(queue).concurrency(concurrency).consumer("delayline serve");
-        Ok(Some(Self { worker: worker.build()?, handler }))
+        Ok(Self { worker: worker.build()?, handler })
     }
 
     pub(crate) fn handle(&self) -> WorkerHandle {
@@ -114,6 +106,23 @@ impl Deliverer {
         let summary = self.handler.run(self.worker, end.clone()).await;
         tracing::info!(?summary, "deliveries have ended");
         end.take().map_or(Ok(()), Err)
+    }
+}
+
+/// What handles the messages of a [`Deliverer`].
+pub(crate) struct ServiceHandler(Handler);
+
+impl ServiceHandler {
+    /// The command of a shell, or a URL for the messages of the queue `name`; `None` if there is
+    /// neither.
+    pub(crate) fn new(
+        name: &str,
+        shell_command: Option<&str>,
+        post_args: &args::Post,
+    ) -> Result<Option<Self>, Failure> {
+        let words = shell_command.map(|command| ["sh", "-c", command].map(OsString::from).to_vec());
+        let command = Command::new(words.unwrap_or_default(), None, Vec::new());
+        Ok(Handler::of(command, post(name, post_args, None)?).map(Self))
     }
 }
 

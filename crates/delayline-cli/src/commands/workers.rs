@@ -14,6 +14,9 @@ use crate::failure::{Failure, SOME_BAD};
 use crate::print::{columns, json_line, write};
 
 pub(crate) async fn run(target: &Target, args: Workers) -> Result<ExitCode, Failure> {
+    if target.queue.is_some() {
+        target.queue()?;
+    }
     let connect = target.connect()?;
     target.refuse_new(&connect)?;
     let opened = connect.connect().await;

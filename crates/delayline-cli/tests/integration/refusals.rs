@@ -1,6 +1,7 @@
 //! What the command says when a server is not there, or not fit.
 
 use std::io::Write as _;
+use std::path::Path;
 
 use crate::support::{DRIVERS, Ended, bare, on, run};
 use delayline_test_server::Server;
@@ -103,12 +104,35 @@ fn options_that_no_verb_can_follow_are_named() {
             &["send", "--id", "a", "--payload", "1", "--after", "a", "--after-in", "orders"],
             &["would wait for itself"],
         ),
+        (&["work", "--lease", "2d"], &["--lease", "from 1 to 86400000"]),
+        (&["serve", "--post", "nowhere"], &["--post", "http://"]),
+        (&["serve", "--schedules", "a b"], &["the queue name"]),
+        (&["doctor", "--schedules", "a b"], &["the queue name"]),
+        (&["workers", "--queue", "a b"], &["the queue name"]),
+        (&["import", "queue", "a b"], &["the queue name"]),
+        (&["import", "queue", "orders"], &["needs two queues"]),
+        (&["forecast", "--within", "2h,1h"], &["--within", "longer than the one before"]),
+        (&["forecast", "--within", "40000d"], &["--within", "3155760000000"]),
+        (&["schedule", "put", "a@b", "--every", "1m"], &["no `@`"]),
+        (&["schedule", "pause", ""], &["the message id is empty"]),
     ] {
         let mut command = bare(verb);
         command.env("DELAYLINE_URL", "redis://127.0.0.1:1").env("DELAYLINE_QUEUE", "orders");
         let said = run(command).code(2).stderr;
         assert!(said.starts_with("delayline: ") && said.len() < 500, "{verb:?}: {said}");
         assert!(words.iter().all(|word| said.contains(word)), "{verb:?}: {said}");
+    }
+    // Nothing was created.
+    let new = format!("file:{directory}/new");
+    for verb in [
+        &["work", "--concurrency", "0"][..],
+        &["work", "--lease", "2d"],
+        &["serve", "--concurrency", "1001"],
+        &["send", "--payload", "1", "--durability", "replicas=1"],
+        &["schedule", "put", "", "--every", "1m"],
+    ] {
+        run(bare(&[&["--url", &new, "--queue", "orders"], verb].concat())).code(2);
+        assert!(!Path::new(directory).join("new").exists(), "{verb:?}");
     }
     // An option without a value is not blamed for the word behind it.
     let said = run(bare(&["dead", "purge", "--yes", "-5", "--all"])).code(2).stderr;

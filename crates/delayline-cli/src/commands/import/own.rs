@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use delayline::admin::{Stats, Transfer};
+use delayline::admin::{QueueName, Stats, Transfer};
 use delayline::codec::Raw;
-use delayline::{MessageId, Queue};
+use delayline::{Error, MessageId, Queue};
 use delayline_json::harmless_line;
 use indicatif::ProgressBar;
 
@@ -25,7 +25,12 @@ pub(super) async fn run(
     how: &How,
 ) -> Result<ExitCode, Failure> {
     let interval = interval(live)?;
-    target.queue()?;
+    name.parse::<QueueName>().map_err(Error::from)?;
+    let is_near = how.from_url.as_ref().is_none_or(|from| *from == target.url);
+    if is_near && name == target.queue()? {
+        let sentence = format!("an import needs two queues, and {name} is the queue to move from");
+        return Err(Failure::usage(sentence).hint("--queue names the queue to move to"));
+    }
     let (from, to) = open(target, name, how).await?;
     let stats = from.stats().await?;
     let waiting = stats.scheduled + stats.ready;

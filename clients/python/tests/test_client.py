@@ -159,6 +159,33 @@ class Tests(unittest.TestCase):
         self.assertEqual(own["update_token"], "0" * 15 + "1")
         self.assertNotIn("update_token", client.send("x", id="a"))
 
+    def test_a_send_that_could_be_a_second_message_is_not_repeated(self):
+        class Lost(Client):
+            def _call(self, *args):
+                calls.append(args)
+                self._own.is_sent = is_sent
+                if len(calls) == 1:
+                    raise OSError("the answer is lost")
+                return {}
+
+        for is_sent, fields, count in [
+            (True, {"id": "a"}, 2),
+            (True, {"id": "a", "reuse_finished_id": True}, 1),
+            (False, {"id": "a", "reuse_finished_id": True}, 2),
+            (True, {"id": "a", "reuse_finished_id": True, "update": "replace"}, 2),
+            (True, {"id": "a", "throttle": "20s"}, 1),
+            (True, {"id": "a", "throttle": "0,5h"}, 2),
+            (True, {"id": "a", "throttle": "90000 ms"}, 1),
+        ]:
+            calls = []
+            try:
+                Lost("http://localhost", "q").send("x", **fields)
+            except OSError:
+                pass
+            self.assertEqual(len(calls), count, fields)
+        of = [({"class": "not_executed"}, 503), ({"type": "about:blank"}, 503), ({"class": "ambiguous"}, 504), ({}, 503)]
+        self.assertEqual([ApiError(status, it).is_ambiguous for it, status in of], [False, False, True, True])
+
     def test_a_bad_gateway_is_repeated_unless_redis_has_refused(self):
         self.assertTrue(ApiError(502, {"detail": "<html>"}).is_retryable)
         self.assertTrue(ApiError(502, {"class": "ambiguous"}).is_retryable)

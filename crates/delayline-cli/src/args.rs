@@ -534,5 +534,5 @@ Exit codes:
   2  the command line is wrong, or a value is out of range
   3  the server is unreachable, or refuses
   4  the reply was lost, or the operation was not confirmed: it may have been executed, and can be
-     repeated
+     repeated with the same ids, unless it reuses finished ids
   5  any other error, for example if output cannot be written";

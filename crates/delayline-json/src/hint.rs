@@ -37,11 +37,12 @@ pub fn hint(kind: &ErrorKind) -> Option<&'static str> {
         }
         ErrorKind::Upgrading { .. } => "`delayline upgrade` resumes an interrupted upgrade",
         ErrorKind::ConnectionLost | ErrorKind::Timeout => {
-            "the operation may have been executed; it is safe to repeat it with the same ids"
+            "the operation may have been executed; it is safe to repeat it with the same ids, \
+             unless it reuses finished ids"
         }
         ErrorKind::Unconfirmed => {
-            "it was executed: sending it again under the same id is harmless and confirms it, once the \
-             replicas are there"
+            "it was executed: sending it again under the same id is harmless, unless it reuses \
+             finished ids, and confirms it, once the replicas are there"
         }
         _ => return None,
     })

@@ -43,7 +43,8 @@ impl Error {
     }
 
     /// Whether the operation was executed. With [`ErrorClass::Ambiguous`], it may have been; it has
-    /// already been repeated, and can be repeated again with the same id.
+    /// already been repeated, and can be repeated again with the same id, unless that is a finished
+    /// one to [reuse](crate::Draft::reuse_finished_id).
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         self.0.class()

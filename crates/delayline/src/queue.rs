@@ -69,7 +69,7 @@ use crate::waiters::Waiters;
 /// [`codec`](Self::codec) return the queue with another option. It shares the rest with the
 /// original: the grouping of sends, events, and the polls of waits and workers. Every call retries
 /// within bounds (see [`patience`](Self::patience)) and is safe to repeat: ids make a repeated send
-/// harmless ([G15](crate::guarantees#g15)).
+/// harmless ([G15](crate::guarantees#g15)), unless it [reuses them](Draft::reuse_finished_id).
 ///
 /// **Concurrent sends are grouped.** The first one is sent at once. All sends that start before its
 /// reply arrives, through any clone of this queue, form the next operation. They keep their order,
@@ -181,7 +181,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     /// A call that is not confirmed in time is repeated within the queue's
     /// [`patience`](Self::patience), and then confirmed, after a failover by another server. If
     /// that fails too, the error is [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): the
-    /// call was executed, but may not be durable. Sending the same message again is harmless.
+    /// call was executed, but may not be durable. Sending the same message again is harmless,
+    /// unless it [reuses a finished id](Draft::reuse_finished_id).
     ///
     /// Concurrent calls share their confirmations. Sends of different durabilities use separate
     /// operations. A confirmation waits for one of another durability that is in progress, which

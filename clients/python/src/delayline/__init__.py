@@ -1,7 +1,7 @@
 """Delayline over HTTP: send messages, and handle them in a worker.
 
-Needs a `delayline serve` and the standard library. Every request can be repeated, and is, until it
-is answered or `patience` is over.
+Needs a `delayline serve` and the standard library. A request is repeated until it is answered or
+`patience` is over, except for messages that could be sent twice: see `Client.send`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import os
 import queue
 import random
+import re
 import signal
 import socket
 import threading
@@ -41,6 +42,14 @@ class ApiError(Exception):
         """Whether the same request may succeed later."""
         # A 502 may come from a proxy. If Redis has refused the request, the problem has a class.
         return self.status in (408, 429, 500, 502, 503, 504) and self.problem.get("class") != "rejected"
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the request may have been executed."""
+        if "class" in self.problem:
+            return self.problem["class"] == "ambiguous"
+        # Without a type, it comes from a proxy, which may have passed the request on.
+        return self.status in (500, 502, 504) or self.status == 503 and "type" not in self.problem
 
 
 @dataclass(frozen=True)
@@ -176,7 +185,12 @@ class Client:
         self._own: Any = threading.local()
 
     def send(self, payload: Any, **fields: Any) -> dict[str, Any]:
-        """Sends a message. `fields` are those of the API: `id`, `delay="30m"`, `group`, `after` ..."""
+        """Sends a message. `fields` are those of the API: `id`, `delay="30m"`, `group`, `after` ...
+
+        If the answer is lost, the send is repeated, unless the first one could have been handled
+        and the second one be a new message: with `reuse_finished_id`, or with a `throttle` that may
+        have passed by then. Then it raises the error, and the message may have been sent.
+        """
         message = {"id": str(uuid.uuid4())} | fields | named("payload", payload)
         if "update" in fields:
             # Repeated, an update changes nothing.
@@ -200,8 +214,15 @@ class Client:
         return self.call("POST", "/extend", {"leases": leases, "lease": ms(lease)})["results"]
 
     def call(self, method: str, path: str, body: Any = None, timeout: float = 15.0) -> Any:
-        """Makes a request, and repeats it while the server cannot be reached or cannot do it."""
+        """Makes a request, and repeats it while the server cannot be reached or cannot do it.
+
+        A request that may have been executed is not repeated if it has messages that could then be
+        sent twice: see `send`.
+        """
         give_up, pause = time.monotonic() + self.patience, 0.05
+        messages = (body if isinstance(body, list) else [body]) if path == "/messages" else []
+        # The server may execute the last repetition as late as that.
+        once = not all(is_repeatable(it, self.patience + timeout) for it in messages)
         while True:
             try:
                 return self._call(method, path, body, timeout)
@@ -209,18 +230,24 @@ class Client:
                 is_over = time.monotonic() + pause > give_up
                 if is_over or isinstance(error, ApiError) and not error.is_retryable:
                     raise
+                is_clear = isinstance(error, ApiError) and not error.is_ambiguous
+                if once and self._own.is_sent and not is_clear:
+                    raise
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(pause * 2, 2)
 
     def _call(self, method: str, path: str, body: Any, timeout: float) -> Any:
+        self._own.is_sent = False
         connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = self._kind(*self._at)
         try:
             connection.timeout = timeout
-            if connection.sock is not None:
-                connection.sock.settimeout(timeout)
+            if connection.sock is None:
+                connection.connect()
+            connection.sock.settimeout(timeout)
             text = None if body is None else json.dumps(body)
+            self._own.is_sent = True
             connection.request(method, self._base + path, text, self._headers)
             response = connection.getresponse()
             answer = response.read()
@@ -434,6 +461,24 @@ def named(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, (bytes, bytearray)):
         return {f"{name}_base64": base64.b64encode(value).decode()}
     return {name: value}
+
+
+def is_repeatable(message: Any, seconds: float) -> bool:
+    """Whether a message can be sent again for so long, and is no second message."""
+    if not isinstance(message, dict):
+        return True
+    if "id" not in message and "id_base64" not in message:
+        return False
+    if "update" in message:
+        return "update_token" in message
+    if "throttle" in message:
+        parts = re.findall(r"(\d+(?:[.,]\d+)?)\s*([a-z]+)", str(message["throttle"]).lower())
+        return sum(float(n.replace(",", ".")) * UNITS.get(unit, 0) for n, unit in parts) > seconds
+    return not message.get("reuse_finished_id")
+
+
+#: Others count as nothing.
+UNITS = {"s": 1, "m": 60, "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400}
 
 
 def described(error: BaseException) -> str:

@@ -8,6 +8,8 @@ use axum::http::header::{HeaderValue, LOCATION};
 use axum::response::Response;
 use delayline::backend::{NewMessage, Schedule};
 use delayline::codec::Raw;
+use delayline::message::FinishedIds;
+use delayline::update::{Known, UpdateDue};
 use delayline::{Bytes, Enqueued, Error, ErrorClass, MessageId, Queue, limits};
 use delayline_json::{self as json, Fields};
 use serde_json::value::RawValue;
@@ -77,6 +79,7 @@ enum Batch {
 /// Sends one message, together with others that are sent at the same time.
 async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
     let id = message.id.clone();
+    let reuses = message.finished_ids == FinishedIds::Reuse && message.known == Known::Refuse;
     let mut draft = queue.message(&message.payload).id(message.id);
     draft = match message.schedule {
         Schedule::In(delay) => draft.due_in(delay.into()),
@@ -97,21 +100,21 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
         .priority(message.priority)
         .max_failures(message.max_failures)
         .max_crashes(message.max_crashes);
-    if message.finished_ids == delayline::message::FinishedIds::Reuse {
+    if message.finished_ids == FinishedIds::Reuse {
         draft = draft.reuse_finished_id();
     }
     if let Some(window) = message.throttle {
         draft = draft.throttle(window.into());
     }
-    if let delayline::update::Known::Update(update) = message.known {
-        let Ok(due) = delayline::update::UpdateDue::try_from(update.due) else {
+    if let Known::Update(update) = message.known {
+        let Ok(due) = UpdateDue::try_from(update.due) else {
             return problem(StatusCode::BAD_REQUEST, "this update is not supported", Map::new());
         };
         draft = draft.update_as(update.content, due, update.token);
     }
     let sent = match draft.send().await {
         Ok(sent) => sent,
-        Err(error) => return not_sent(&id, error),
+        Err(error) => return not_sent(&id, reuses, error),
     };
     let value = json::sent(&sent);
     match sent.outcome {
@@ -142,12 +145,16 @@ async fn one(queue: &Queue<Bytes, Raw>, message: NewMessage) -> Response {
 }
 
 /// The answer has the id: under another one, a repeated send could be a second message.
-fn not_sent(id: &MessageId, error: Error) -> Response {
+fn not_sent(id: &MessageId, reuses: bool, error: Error) -> Response {
     let more = failed(id, &error);
     let mut detail = error.to_string();
-    if error.class() != ErrorClass::Rejected {
-        detail.push_str("; to send it again, use the id given here");
-    }
+    detail.push_str(match error.class() {
+        ErrorClass::Rejected => "",
+        ErrorClass::Ambiguous if reuses => {
+            "; sent again, it may be a second message, as it reuses a finished id"
+        }
+        _ => "; to send it again, use the id given here",
+    });
     problem(Failure::Queue(error).status(), &detail, more)
 }
 
@@ -169,7 +176,8 @@ async fn many(queue: &Queue<Bytes, Raw>, messages: Vec<NewMessage>) -> Response 
         None => answer(StatusCode::OK, &json!({ "results": told })),
         Some(first) => {
             let detail = "some are not known to be sent; repeat those with the outcome `failed`, \
-                          under the ids in `results`";
+                          under the ids in `results`, unless their class is `ambiguous` and they \
+                          reuse finished ids";
             failed_items(first, detail, told)
         }
     }

@@ -7,7 +7,8 @@ use delayline_test_server::Server;
 use delayline_web::Role;
 use serde_json::json;
 
-use crate::support::{call, get, let_die, open, post, send, send_later, site};
+use crate::support::{call, get, let_die, open, orders, post, send, send_later, site};
+use crate::trouble::Trouble;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_is_shown_goes_away_and_comes_back() {
@@ -43,6 +44,14 @@ async fn a_server_is_shown_goes_away_and_comes_back() {
     let there = async { while get(&site, "/queue?queue=orders").await.status != 200 {} };
     tokio::time::timeout(Duration::from_secs(60), there).await.expect("it is back");
     get(&site, "/queues").await.has("1 scheduled, 3 ready, 0 leased, 0 dead");
+}
+
+#[tokio::test]
+async fn a_send_that_may_be_a_second_message_is_not_to_be_repeated() {
+    let site = site(&Trouble::is_silent(&orders().await), Role::Operator);
+    let message = r#"{"id": "a", "payload": 7, "reuse_finished_id": true}"#;
+    let problem = call(&site, "POST", "/queues/orders/messages", message).await.status(504);
+    problem.has("it may be a second message").lacks("use the id");
 }
 
 #[tokio::test(flavor = "multi_thread")]

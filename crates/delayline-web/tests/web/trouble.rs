@@ -46,6 +46,11 @@ impl Trouble {
         Self::on(queue, 0, 0, ErrorKind::Unreachable).1
     }
 
+    /// Whether it executes an operation is unknown.
+    pub fn is_silent(queue: &Raws) -> Raws {
+        Self::on(queue, 0, 0, ErrorKind::Timeout).1
+    }
+
     fn on(queue: &Raws, left: usize, replies: usize, refusal: ErrorKind) -> (Arc<Self>, Raws) {
         let trouble = Arc::new(Self {
             inner: Arc::clone(queue.backend()),

@@ -27,8 +27,8 @@ pub(crate) struct Open {
     pub(crate) queue: Queue<Bytes, Raw>,
     pub(crate) polls: Arc<Polls>,
     pub(crate) latest: Latest,
-    /// Set once the queue is known to deliver the messages of a group in order.
-    in_order: OnceCell<()>,
+    /// When the queue was last seen to deliver the messages of a group in order, once it was.
+    in_order: OnceCell<Mutex<Instant>>,
 }
 
 impl Open {
@@ -36,8 +36,9 @@ impl Open {
         self.name.ends_with(FIFO)
     }
 
-    /// Lets a FIFO queue deliver the messages of a group in order, unless it does. Programs may
-    /// have used it before it was created here.
+    /// Lets a FIFO queue deliver the messages of a group in order, unless it was seen to do so
+    /// within [`AGE`]. Programs may have used it before it was created here. Its limits may be
+    /// changed or lost later.
     pub(crate) async fn ensure_order(&self) -> Result<(), Error> {
         if !self.is_fifo() {
             return Ok(());
@@ -46,9 +47,22 @@ impl Open {
             if !self.queue.stats().await?.limits.in_order {
                 self.queue.set_limits(SetLimits::new().in_order(true)).await?;
             }
-            Ok(())
+            Ok::<_, Error>(Mutex::new(Instant::now()))
         };
-        self.in_order.get_or_try_init(ensure).await.map(drop)
+        let seen = self.in_order.get_or_try_init(ensure).await?;
+        {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if seen.elapsed() < AGE {
+                return Ok(());
+            }
+            // One request checks it again; requests in the meantime do not wait for it.
+            *seen = Instant::now();
+        }
+        match ensure().await {
+            // Polls wait for the server.
+            Err(error) if error.code() == Code::Unavailable => Ok(()),
+            ensured => ensured.map(drop),
+        }
     }
 
     /// Ends leases before their timeout. A message whose cancel was requested ends, and the others
@@ -445,7 +459,7 @@ pub(crate) fn never() -> SystemTime {
 
 /// How long a request is repeated while the server is unreachable.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How old settings may be. SQS promises a minute.
+/// How old settings may be, and the knowledge that a queue is in order. SQS promises a minute.
 const AGE: Duration = Duration::from_secs(2);
 const MOST_KNOWN: usize = 10_000;
 const LOOK_UP: usize = 16;

@@ -258,6 +258,21 @@ async fn a_fifo_queue_that_programs_have_used_is_in_order() {
     assert_eq!((limits.in_order, limits.leased), (true, Some(7)));
 }
 
+#[tokio::test]
+async fn a_fifo_queue_is_in_order_again_after_its_limits_were_lost() {
+    let (connection, router) = served().await;
+    let create = json!({"QueueName": "orders.fifo", "Attributes": {"FifoQueue": "true"}});
+    let (_, created) = action(&router, "CreateQueue", create).await;
+    let orders: Queue<Bytes> = connection.queue("orders.fifo").await.unwrap();
+    action(&router, "ReceiveMessage", created.clone()).await;
+    assert!(orders.set_limits(SetLimits::new().in_order(false)).await.unwrap());
+    until(async || {
+        action(&router, "ReceiveMessage", created.clone()).await;
+        orders.limits().await.unwrap().in_order
+    })
+    .await;
+}
+
 /// Creates a queue whose messages are moved to the queue `dead` at their second receive. Returns
 /// the answer, which has its URL.
 async fn orders_with_a_redrive_policy(router: &Router) -> Value {

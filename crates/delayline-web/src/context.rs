@@ -38,7 +38,7 @@ impl FromRequestParts<Arc<Shared>> for Context {
             let needs = if parts.method.is_safe() { Role::Viewer } else { Role::Operator };
             return Err(Failure::Forbidden { needs });
         }
-        Ok(context)
+        context.with_named_in(parts.uri.path()).await
     }
 }
 
@@ -77,7 +77,7 @@ impl FromRequestParts<Arc<Shared>> for ForReaders {
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
         let context = Context::of(parts, shared).await?;
         context.require(shared.contents_for)?;
-        Ok(Self(context))
+        Ok(Self(context.with_named_in(parts.uri.path()).await?))
     }
 }
 
@@ -92,6 +92,21 @@ impl Context {
             known = known.only(|name| visitor.knows(name));
         }
         Ok(Self { shared: Arc::clone(shared), known, visitor, params })
+    }
+
+    /// Adds the queue that a path of the API names, if it exists and is not in the list yet.
+    async fn with_named_in(mut self, path: &str) -> Result<Self, Failure> {
+        let name = path.strip_prefix("/queues/").and_then(|rest| rest.split('/').next());
+        let name = name.map(|name| ids::decoded(name.as_bytes()).into_owned());
+        let name = name.and_then(|name| String::from_utf8(name).ok());
+        let is_new =
+            |name: &String| !self.known.queues.contains_key(name) && self.visitor.knows(name);
+        if let Some(name) = name.filter(is_new)
+            && let Some(served) = self.shared.directory.find(&name).await?
+        {
+            Arc::make_mut(&mut self.known.queues).insert(name, served);
+        }
+        Ok(self)
     }
 
     /// Returns `true` if the visitor may do what needs a role.

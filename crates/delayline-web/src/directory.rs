@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
 use delayline::admin::QueueName;
+use delayline::backend::Op;
 use delayline::codec::Raw;
 use delayline::{Bytes, Connection, Error, ErrorClass};
 use futures_util::{StreamExt as _, stream};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
@@ -93,6 +94,8 @@ struct Finder {
     known: watch::Sender<Known>,
     /// Queues that are not in the list, and that consumers wait on.
     awaited: StdMutex<BTreeMap<String, Weak<Served>>>,
+    /// Requests for queues that are not in the list.
+    requests: Semaphore,
 }
 
 impl Directory {
@@ -101,7 +104,8 @@ impl Directory {
         let known = Known { queues: Arc::clone(&added), search: Some(Search::default()) };
         let finder = connection.map(|connection| {
             let known = watch::Sender::new(known);
-            Finder { connection, turn: Arc::default(), known, awaited: StdMutex::default() }
+            let (turn, awaited) = Default::default();
+            Finder { connection, turn, known, awaited, requests: Semaphore::new(FOUND_AT_ONCE) }
         });
         Self { added, finder }
     }
@@ -109,6 +113,28 @@ impl Directory {
     /// Opens a queue that is not in the list, if queues are looked for; a send may create it.
     pub(crate) async fn open(&self, name: &str) -> Option<Result<Arc<Served>, Error>> {
         Some(open(&self.finder.as_ref()?.connection, name).await)
+    }
+
+    /// Returns a queue that exists and is not in the list yet, if queues are looked for. Adds it to
+    /// the list. A name of no queue leaves nothing behind.
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<Arc<Served>>, Error> {
+        let Some(finder) = &self.finder else { return Ok(None) };
+        let Ok(parsed) = QueueName::new(name) else { return Ok(None) };
+        let _permit = finder.requests.acquire().await;
+        if let Some(served) = finder.known.borrow().queues.get(name) {
+            return Ok(Some(Arc::clone(served)));
+        }
+        // Asks no server, where opening a queue does not create it. Elsewhere, it has all names.
+        let found = finder.connection.queues_within(0).await?;
+        if found.complete && !found.names.contains(&parsed) {
+            return Ok(None);
+        }
+        let served = open(&finder.connection, name).await?;
+        if served.queue.apply(&Op::Stats).await?.revision == 0 {
+            return Ok(None);
+        }
+        self.add(name, Arc::clone(&served));
+        Ok(Some(served))
     }
 
     /// Returns a queue that is not in the list for its consumers, if queues are looked for. As long
@@ -300,6 +326,8 @@ pub(crate) const MOST_QUEUES: usize = 1_000;
 const MOST_REFUSED: usize = 10;
 /// Opening a queue takes several calls, so one by one would take a second for all.
 const OPENED_AT_ONCE: usize = 64;
+/// Requests with names of no queue must not occupy the server.
+const FOUND_AT_ONCE: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -61,6 +61,20 @@ async fn queues_are_found_and_new_ones_appear_within_a_minute() {
     }
 }
 
+#[tokio::test]
+async fn the_api_finds_a_queue_that_is_not_in_the_list_yet() {
+    let server = Server::start();
+    for url in ["memory:", &server.url()] {
+        let connection = Connect::new(url).unwrap().connect().await.unwrap();
+        let site = site(&connection);
+        get(&site, "/queues").await.status(200);
+        send(&open(&connection, "orders").await, "order-1", "1").await;
+        call(&site, "DELETE", "/queues/misspelt/messages/order-1", "").await.status(404);
+        call(&site, "DELETE", "/queues/orders/messages/order-1", "").await.status(200);
+        assert_eq!(connection.queues().await.unwrap(), ["orders".parse().unwrap()]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_was_added_stays_and_too_many_are_counted() {
     let connection = delayline::connect("memory:").await.unwrap();

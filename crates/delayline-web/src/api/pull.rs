@@ -258,10 +258,12 @@ fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
     };
     let (checkpoint, checkpoint_base64) =
         message.checkpoint.as_deref().map(json::text_or_base64).unwrap_or_default();
+    let (lease, failures, has_waited) = (delivery.lease, info.failures, waited.is_some());
+    let token = Token { lease, failures, has_waited };
     Delivered {
         content: json::Content::new(&info.id, payload),
         members: waited.as_ref().map(json::ended),
-        token: Token { lease: delivery.lease, failures: info.failures }.write(),
+        token: token.write(),
         deadline: deadline.map(|instant| instant.to_string()),
         headers: json::headers(headers),
         keep_result: headers.result_retention().map(|keep| format!("{}ms", keep.as_millis())),

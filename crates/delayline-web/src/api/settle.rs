@@ -194,7 +194,13 @@ fn item(visitor: &Visitor, own: &str, part: &RawValue) -> Result<HandOff, String
         "reject" => Outcome::Reject { error },
         _ => return Err("outcome is ack, retry, snooze, release or reject".to_owned()),
     };
-    let hold = text("hold_group")?.map(|hold| after(&hold)).transpose()?.map(Hold::Group);
+    let hold = text("hold_group")?.map(|hold| after(&hold)).transpose()?;
+    // As the library does at the server that has granted the lease.
+    let hold = hold.or(match &outcome {
+        Outcome::Snooze { schedule } if token.has_waited => Some(*schedule),
+        _ => None,
+    });
+    let hold = hold.map(Hold::Group);
     let result = result(&members)?;
     if result.is_some() && outcome != Outcome::Ack {
         return Err("a result is for ack".to_owned());

@@ -47,20 +47,24 @@ impl ClaimIds {
     }
 }
 
-/// A lease as clients hold it: opaque text. It also has the failures of the message, from which the
-/// backoff of a retry is computed.
+/// A lease as clients hold it: opaque text. It also has what a settlement at any server needs to
+/// know of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) lease: Lease,
+    /// The backoff of a retry is computed from them.
     pub(crate) failures: u32,
+    /// It has waited for others, and a late wake-up must not end a snooze.
+    pub(crate) has_waited: bool,
 }
 
 impl Token {
     pub(crate) fn write(self) -> String {
-        let Self { lease, failures } = self;
+        let Self { lease, failures, has_waited } = self;
+        let flag = if has_waited { HAS_WAITED } else { 0 };
         let mut bytes = lease.claim_id.as_bytes().to_vec();
         bytes.extend(lease.epoch.to_be_bytes());
-        bytes.extend(failures.to_be_bytes());
+        bytes.extend((failures | flag).to_be_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -71,9 +75,13 @@ impl Token {
         let (epoch, rest) = rest.split_first_chunk()?;
         let lease =
             Lease { claim_id: ClaimId::from_bytes(*claim_id), epoch: u64::from_be_bytes(*epoch) };
-        Some(Self { lease, failures: u32::from_be_bytes(rest.try_into().ok()?) })
+        let last = u32::from_be_bytes(rest.try_into().ok()?);
+        Some(Self { lease, failures: last & !HAS_WAITED, has_waited: last & HAS_WAITED != 0 })
     }
 }
+
+/// More failures than a message can have. Older servers, which know no flag, accept the token.
+const HAS_WAITED: u32 = 1 << 31;
 
 #[cfg(test)]
 mod tests {
@@ -102,7 +110,9 @@ mod tests {
     #[test]
     fn tokens_come_back_and_others_are_refused() {
         let lease = Lease { claim_id: ClaimId::from_bytes([7; 16]), epoch: u64::MAX - 1 };
-        let token = Token { lease, failures: 3 };
+        let waited = Token { lease, failures: 3, has_waited: true };
+        let token = Token { has_waited: false, ..waited };
+        assert_eq!(Token::read(&waited.write()), Some(waited));
         let text = token.write();
         assert_eq!(Token::read(&text), Some(token));
         for wrong in ["", "x", &text[1..], &format!("{text}AA"), &text.replace('B', "+")] {

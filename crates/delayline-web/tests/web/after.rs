@@ -52,6 +52,24 @@ async fn a_waiting_message_is_sent_explained_and_claimed() {
     assert_eq!(all["members"], json!({"why": "all_ended", "ended": ended}));
 }
 
+/// A late wake-up makes it due, as a reschedule does.
+#[tokio::test]
+async fn a_message_that_has_waited_is_snoozed_as_another_server_was_told() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let queues = [open(&connection, "orders").await, open(&connection, "orders").await];
+    let [first, second] = queues.each_ref().map(|it| site(it, Role::Operator | Role::Worker));
+    let waits = json!({"id": "w", "payload": "x", "after": ["a", "b"], "on_failure": "deliver"});
+    let messages = json!([{"id": "a", "payload": "x"}, waits]);
+    post(&first, "messages", &messages).await.status(200);
+    queues[0].cancel("a").await.unwrap();
+    let taken = take(&first, 1).await;
+    assert_eq!(taken[0]["members"]["why"], "failure");
+    let snooze = json!({"outcome": "snooze", "delay": "10m"});
+    settle(&second, &[item(&taken[0], &snooze)]).await;
+    post(&second, "messages/w/reschedule", &json!({"delay": "0s"})).await.status(200);
+    assert!(take(&second, 1).await.is_empty());
+}
+
 #[tokio::test]
 async fn only_queues_that_the_visitor_knows_can_be_waited_for() {
     let orders = orders().await;

@@ -363,7 +363,7 @@ fn a_concurrency_that_is_out_of_range_is_named() {
             number,
         ]));
         let ended = ended.code(2);
-        assert!(ended.stderr.contains("the concurrency is"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("is not in 1..=1000"), "{}", ended.stderr);
     }
 }
 

@@ -100,6 +100,9 @@ pub const MAX_RESULT_RETENTION_MS: u64 = 7 * 86_400_000;
 /// results are not kept.
 pub const MAX_RESULTS_BYTES: usize = 64 * 1024 * 1024;
 
+/// Maximum number of expired results that one operation removes to make room for new ones.
+pub const MAX_EXPIRED_RESULTS: usize = 2 * MAX_BATCH;
+
 /// Maximum number of expired leases that one claim reclaims, in addition to the messages that it
 /// leases. Half of [`MAX_BATCH`], so that no script takes much longer than one that leases a full
 /// batch. A claim on Redis also stops before it has read more than [`MAX_BATCH_BYTES`] of damaged

@@ -53,16 +53,19 @@ end
 -- new_results, new_ends, old_results, and whether each is kept.
 --@inline
 local function keep_results()
-  local new, going = 0, {}
-  for _, i in ipairs(carriers) do
-    new = new + (results[3 + i] > 0 and 1 or 0)
+  local new, new_bytes, going = 0, 0, {}
+  for n, i in ipairs(carriers) do
+    if results[3 + i] > 0 then
+      new, new_bytes = new + 1, new_bytes + #ARGV[before_results + n]
+    end
   end
   local bytes = tonumber(redis.call('HGET', key.results, '') or 0)
   if not bytes or not (bytes >= 0 and bytes < MAX_EXACT) then
     bytes = 0 -- damaged
   end
   if new > 0 then
-    bytes = bytes - trim_results(going, 2 * new)
+    local fits = bytes + new_bytes <= MAX_RESULTS_BYTES
+    bytes = bytes - trim_results(going, fits and 2 * new or MAX_EXPIRED_RESULTS)
   end
   for n, i in ipairs(carriers) do
     local id, result, lease = ARGV[1 + i], ARGV[before_results + n], sub(ARGV[1 + settlements + i], SETTLEMENT_LEASE)

@@ -27,8 +27,8 @@ impl State {
     /// Keeps the results of the acks that are done. Returns for each item whether its result is
     /// kept, now or since an earlier attempt.
     ///
-    /// Each new result makes room by removing up to two old ones, so that work is bounded and
-    /// nothing stays for ever.
+    /// New results make room by removing a bounded number of expired ones, at least two for each, so
+    /// that nothing stays for ever.
     pub(super) fn keep_results(
         &mut self,
         now: Timestamp,
@@ -39,8 +39,9 @@ impl State {
         let is_new = |(item, settled): &(&HandOff, &Settled)| {
             item.result.is_some() && matches!(settled, Settled::Done { .. })
         };
-        let new = pairs().filter(is_new).count();
-        self.results.trim(now, 2 * new);
+        let new = pairs().filter(is_new).filter_map(|(item, _)| item.result.as_ref());
+        let bytes = new.clone().map(|result| result.bytes.len()).sum();
+        self.results.make_room(now, new.count(), bytes);
         let keep = |(item, settled): (&HandOff, &Settled)| {
             let Some(result) = &item.result else { return false };
             let (id, lease) = (&item.settlement.id, item.settlement.lease);

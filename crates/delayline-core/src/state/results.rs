@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::limits::MAX_RESULTS_BYTES;
+use crate::limits::{MAX_EXPIRED_RESULTS, MAX_RESULTS_BYTES};
 use crate::{Lease, MessageId, NewResult, Timestamp};
 
 /// Results of acks by id. Each id has the latest one only.
@@ -63,8 +63,11 @@ impl Results {
         }
     }
 
-    /// Removes the oldest expired results.
-    pub(super) fn trim(&mut self, now: Timestamp, most: usize) {
+    /// Makes room for `new` results of `bytes` in all. Removes the oldest expired results: two for
+    /// each new one, or up to [`MAX_EXPIRED_RESULTS`] if the new results do not fit otherwise.
+    pub(super) fn make_room(&mut self, now: Timestamp, new: usize, bytes: usize) {
+        let fits = self.bytes + bytes <= MAX_RESULTS_BYTES;
+        let most = if fits || new == 0 { 2 * new } else { MAX_EXPIRED_RESULTS };
         let over = self.by_end.iter().take_while(|(until, _)| *until <= now).take(most);
         let over: Vec<_> = over.map(|(_, id)| id.clone()).collect();
         over.iter().for_each(|id| self.remove(id));

@@ -12,7 +12,8 @@ local function result_of(id)
   return value and #value >= RESULT_BYTES and struct.unpack(INSTANT, value, RESULT_UNTIL_FROM) > now and value
 end
 
--- Results::trim: what is over, the oldest first. Sets going, and answers how many bytes that is.
+-- Results::make_room: chooses expired results, the oldest first. Sets going, and returns the number
+-- of their bytes.
 local function trim_results(going, most)
   local bytes = 0
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', key.results_until, '0', format('%d', now), 'LIMIT', '0', most)) do

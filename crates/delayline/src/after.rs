@@ -35,6 +35,7 @@
 //!
 //! The guide [Wait for several messages](crate::guides::wait_for_several_messages) has a program.
 
+pub(crate) mod check;
 pub(crate) mod gate;
 mod member;
 pub(crate) mod siblings;

@@ -11,7 +11,7 @@ use delayline_core::{
 use tokio::time::MissedTickBehavior;
 
 use super::{Explanation, Found, Queue, only};
-use crate::after::{Ended, Waiting, gate};
+use crate::after::{Ended, Waiting, check};
 use crate::codec::{Decode, Raw};
 use crate::error::{message_id, millis};
 use crate::{Error, telemetry};
@@ -155,7 +155,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// The error of the first member's queue that could not be queried. The calls are not repeated.
     pub async fn members_of(&self, waiting: &Waiting) -> Result<Vec<Ended>, Error> {
-        gate::query(self.client.reach(), &waiting.members).await
+        check::query(self.client.reach(), &waiting.members).await
     }
 
     /// Explains why a message is not delivered now, or how it ended.

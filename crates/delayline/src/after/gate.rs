@@ -138,11 +138,10 @@ impl Gate {
         let mut check = Check::new(&self.reach, at, &read.waiting.members, seen);
         let limit = limit_of_check(info.state, now);
         let mut is_complete = check.query(limit).await.is_ok();
-        let waited = now.since(info.enqueued_at);
-        // A redrive resets the failures, but keeps the error.
-        let has_failed = info.failures > 0 || info.last_error.is_some();
+        let since = read.waiting.since(info);
+        let waited = now.since(since);
         // A queue that has not answered may know a member.
-        let ignores_unknown = has_failed && is_complete;
+        let ignores_unknown = read.waiting.has_failed(info) && is_complete;
         let mut verdict = check.verdict(&read.waiting, waited, ignores_unknown);
         if matches!(verdict, Verdict::Deliver(_)) {
             let has_results = check.query_results(limit).await.is_ok();
@@ -168,8 +167,8 @@ impl Gate {
                 return Err(now.after(millis(LONGEST_PAUSE)));
             }
             Verdict::Wait(left) => {
-                let pause = if is_complete { pause(info.enqueued_at, now, left) } else { FAILED };
-                let end = info.enqueued_at.after(millis(read.waiting.at_most)).since(now);
+                let pause = if is_complete { pause(since, now, left) } else { FAILED };
+                let end = since.after(millis(read.waiting.at_most)).since(now);
                 let pause = millis(if end.is_zero() { pause } else { pause.min(end) });
                 let hold = (left >= MANY).then(|| Hold::Group(Schedule::In(millis(HOLD))));
                 let snooze = Outcome::Snooze { schedule: Schedule::In(pause) };
@@ -297,12 +296,12 @@ fn limit_of_check(state: MessageState, now: Timestamp) -> Duration {
 }
 
 /// The time to the next check, unless a wake-up comes.
-fn pause(enqueued_at: Timestamp, now: Timestamp, left: usize) -> Duration {
+fn pause(since: Timestamp, now: Timestamp, left: usize) -> Duration {
     // A clock that was set back may stay behind for hours, and does not tell how long it waited.
-    if now < enqueued_at {
+    if now < since {
         return LONGEST_PAUSE;
     }
-    let waited = now.since(enqueued_at);
+    let waited = now.since(since);
     let shortest = if left >= MANY { HOLD } else { SHORTEST_PAUSE };
     (waited / 8).clamp(shortest, LONGEST_PAUSE)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use delayline_core::{Completion, MessageId, QueueName, Status, Violation};
+use delayline_core::{Completion, MessageId, MessageInfo, QueueName, Status, Timestamp, Violation};
 
 use super::siblings::Siblings;
 
@@ -167,6 +167,18 @@ pub struct Waiting {
     pub on_failure: OnFailure,
     /// The maximum time from the send to the delivery: 1 ms to 100 years.
     pub at_most: Duration,
+    /// What the message has done in another queue, if it was moved from there.
+    pub(crate) moved: Option<Moved>,
+}
+
+/// What a moved message has done before: its first queue counts neither its time nor its failures
+/// for the new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// When it was sent.
+    pub(crate) since: Timestamp,
+    /// Whether it has failed, so that it was delivered.
+    pub(crate) has_failed: bool,
 }
 
 impl Waiting {
@@ -179,7 +191,24 @@ impl Waiting {
     /// Waits for nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { members: Vec::new(), on_failure: OnFailure::Wait, at_most: Self::DEFAULT_AT_MOST }
+        Self {
+            members: Vec::new(),
+            on_failure: OnFailure::Wait,
+            at_most: Self::DEFAULT_AT_MOST,
+            moved: None,
+        }
+    }
+
+    /// When the wait has begun.
+    pub(crate) fn since(&self, info: &MessageInfo) -> Timestamp {
+        self.moved.map_or(info.enqueued_at, |moved| moved.since)
+    }
+
+    /// Whether the message was delivered and has failed, in this queue or another one.
+    pub(crate) fn has_failed(&self, info: &MessageInfo) -> bool {
+        // A redrive resets the failures, but keeps the error.
+        let has_failed = info.failures > 0 || info.last_error.is_some();
+        has_failed || self.moved.is_some_and(|moved| moved.has_failed)
     }
 }
 

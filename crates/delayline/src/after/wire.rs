@@ -1,7 +1,8 @@
 //! How the members of a waiting message are stored: in a header, and behind its payload.
 //!
 //! The header [`WAITS_FOR`] has the length of the payload, the number of members, the time limit in
-//! milliseconds, and the effect of a failure. Each member is the name of its queue, if it is
+//! milliseconds, and the effect of a failure. If the message was moved from another queue, when it
+//! was sent there and whether it has failed there (0 or 1) follow. Each member is the name of its queue, if it is
 //! another one, a space, and its id. Only the part of that text that differs from the member before
 //! is stored: the length of the common beginning (1 byte), the length of the rest (2 bytes,
 //! big-endian), and the rest. When a worker has checked the members, their ends follow, in memory
@@ -11,10 +12,11 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use delayline_core::{
-    Completion, DeathReason, Headers, MessageId, NewMessage, QueueName, Status, Violation,
+    Completion, DeathReason, Headers, MessageId, NewMessage, QueueName, Status, Timestamp,
+    Violation,
 };
 
-use super::member::{Ended, Member, Members, OnFailure, Waiting, Why};
+use super::member::{Ended, Member, Members, Moved, OnFailure, Waiting, Why};
 use crate::error::whole_ms;
 
 /// The header of a message that waits for others. Only this library writes it.
@@ -65,9 +67,13 @@ pub(crate) struct Read {
 
 /// Writes what the message waits for behind its payload and into its headers.
 pub(crate) fn write(waiting: &Waiting, message: &mut NewMessage) -> Result<(), Violation> {
-    let Waiting { members, on_failure, at_most } = waiting;
+    let Waiting { members, on_failure, at_most, moved } = waiting;
     let (bytes, count, ms) = (message.payload.len(), members.len(), whole_ms(*at_most));
-    message.headers.set(WAITS_FOR, format!("{bytes} {count} {ms} {}", on_failure.name()))?;
+    let mut header = format!("{bytes} {count} {ms} {}", on_failure.name());
+    if let Some(Moved { since, has_failed }) = moved {
+        header += &format!(" {} {}", since.as_ms(), u8::from(*has_failed));
+    }
+    message.headers.set(WAITS_FOR, header)?;
     let mut stored = BytesMut::from(&message.payload[..]);
     let mut last = Vec::new();
     for member in members {
@@ -94,8 +100,14 @@ pub(crate) fn read(headers: &Headers, payload: &Bytes) -> Result<Option<Read>, S
 
 fn read_from(header: &Bytes, mut rest: Bytes) -> Option<Read> {
     let header = std::str::from_utf8(header).ok()?;
-    let [bytes, count, ms, on_failure] = header.split(' ').collect::<Vec<_>>()[..] else {
-        return None;
+    let (bytes, count, ms, on_failure, moved) = match header.split(' ').collect::<Vec<_>>()[..] {
+        [bytes, count, ms, on_failure] => (bytes, count, ms, on_failure, None),
+        [bytes, count, ms, on_failure, since, has_failed] => {
+            let since = Timestamp::from_ms(since.parse().ok()?).ok()?;
+            let has_failed = has_failed.parse::<u8>().ok()? > 0;
+            (bytes, count, ms, on_failure, Some(Moved { since, has_failed }))
+        }
+        _ => return None,
     };
     let (bytes, count) = (bytes.parse().ok()?, count.parse::<usize>().ok()?);
     if bytes > rest.len() || count > Waiting::MAX_MEMBERS {
@@ -116,7 +128,7 @@ fn read_from(header: &Bytes, mut rest: Bytes) -> Option<Read> {
     }
     let ended = if rest.is_empty() { None } else { Some(ends(&members, rest)?) };
     let at_most = Duration::from_millis(ms.parse().ok()?);
-    let waiting = Waiting { members, on_failure: OnFailure::named(on_failure)?, at_most };
+    let waiting = Waiting { members, on_failure: OnFailure::named(on_failure)?, at_most, moved };
     Some(Read { payload, waiting, ended })
 }
 
@@ -278,6 +290,18 @@ mod tests {
             let mut headers = Headers::new();
             headers.set(WAITS_FOR, header).unwrap();
             assert!(read(&headers, &message.payload).is_err(), "{header:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_moved_message_has_done_before_is_read_as_it_was_written() {
+        let since = Timestamp::from_ms(1_700_000_000_000).unwrap();
+        for has_failed in [false, true] {
+            let waiting = Waiting { moved: Some(Moved { since, has_failed }), ..Waiting::new() };
+            let mut message = NewMessage::new(id("w"), "payload");
+            write(&waiting, &mut message).unwrap();
+            let stored = read(&message.headers, &message.payload).unwrap().unwrap();
+            assert_eq!(stored.waiting, waiting);
         }
     }
 

@@ -150,7 +150,7 @@ impl Explanation {
     fn of_waiting(waiting: &Waiting, info: &MessageInfo, now: Timestamp, stats: &Stats) -> Self {
         let explanation = Self::of_live(info, now, stats);
         let has_looks = matches!(explanation, Self::NotDue { .. } | Self::Ready { .. });
-        if !has_looks || info.failures > 0 {
+        if !has_looks || waiting.has_failed(info) {
             return explanation;
         }
         let at_most = Millis::try_from(waiting.at_most).unwrap_or(Millis::MAX);
@@ -158,7 +158,7 @@ impl Explanation {
             members: waiting.members.len(),
             left: None,
             next_check: between(now, info.due),
-            limit: between(now, info.enqueued_at.after(at_most)),
+            limit: between(now, waiting.since(info).after(at_most)),
         }
     }
 

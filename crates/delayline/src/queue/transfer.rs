@@ -25,8 +25,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::Queue;
 use super::batch::send_all;
 use crate::Error;
-use crate::after::Member;
-use crate::after::wire;
+use crate::after::{Member, Moved, Waiting, wire};
 use crate::client::Client;
 use crate::shards::RECORD;
 
@@ -34,8 +33,10 @@ use crate::shards::RECORD;
 /// [`Queue::transfer_to`].
 ///
 /// A message keeps its id, payload, headers, group, priority, due time, expiry and limits. Its
-/// failures and crashes count from 0 again, as after a redrive. It leaves its queue once the other
-/// one has accepted it, and in between no queue delivers it. Workers of both queues can run.
+/// failures and crashes count from 0 again, as after a redrive. So does the time since it was sent:
+/// a later [debounce](crate::Draft::debounce) has its bound from the move on. It leaves its queue
+/// once the other one has accepted it, and in between no queue delivers it. Workers of both queues
+/// can run.
 ///
 /// **After a crash**, up to one page of messages is set aside: they are due between the years 9175
 /// and 9975. Another transfer to the same queue continues with them, and takes every message that
@@ -43,7 +44,8 @@ use crate::shards::RECORD;
 /// if that happens while the other queue remembers their ids, for at least an hour.
 ///
 /// **A message that waits for others** ([`Draft::after`](crate::Draft::after)) is set aside until
-/// they have moved or ended.
+/// they have moved or ended. The [limit](crate::Draft::wait_at_most) of its wait stays that of its
+/// send, and after a failure it does not wait again for members that are forgotten.
 /// But a member that ends in this queue wakes it: if a worker of this queue then checks it before
 /// the next pass, it sees members that have moved as cancelled. If messages wait for others, stop
 /// the workers of this queue first.
@@ -369,7 +371,9 @@ impl Transfer {
             };
             let Some(members) = members else { return Ok(Verdict::Leave(OTHER_SERVER)) };
             message.payload = read.payload;
-            wire::write(&crate::after::Waiting { members, ..read.waiting }, &mut message)?;
+            let (since, has_failed) = (read.waiting.since(info), read.waiting.has_failed(info));
+            let moved = Some(Moved { since, has_failed });
+            wire::write(&Waiting { members, moved, ..read.waiting }, &mut message)?;
         }
         Ok(match message.validate() {
             Ok(()) => Verdict::Send(Box::new(message)),

@@ -355,6 +355,34 @@ async fn a_message_waits_for_others_across_a_move() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_wait_goes_on_after_a_move_as_it_was() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let start = tokio::time::Instant::now();
+    let [from, to]: [Queue<u64>; 2] = [Queue::new(Faulty::new()), Queue::new(Faulty::new())];
+    // The queue forgets the end of a member before the move.
+    send(from.message(&0).id("part")).await;
+    send(from.message(&1).id("failed").after(["part"])).await;
+    send(from.message(&2).id("left").after(["never"]).wait_at_most(4 * HOUR)).await;
+    let worker = Worker::builder(from.clone()).build().unwrap();
+    let working = worker.run(async |job: Job<u64>| {
+        let failed = delayline::Outcome::retry_in(4 * HOUR, "busy");
+        Ok::<_, &str>(if *job.payload() == 1 { failed } else { delayline::Outcome::Ack })
+    });
+    assert!(tokio::time::timeout(3 * HOUR, working).await.is_err());
+    assert_eq!(from.transfer_to(&to).unwrap().pass().await.unwrap(), 2);
+    let worker = Worker::builder(to).until_empty(true).build().unwrap();
+    let working = worker.run(move |job: Job<u64>| async move {
+        assert!((4 * HOUR..4 * HOUR + HOUR / 60).contains(&start.elapsed()));
+        match (job.payload(), job.members().unwrap().why) {
+            (1, Why::AllEnded) | (2, Why::TimeLimit) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    let summary = working.await;
+    assert_eq!((summary.acked, summary.failed), (2, 0));
+}
+
 /// A message whose members have ended is sent with their queue, so the target is asked.
 #[tokio::test(start_paused = true)]
 async fn nothing_stays_set_aside_that_was_certainly_not_sent() {

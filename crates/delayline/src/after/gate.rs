@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Claimed, Delivery, Durability, Error, ErrorClass, Hold, Lease, MessageId,
-    MessageState, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement, Status,
-    Timestamp, Wakeup,
+    Applied, At, Backend, Claimed, Delivery, Durability, Error, ErrorClass, Found, Hold, Lease,
+    MessageId, MessageState, Millis, Op, Outcome, QueueName, Reply, Schedule, Settled, Settlement,
+    Status, Timestamp, Wakeup,
 };
 use futures_util::future::join_all;
 
@@ -164,7 +164,8 @@ impl Gate {
             }
             Verdict::Cancel => {
                 self.cancel(at, &delivery).await;
-                return Err(now.after(millis(LONGEST_PAUSE)));
+                // The update that has taken its place may be due.
+                return Err(now);
             }
             Verdict::Wait(left) => {
                 let pause = if is_complete { pause(since, now, left) } else { FAILED };
@@ -198,11 +199,21 @@ impl Gate {
         state.seen.insert(key, Seen { ends, check });
     }
 
-    /// Cancels a leased message.
+    /// Cancels a leased message, or ends its lease if an update takes its place then. A cancel goes
+    /// by id only, so nothing happens if the lease was lost: a check may take longer than a lease.
     async fn cancel(&self, at: At, delivery: &Delivery) {
-        let id = delivery.message.info.id.clone();
-        let op = Op::Cancel(vec![id.clone()]);
-        if self.apply(at, &op).await.is_none() {
+        let info = &delivery.message.info;
+        let id = info.id.clone();
+        let found = self.apply(at, &Op::Get(vec![id.clone()])).await;
+        let Some(Reply::Get(found)) = found else { return };
+        let Some(Found::Live(message)) = found.first() else { return };
+        let is_leased = matches!(message.info.state, MessageState::Leased { .. });
+        let known = (message.info.sequence, message.info.epoch);
+        if !is_leased || known != (info.sequence, info.epoch) {
+            return;
+        }
+        let cancel = Op::Cancel(vec![id.clone()]);
+        if message.follower.is_none() && self.apply(at, &cancel).await.is_none() {
             // Its lease expires, and another check follows.
             return;
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use delayline::after::{Ended, OnFailure, Waiting, Why};
 use delayline::message::{DeathReason, Status};
 use delayline::{
-    Cancelled, Completion, Connect, Connection, ErrorKind, Found, Job, Outcome, Queue, Worker,
-    Workers,
+    Cancelled, Completion, Connect, Connection, Enqueued, ErrorKind, Found, Job, Outcome, Queue,
+    Worker, Workers,
 };
 use delayline_core::Op;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -367,4 +367,23 @@ async fn a_waiting_message_can_be_rescheduled_before_and_after_its_delivery() {
     let _ = queue.reschedule_in("w", Duration::ZERO).await.unwrap();
     let second = delivered.recv().await.unwrap();
     assert!(second - first < 2 * ms(1_000), "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_during_the_check_that_cancels_takes_the_place_of_the_message() {
+    let slow = |op: &Op| if matches!(op, Op::Progress(_)) { Fault::SlowReply } else { Fault::None };
+    let queue: Queue<u64> = Queue::new(Faulty::with_plan(slow));
+    let _ = queue.message(&1).id("part").due_in(DAY).send().await.unwrap();
+    assert_eq!(queue.cancel("part").await.unwrap(), Cancelled::Cancelled);
+    let waiting = queue.message(&0).id("w").after(["part"]).on_failure(OnFailure::Cancel);
+    let _ = waiting.send().await.unwrap();
+    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
+    let working = tokio::spawn(worker.run(async |job: Job<u64>| {
+        assert_eq!(*job.payload(), 2);
+        Ok::<_, &str>(())
+    }));
+    tokio::time::sleep(ms(50)).await;
+    let update = queue.message(&2).id("w").or_replace().send().await.unwrap();
+    assert_eq!(update.outcome, Enqueued::Following { replaced: false });
+    assert_eq!(working.await.unwrap().acked, 1);
 }

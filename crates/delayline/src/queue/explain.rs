@@ -40,7 +40,9 @@ pub enum Explanation {
         /// The time until it is delivered in any case.
         limit: Duration,
     },
-    /// It is due, but has expired: the next claim makes it a dead letter.
+    /// It is due, but has expired. It becomes a dead letter at its turn: a claim that could deliver
+    /// it makes it one. While the queue is paused or held, its limits are reached, or the group of
+    /// the message has no turn, no claim does.
     Expired,
     /// It is due, but the queue is paused.
     Paused {
@@ -134,7 +136,7 @@ impl Explanation {
     pub fn new<T>(found: &Found<T>, now: Timestamp, stats: &Stats) -> Self {
         match found {
             Found::Live(message) => match &message.waiting {
-                Some(waiting) => Self::of_waiting(waiting, &message.info, now, stats),
+                Some(waiting) => Self::of_waiting(waiting, message, now, stats),
                 None => Self::of_live(&message.info, now, stats).with_group(now, message),
             },
             Found::Undecodable { message, .. } => {
@@ -147,17 +149,26 @@ impl Explanation {
     }
 
     /// A message that waits for others, unless it was delivered already.
-    fn of_waiting(waiting: &Waiting, info: &MessageInfo, now: Timestamp, stats: &Stats) -> Self {
-        let explanation = Self::of_live(info, now, stats);
-        let has_looks = matches!(explanation, Self::NotDue { .. } | Self::Ready { .. });
-        if !has_looks || waiting.has_failed(info) {
-            return explanation;
-        }
+    fn of_waiting<T>(
+        waiting: &Waiting,
+        message: &Message<T>,
+        now: Timestamp,
+        stats: &Stats,
+    ) -> Self {
+        let info = &message.info;
+        let explanation = Self::of_live(info, now, stats).with_group(now, message);
+        let next_check = match explanation {
+            _ if waiting.has_failed(info) => return explanation,
+            // Its own group, so that wake-ups cause few checks.
+            Self::GroupHeld { remaining, .. } => remaining,
+            Self::NotDue { .. } | Self::Ready { .. } => between(now, info.due),
+            explanation => return explanation,
+        };
         let at_most = Millis::try_from(waiting.at_most).unwrap_or(Millis::MAX);
         Self::Waiting {
             members: waiting.members.len(),
             left: None,
-            next_check: between(now, info.due),
+            next_check,
             limit: between(now, waiting.since(info).after(at_most)),
         }
     }
@@ -298,9 +309,9 @@ impl fmt::Display for Explanation {
                 }
                 write!(f, "; the wait ends in {} at the latest.", Span(*limit))
             }
-            Self::Expired => {
-                f.write_str("It has expired. The next claim makes it a dead letter.")
-            }
+            Self::Expired => f.write_str(
+                "It has expired. The next claim that could deliver it makes it a dead letter.",
+            ),
             Self::Paused { overdue } => {
                 write!(f, "It has been due for {}, but the queue is paused.", Span(*overdue))
             }

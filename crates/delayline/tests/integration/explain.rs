@@ -115,10 +115,36 @@ async fn what_expires_is_explained() {
     let text = "It is due in 20.0 s, but expires before that, and becomes a dead letter then.";
     assert_eq!(said(&queue, "a").await, text);
     sleep(20 * SECOND).await;
+    queue.pause().await.unwrap();
+    claim(&backend, 3, SECOND).await;
     assert_eq!(queue.explain("a").await.unwrap(), Explanation::Expired);
+    let text = "It has expired. The next claim that could deliver it makes it a dead letter.";
+    assert_eq!(said(&queue, "a").await, text);
+    queue.resume().await.unwrap();
     claim(&backend, 4, SECOND).await;
     let text = "It has been a dead letter for 0 ms: it expired.";
     assert_eq!(said(&queue, "a").await, text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_of_a_message_that_waits_for_others_is_explained() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let _ = queue.message(&1).id("a").after(["b"]).send().await.unwrap();
+    let now = Schedule::NOW;
+    let (snooze, error) = (Outcome::Snooze { schedule: now }, String::new());
+    for (number, outcome, words) in [
+        (1, snooze, "It waits for 1 of 1 message. The next check is in 20.0 s, or when one ends; "),
+        (2, Outcome::Retry { schedule: now, error }, "It has been due for 0 ms, but its group, "),
+    ] {
+        let lease = claim(&backend, number, 30 * SECOND).await[0];
+        let hold = Hold::Group(Schedule::In(Millis::try_from(20 * SECOND).unwrap()));
+        let held = Settlement::new("a".try_into().unwrap(), lease, outcome).hold(Some(hold));
+        backend.direct(Op::Settle(vec![held])).await;
+        let said = said(&queue, "a").await;
+        assert!(said.starts_with(words), "{said}");
+        sleep(20 * SECOND).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -451,6 +451,9 @@ impl Draft {
     ///   worker has seen in time, or remembers, is missing until the limit.
     /// - **Workers.** Any worker of the queue checks the members, as do consumers over HTTP.
     ///   A [relay](crate::Queue::relay) does not, and moves the message at once.
+    /// - **Crashes.** A check leases the message. A worker that is killed during one counts towards
+    ///   [`max_crashes`](Self::max_crashes), 5 by default: after as many, the message is a dead
+    ///   letter, even if it was never delivered. If workers are killed often, set more.
     ///
     /// The message has its own group, normal priority and no due time. Its payload, with the
     /// ids of the members, has at most 1 MiB. The members are part of the content

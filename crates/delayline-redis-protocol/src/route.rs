@@ -429,7 +429,7 @@ impl<D: Driver> Shared<D> {
         if let Some(turn) = self.turns.claim() {
             let sign = self.connector.sign();
             if turn.is_taken {
-                // The silent task takes no more signs. Those that it took had no effect.
+                // The silent task takes no more signs. The signs that it took had no effect.
                 sign.notify_waiters();
                 sign.notify_one();
             }

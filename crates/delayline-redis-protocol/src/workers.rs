@@ -153,8 +153,8 @@ impl Listed {
     /// Reads the reply to `CLIENT LIST`: a line for each connection, with `name=VALUE` among its
     /// fields. Values have no spaces. A line that is cut off, or that is not of a worker, is left
     /// out, and so are connections to another database, which has other queues. Of two connections
-    /// of a process for the same, the later one counts: the server may not have noticed yet that the
-    /// other is dead.
+    /// of a process for the same, the later one counts: the server may not have noticed yet that
+    /// the other is dead.
     pub(crate) fn read(&mut self, text: &str, database: u32) {
         // Servers list connections in the order of their age.
         for line in text.lines().rev() {

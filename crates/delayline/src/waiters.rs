@@ -141,7 +141,7 @@ impl Waiting {
         self.waiters.insert((next_look, self.next_number), waiter);
     }
 
-    /// Notes that a task is active. Returns whether it is the one that looks.
+    /// Notes that a task is active. Returns `false` if another task looks now.
     fn continues(&mut self, number: u64) -> bool {
         let now = Instant::now();
         let (looker, at) = self.looker.get_or_insert((number, now));
@@ -225,7 +225,7 @@ impl Look {
             match timeout(LONGEST_PAUSE, &mut call).await {
                 Ok(applied) => break applied,
                 Err(_) if self.shared.lock().continues(self.number) => {}
-                // Those that wait for this have turned to another task.
+                // The waiting callers have turned to another task.
                 Err(_) => return,
             }
         };

@@ -22,8 +22,8 @@ pub(crate) struct Item {
     pub(crate) message: Result<NewMessage, String>,
 }
 
-/// Reads a file of JSON lines for the queue `own`; `-` is stdin. Blank lines are passed over. A read that fails ends
-/// the stream with an error. The bar counts the bytes that were read.
+/// Reads a file of JSON lines for the queue `own`; `-` is stdin. Blank lines are passed over. A
+/// read that fails ends the stream with an error. The bar counts the bytes that were read.
 pub(crate) fn read(
     path: &Path,
     own: &str,

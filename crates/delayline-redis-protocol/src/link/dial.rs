@@ -129,7 +129,7 @@ pub(crate) fn set_name(name: Bytes) -> Vec<Bytes> {
 async fn ping(connection: &impl Connection) -> Result<(), Error> {
     match connection.request("PING", Vec::new()).await {
         Ok(_) => Ok(()),
-        // A user who may run the scripts need not be allowed to ping, or the server have the command.
+        // A user who may run the scripts need not be allowed to ping, nor the server have it.
         Err(CallError::Reply(line)) if is_forbidden(&line) => Ok(()),
         Err(CallError::Reply(line)) => Err(classify(&line)),
         Err(CallError::Failed(error)) => Err(error),

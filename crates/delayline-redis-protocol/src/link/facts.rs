@@ -19,7 +19,7 @@ pub(crate) struct Facts {
 }
 
 /// Returns a fact, and asks if it is not known. Callers do not wait for each other: the runtime of
-/// the one that asks may not be run any more, as can happen between two calls of `block_on`.
+/// an asking caller may not be run any more, as can happen between two calls of `block_on`.
 pub(crate) async fn known<T, E>(
     fact: &OnceLock<T>,
     ask: impl Future<Output = Result<T, E>>,

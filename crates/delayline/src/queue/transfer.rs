@@ -52,8 +52,10 @@ use crate::shards::RECORD;
 ///
 /// **What stays**, with the reason in [`left`](Self::left): messages with a checkpoint, which only
 /// a worker can store, and messages whose id the other queue knows with different content or as
-/// purged. A message that was cancelled in the other queue before a transfer was interrupted stays
-/// set aside: cancel it here as well. Leased messages stay until their leases end, and dead letters until they are redriven.
+/// purged. A message that an interrupted transfer has sent, and that was cancelled in the other
+/// queue, stays set aside: cancel it here as well.
+///
+/// Leased messages stay until their leases end, and dead letters until they are redriven.
 /// Pauses, limits, results and throttles are not moved.
 ///
 /// A change of a message at the moment of its move is lost. So programs that update, reschedule or

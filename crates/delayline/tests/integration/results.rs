@@ -339,7 +339,7 @@ fn a_wait_survives_a_runtime_that_is_not_run_any_more() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let [first, second] = [0, 1].map(|_| builder.enable_all().start_paused(true).build().unwrap());
     let id = first.block_on(queue.message(&7).due_in(HOUR).send()).unwrap().id;
-    // The task that looks is between two looks.
+    // The task that looks is between two polls.
     let looks = queue.wait_for(id.clone(), HOUR);
     first.block_on(async { timeout(Duration::from_millis(5), looks).await.unwrap_err() });
     first.block_on(queue.cancel(id.clone())).unwrap();

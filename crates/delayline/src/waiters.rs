@@ -1,18 +1,18 @@
 //! Waiting for messages to end.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use delayline_core::limits::MAX_BATCH;
-use delayline_core::{Backoff, Completion, ErrorKind, MessageId, Op, Reply};
+use delayline_core::{At, Backoff, Completion, ErrorKind, MessageId, Op, QueueBackend, Reply};
 use delayline_redis_protocol::runtime;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use crate::Error;
 use crate::client::{BACKOFF, Client, Tries, bounded};
-use crate::{Error, telemetry};
+use crate::telemetry::{self, Label};
 
 /// The callers of one process that wait for messages of one queue.
 ///
@@ -86,7 +86,8 @@ impl Waiters {
                 // A task that was silent takes no more notifications.
                 self.0.arrived.notify_waiters();
                 let look = Look::of(&self.0, looker);
-                runtime.spawn(look.for_all(client.clone()));
+                let queue = Arc::downgrade(&client.backend);
+                runtime.spawn(look.for_all(queue, client.label().clone()));
             }
             self.0.arrived.notify_one();
             if let Some(answer) = self.answer(&mut receiver, looker, end).await {
@@ -189,7 +190,8 @@ impl Look {
         Self { shared, number, over: false, retry_at, backoff: BACKOFF }
     }
 
-    async fn for_all(mut self, client: Client) {
+    /// The task must not keep a queue open that its callers have dropped.
+    async fn for_all(mut self, queue: Weak<dyn QueueBackend>, label: Label) {
         while let Some(next) = self.next() {
             tokio::select! {
                 () = sleep_until(next) => {}
@@ -197,7 +199,8 @@ impl Look {
             }
             let due = self.shared.lock().due(Instant::now());
             if !due.is_empty() {
-                self.look(&client, due).await;
+                let Some(queue) = queue.upgrade() else { return };
+                self.look(queue, &label, due).await;
             }
         }
     }
@@ -217,16 +220,24 @@ impl Look {
         next
     }
 
-    async fn look(&mut self, client: &Client, due: BTreeMap<MessageId, Vec<Waiter>>) {
+    /// Drops the queue before the answers, so that a caller who then drops it has closed it.
+    async fn look(
+        &mut self,
+        queue: Arc<dyn QueueBackend>,
+        label: &Label,
+        due: BTreeMap<MessageId, Vec<Waiter>>,
+    ) {
         let began = Instant::now();
         let op = Op::Progress(due.keys().cloned().collect());
-        let mut call = pin!(client.apply_once(&op));
-        let applied = loop {
-            match timeout(LONGEST_PAUSE, &mut call).await {
-                Ok(applied) => break applied,
-                Err(_) if self.shared.lock().continues(self.number) => {}
-                // The waiting callers have turned to another task.
-                Err(_) => return,
+        let applied = {
+            let mut call = queue.apply(At::Server, &op);
+            loop {
+                match timeout(LONGEST_PAUSE, &mut call).await {
+                    Ok(applied) => break applied,
+                    Err(_) if self.shared.lock().continues(self.number) => {}
+                    // The waiting callers have turned to another task.
+                    Err(_) => return,
+                }
             }
         };
         let told = match applied {
@@ -236,6 +247,7 @@ impl Look {
             },
             Err(error) => Err(error),
         };
+        drop(queue);
         let now = Instant::now();
         if told.is_ok() {
             self.backoff.reset();
@@ -281,7 +293,7 @@ impl Look {
         }
         drop(waiting);
         if is_repeated {
-            telemetry::repeated(client.label(), op.name());
+            telemetry::repeated(label, op.name());
         }
     }
 }

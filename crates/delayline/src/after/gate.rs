@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use super::check::{Check, Verdict};
 use super::member::Member;
 use super::siblings::Reach;
-use super::wakeups::Wakeups;
+use super::wakeups::{LONGEST_PAUSE, Wakeups};
 use super::wire::{self, Read, WAITS_FOR};
 
 /// A queue whose claims return a waiting message only if its members have ended: of the others, it
@@ -372,9 +372,8 @@ impl Wakeup for Gate {
 const MANY: usize = 10;
 /// How long a message with many members left is not checked again.
 const HOLD: Duration = Duration::from_millis(500);
-/// The shortest and longest pause between two checks without a wake-up.
+/// The shortest pause between two checks without a wake-up.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after a check that has failed.
 const FAILED: Duration = Duration::from_secs(1);
 /// How long a check waits for a queue: it must not hold up the other messages of its claim.

@@ -1,7 +1,7 @@
 //! The queues of a connection, for messages that wait for messages of other queues.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use delayline_core::{Backend as _, QueueBackend, QueueName};
 
@@ -64,6 +64,12 @@ impl Reach {
         Self { own, siblings }
     }
 
+    /// The same queues, for a task that must not keep them open.
+    pub(crate) fn downgrade(&self) -> WeakReach {
+        let siblings = Arc::downgrade(&self.siblings.0);
+        WeakReach { own: Arc::downgrade(&self.own), siblings }
+    }
+
     /// The queue itself.
     pub(crate) fn own(&self) -> &Arc<dyn QueueBackend> {
         &self.own
@@ -77,6 +83,29 @@ impl Reach {
         match name {
             Some(name) if self.own.queue_name() != Some(name) => self.siblings.open(name).await,
             _ => Ok(Arc::clone(&self.own)),
+        }
+    }
+}
+
+/// A queue, and the other queues of its connection, as long as others hold them.
+#[derive(Debug)]
+pub(crate) struct WeakReach {
+    own: Weak<dyn QueueBackend>,
+    siblings: Weak<Inner>,
+}
+
+impl WeakReach {
+    /// Returns the queue of this name, or the queue itself for `None`. Returns `None` if all that
+    /// hold it, or the connection, have been dropped.
+    pub(crate) async fn queue(
+        &self,
+        name: Option<&QueueName>,
+    ) -> Option<Result<Arc<dyn QueueBackend>, Error>> {
+        let own = self.own.upgrade();
+        match (name, own) {
+            (None, own) => own.map(Ok),
+            (Some(name), Some(own)) if own.queue_name() == Some(name) => Some(Ok(own)),
+            (Some(name), _) => Some(Siblings(self.siblings.upgrade()?).open(name).await),
         }
     }
 }

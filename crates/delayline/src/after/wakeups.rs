@@ -12,9 +12,8 @@ use delayline_core::{
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-use super::gate::LONGEST_PAUSE;
 use super::member::Member;
-use super::siblings::Reach;
+use super::siblings::{Reach, WeakReach};
 use super::wire::WAITS_FOR;
 
 /// The waiting messages to wake. One task wakes them, and ends with the last one.
@@ -41,7 +40,7 @@ impl Wakeups {
         state.due.insert((waiting.queue, waiting.id), 0);
         if !std::mem::replace(&mut state.has_task, true) {
             let task = Task { wakeups: self.clone(), has_ended: false };
-            runtime.spawn(task.run(reach.clone()));
+            runtime.spawn(task.run(reach.downgrade()));
         }
     }
 
@@ -62,14 +61,15 @@ impl Wakeups {
     }
 }
 
-/// Runs until there are no wake-ups. If its runtime ends, the next one starts another one.
+/// Runs until there are no wake-ups, or their queues are dropped: it must not keep them open. If its
+/// runtime ends, the next wake-up starts another one.
 struct Task {
     wakeups: Wakeups,
     has_ended: bool,
 }
 
 impl Task {
-    async fn run(mut self, reach: Reach) {
+    async fn run(mut self, reach: WeakReach) {
         loop {
             let due = self.wakeups.take();
             if due.is_empty() {
@@ -78,7 +78,7 @@ impl Task {
             }
             let mut bytes = 0;
             for (queue, ids) in due {
-                let backend = reach.queue(queue.as_ref()).await;
+                let Some(backend) = reach.queue(queue.as_ref()).await else { continue };
                 for batch in ids.chunks(MAX_LOOK_UP) {
                     let again = match &backend {
                         Ok(backend) => wake(backend, batch, &mut bytes).await,
@@ -158,6 +158,8 @@ fn waits(message: &Message, now: Timestamp) -> bool {
     message.headers.get(WAITS_FOR).is_some() && !has_failed && info.due <= next_check
 }
 
+/// The longest pause between two checks of a message that waits.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause after each operation.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum number of tries per wake-up: two seconds. A message that a worker holds for longer is

@@ -1,6 +1,7 @@
 //! Messages that wait for others: delivered with the last end, never early and never lost.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use delayline::after::{Ended, OnFailure, Waiting, Why};
@@ -249,6 +250,22 @@ async fn checks_are_rare_and_the_last_end_delivers_at_once() {
     let queried = backend.sent("progress").into_iter().filter(|(at, _)| *at > ms(last));
     let queried = queried.map(|(_, op)| op.ids().len()).collect::<Vec<_>>();
     assert!(queried.iter().filter(|ids| **ids > 20).count() <= 3, "{queried:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wakeup_keeps_no_queue_open() {
+    let backend = Faulty::new();
+    let queue: Queue<u64> = Queue::new(backend.clone());
+    let members = [queue.message(&1)];
+    let _ = queue.message(&0).id("w").send_with_members(members).await.unwrap();
+    let worker = Worker::builder(queue).build().unwrap();
+    let handle = worker.handle();
+    let summary = worker.run(move |_: Job<u64>| {
+        handle.stop(PATIENCE);
+        async { Ok::<_, &str>(()) }
+    });
+    assert_eq!(summary.await.acked, 1);
+    assert_eq!(Arc::strong_count(&backend), 1, "the queue was dropped with its worker");
 }
 
 #[tokio::test(start_paused = true)]

@@ -152,6 +152,16 @@ async fn a_lost_reply_to_an_ack_loses_no_result() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_that_was_given_up_keeps_no_queue_open() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    let id = queue.message(&7).due_in(HOUR).send().await.unwrap().id;
+    assert!(timeout(MINUTE, queue.wait_for(id, HOUR)).await.is_err());
+    drop(queue);
+    assert_eq!(Arc::strong_count(&backend), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_that_cannot_look_fails_and_the_next_one_works() {
     let backend = Faulty::new();
     let queue = over(&backend).patience(Duration::from_secs(2));

@@ -183,6 +183,8 @@ impl Relayer {
             if was_on_call && !is_able(&result) {
                 self.pass_on().await;
             }
+            // Whether the queue expects it for the next message, and wakes no other consumer.
+            let mut has_promised = false;
             let rest = match result {
                 Ok(applied) => {
                     let Reply::Relay(relayed) = applied.reply else {
@@ -199,6 +201,7 @@ impl Relayer {
                     if relayed.next.is_none() && self.until_empty && self.is_empty().await {
                         return Ok(summary);
                     }
+                    has_promised = relayed.next.is_some() && !relayed.held_back;
                     Rest::after(&relayed, applied.at, &mut full)
                 }
                 Err(error) if error.class() == ErrorClass::Rejected => return Err(error.into()),
@@ -216,7 +219,12 @@ impl Relayer {
             was_on_call = matches!(rest, Rest::Bell(_));
             tokio::select! {
                 biased;
-                () = &mut shutdown => return Ok(summary),
+                () = &mut shutdown => {
+                    if has_promised {
+                        self.pass_on().await;
+                    }
+                    return Ok(summary);
+                }
                 () = self.rest(rest) => {}
             }
         }
@@ -234,7 +242,7 @@ impl Relayer {
     }
 
     /// Senders rely on a relay that waits for hints: it may have taken the only hint, or have
-    /// promised to claim now. If it cannot move messages, workers of the queue still can.
+    /// promised to claim now. If it cannot move messages, or stops, other consumers still can.
     async fn pass_on(&self) {
         if let Err(error) = self.client.backend.ring().await {
             tracing::debug!(%error, "a hint could not be passed on");

@@ -195,6 +195,23 @@ async fn a_relay_that_has_promised_to_look_tells_if_it_can_move_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_relay_that_stops_leaves_the_next_message_to_others() {
+    let backend = Faulty::new();
+    let queue = over(&backend);
+    let relay = queue.relay(list(None));
+    let handle = relay.handle();
+    let relay = tokio::spawn(relay.run());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // It takes the only hint.
+    queue.send_in(&1, Duration::from_secs(2)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    handle.stop();
+    assert_eq!(relay.await.unwrap().unwrap().relayed, 0);
+    assert!(backend.wait(PATIENCE).await.unwrap(), "a hint");
+    assert_eq!(backend.elapsed().as_millis(), 1_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_relay_is_not_repeated() {
     for (fault, class) in
         [(Fault::LostReply, ErrorClass::Ambiguous), (Fault::Busy, ErrorClass::NotExecuted)]

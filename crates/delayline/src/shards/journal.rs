@@ -4,18 +4,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::limits::{JOURNAL_RETENTION_MS, MAX_JOURNAL};
+use delayline_core::limits::MAX_JOURNAL;
 use delayline_core::{Applied, Claim, ClaimId, ConsumerName, Error, ErrorClass, Reply};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// The latest claim of each consumer, by which a claim with the same id asks the same shards again.
+/// A consumer is forgotten once [`MAX_JOURNAL`] others, or up to twice as many, have claimed.
 #[derive(Default)]
-pub(super) struct Journal(HashMap<ConsumerName, Latest>);
+pub(super) struct Journal {
+    younger: HashMap<ConsumerName, Latest>,
+    older: HashMap<ConsumerName, Latest>,
+}
 
 struct Latest {
     claim_id: ClaimId,
-    since: Instant,
     /// Held while the claim runs.
     turn: Arc<Mutex<()>>,
     /// The shards that have leased messages, each with its share. The claim is repeated with these.
@@ -31,20 +34,21 @@ impl Journal {
     /// Begins a claim. Returns a lock to hold while it runs: a claim that is repeated meanwhile
     /// would ask other shards.
     pub(super) fn begin(&mut self, claim: &Claim) -> Arc<Mutex<()>> {
-        let now = Instant::now();
-        if self.0.len() >= MAX_JOURNAL && !self.0.contains_key(&claim.consumer) {
-            let recent = Duration::from_millis(JOURNAL_RETENTION_MS);
-            self.0.retain(|_, latest| now - latest.since < recent);
+        if self.younger.len() >= MAX_JOURNAL && !self.younger.contains_key(&claim.consumer) {
+            let known = self.older.remove_entry(&claim.consumer);
+            self.older = std::mem::take(&mut self.younger);
+            self.younger.extend(known);
         }
-        let latest = self.0.entry(claim.consumer.clone()).or_insert_with(|| Latest {
-            claim_id: claim.claim_id,
-            since: now,
-            turn: Arc::default(),
-            answered: Vec::new(),
-            sent: Vec::new(),
-            open: Vec::new(),
+        let older = &mut self.older;
+        let latest = self.younger.entry(claim.consumer.clone()).or_insert_with_key(|consumer| {
+            older.remove(consumer).unwrap_or_else(|| Latest {
+                claim_id: claim.claim_id,
+                turn: Arc::default(),
+                answered: Vec::new(),
+                sent: Vec::new(),
+                open: Vec::new(),
+            })
         });
-        latest.since = now;
         if latest.claim_id != claim.claim_id {
             (latest.claim_id, latest.turn) = (claim.claim_id, Arc::default());
             latest.answered.clear();
@@ -53,10 +57,14 @@ impl Journal {
         Arc::clone(&latest.turn)
     }
 
+    fn latest(&mut self, consumer: &ConsumerName) -> Option<&mut Latest> {
+        self.younger.get_mut(consumer).or_else(|| self.older.get_mut(consumer))
+    }
+
     /// The parts to repeat, if the claim has leased messages before, or its future was dropped. Not
     /// those whose replies are lost: a silent shard must not hold up the messages of the others.
-    pub(super) fn again(&self, claim: &Claim) -> Vec<(usize, Claim)> {
-        let latest = self.0.get(&claim.consumer).filter(|it| it.claim_id == claim.claim_id);
+    pub(super) fn again(&mut self, claim: &Claim) -> Vec<(usize, Claim)> {
+        let latest = self.latest(&claim.consumer).filter(|it| it.claim_id == claim.claim_id);
         let Some(latest) = latest else { return Vec::new() };
         let shares: BTreeMap<_, _> = latest.sent.iter().chain(&latest.answered).copied().collect();
         let is_alone = shares.len() == 1;
@@ -74,14 +82,16 @@ impl Journal {
         claim: &Claim,
         shares: Vec<(usize, usize)>,
     ) -> Vec<(usize, Claim)> {
-        let Some(latest) = self.0.get_mut(&claim.consumer) else { return Vec::new() };
+        // The consumer may have been forgotten meanwhile.
+        let mut unknown = Vec::new();
+        let open = self.latest(&claim.consumer).map_or(&mut unknown, |latest| &mut latest.open);
         // The leases of an older one have expired, and are reclaimed like any others.
         let lease = Duration::from(claim.lease);
-        latest.open.retain(|(_, _, since)| since.elapsed() < lease);
+        open.retain(|(_, _, since)| since.elapsed() < lease);
         let part = |(shard, max)| {
             // One that asks for more would deliver more than there is room for.
-            latest.open.retain(|(open, part, _)| *open != shard || part.max <= max);
-            if let Some((_, open, _)) = latest.open.iter().find(|(open, ..)| *open == shard) {
+            open.retain(|(open, part, _)| *open != shard || part.max <= max);
+            if let Some((_, open, _)) = open.iter().find(|(open, ..)| *open == shard) {
                 return (shard, open.clone());
             }
             let mut part = claim.clone();
@@ -94,7 +104,7 @@ impl Journal {
     /// Remembers parts that are sent: the future that waits for the replies may be dropped.
     pub(super) fn sent(&mut self, parts: &[(usize, Claim)]) {
         for (shard, part) in parts {
-            let latest = self.0.get_mut(&part.consumer);
+            let latest = self.latest(&part.consumer);
             if let Some(latest) = latest.filter(|it| it.claim_id == part.claim_id) {
                 latest.sent.retain(|(sent, _)| sent != shard);
                 latest.sent.push((*shard, part.max));
@@ -104,7 +114,7 @@ impl Journal {
 
     /// Remembers what a shard has done with its part.
     pub(super) fn note(&mut self, shard: usize, part: &Claim, result: &Result<Applied, Error>) {
-        let Some(latest) = self.0.get_mut(&part.consumer) else { return };
+        let Some(latest) = self.latest(&part.consumer) else { return };
         // Another claim of the consumer may have begun.
         let is_latest = latest.claim_id == part.claim_id;
         if is_latest {
@@ -125,5 +135,39 @@ impl Journal {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use delayline_core::Millis;
+
+    use super::*;
+
+    #[test]
+    fn a_consumer_is_remembered_for_as_many_others_as_promised_and_not_for_ever() {
+        let claim = |number: usize| {
+            let consumer = ConsumerName::new(number.to_string()).unwrap();
+            let id = ClaimId::from_bytes([7; ClaimId::BYTES]);
+            Claim::new(consumer, id, 1, Millis::saturating(600_000))
+        };
+        let mut journal = Journal::default();
+        for number in 0..5 * MAX_JOURNAL {
+            journal.begin(&claim(number));
+            journal.sent(&[(number % 2, claim(number))]);
+            assert!(journal.younger.len() + journal.older.len() <= 2 * MAX_JOURNAL);
+        }
+        for number in 4 * MAX_JOURNAL - 1..5 * MAX_JOURNAL {
+            assert_eq!(journal.again(&claim(number)).len(), 1, "{number}");
+        }
+        // The next claim of a consumer makes it the youngest.
+        let back = claim(4 * MAX_JOURNAL - 1);
+        journal.begin(&back);
+        (0..MAX_JOURNAL).for_each(|number| drop(journal.begin(&claim(number))));
+        assert_eq!(journal.again(&back).len(), 1);
+        let forgotten = claim(4 * MAX_JOURNAL);
+        assert!(journal.again(&forgotten).is_empty());
+        assert_eq!(journal.parts(&forgotten, vec![(0, 1)]), [(0, forgotten)]);
     }
 }

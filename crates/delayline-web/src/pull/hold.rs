@@ -119,7 +119,7 @@ impl Hold {
     }
 
     /// Ends the share. Returns the leases to release, if it was the last one.
-    fn end(&self) -> Option<(Leases, watch::Sender<()>)> {
+    fn end(&self) -> Option<(Leases, Releasing)> {
         let mut claims = self.claims.lock();
         claims.forget();
         let entry = claims.by_id.get_mut(&self.claim_id)?;
@@ -138,7 +138,25 @@ impl Hold {
         }
         let (end, ended) = watch::channel(());
         entry.releasing = Some(ended);
-        Some((std::mem::take(&mut entry.leases), end))
+        let leases = std::mem::take(&mut entry.leases);
+        let (claims, claim_id) = (Arc::clone(&self.claims), self.claim_id);
+        Some((leases, Releasing { claims, claim_id, _end: end }))
+    }
+}
+
+/// The release of leases. When this is dropped, also because the queue panics or the runtime ends,
+/// the next request of the claim continues.
+struct Releasing {
+    claims: Arc<Claims>,
+    claim_id: ClaimId,
+    /// Dropped after the entry is removed.
+    _end: watch::Sender<()>,
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        self.claims.lock().by_id.remove(&self.claim_id);
+        self.claims.released.notify_one();
     }
 }
 
@@ -154,9 +172,8 @@ impl Clone for Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Some((leases, end)) = self.end() else { return };
-        let (claims, queue, claim_id) =
-            (Arc::clone(&self.claims), self.queue.clone(), self.claim_id);
+        let Some((leases, releasing)) = self.end() else { return };
+        let queue = self.queue.clone();
         let release = async move {
             let messages = leases.len();
             let release = |(id, lease)| Settlement::new(id, lease, Outcome::Release);
@@ -173,14 +190,11 @@ impl Drop for Hold {
                     "messages that a client did not wait for stay leased until their leases expire"
                 ),
             }
-            claims.lock().by_id.remove(&claim_id);
-            drop(end);
-            claims.released.notify_one();
+            drop(releasing);
         };
+        // Without a runtime, the leases expire.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(release.in_current_span());
-        } else {
-            self.claims.lock().by_id.remove(&self.claim_id);
         }
     }
 }

@@ -172,8 +172,12 @@ impl Polls {
         let (claim, hold) = (Arc::clone(claim), hold.clone());
         let poll = Waiting { claim, hold, answer, is_claiming: false, is_over: false };
         state.waiting.insert(key, poll);
-        if !std::mem::replace(&mut state.attended, true) {
-            tokio::spawn(attend(Arc::clone(self), queue.clone()));
+        let is_first = !std::mem::replace(&mut state.attended, true);
+        // A runtime that has ended drops the task at once, which needs the lock.
+        drop(state);
+        if is_first {
+            let task = Attendance { polls: Arc::clone(self), has_ended: false };
+            tokio::spawn(task.attend(queue.clone()));
         }
         Some((Poll { polls: Arc::clone(self), key }, answered))
     }
@@ -324,29 +328,55 @@ impl Drop for Poll {
     }
 }
 
-/// Claims for one poll after the other, as messages fall due and hints come; ends with the last
-/// poll.
-async fn attend(polls: Arc<Polls>, queue: Queue<Bytes, Raw>) {
-    let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-    // A hint was taken, and no claim has followed yet.
-    let mut heard = false;
-    while let Some(step) = polls.next_step() {
-        match step {
-            Step::Rest(until) => heard |= rest(&polls, &queue, until).await,
-            Step::Look(key, claim, hold) => {
-                let result = attempt(&polls, &queue, &claim, &hold).await;
-                if result.is_ok() {
-                    pauses.reset();
-                    heard = false;
-                } else if std::mem::take(&mut heard) {
-                    pass_on(&queue).await;
+/// The task that serves the polls. If it is dropped before its end, because its runtime ends or the
+/// queue panics, the polls that wait fail, and the next one starts another task.
+struct Attendance {
+    polls: Arc<Polls>,
+    has_ended: bool,
+}
+
+impl Attendance {
+    /// Claims for one poll after the other, as messages fall due and hints come; ends with the last
+    /// poll.
+    async fn attend(mut self, queue: Queue<Bytes, Raw>) {
+        let polls = Arc::clone(&self.polls);
+        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        // A hint was taken, and no claim has followed yet.
+        let mut heard = false;
+        while let Some(step) = polls.next_step() {
+            match step {
+                Step::Rest(until) => heard |= rest(&polls, &queue, until).await,
+                Step::Look(key, claim, hold) => {
+                    let result = attempt(&polls, &queue, &claim, &hold).await;
+                    if result.is_ok() {
+                        pauses.reset();
+                        heard = false;
+                    } else if std::mem::take(&mut heard) {
+                        pass_on(&queue).await;
+                    }
+                    polls.conclude(key, result, pauses.next(u32::MAX / 2));
                 }
-                polls.conclude(key, result, pauses.next(u32::MAX / 2));
             }
         }
+        // From here on, a poll that joins starts another task.
+        self.has_ended = true;
+        if heard {
+            pass_on(&queue).await;
+        }
     }
-    if heard {
-        pass_on(&queue).await;
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let mut state = self.polls.lock();
+        state.attended = false;
+        let unserved = std::mem::take(&mut state.waiting);
+        // First, because the contents of the polls need other locks.
+        drop(state);
+        drop(unserved);
     }
 }
 

@@ -341,17 +341,19 @@ impl Attendance {
     async fn attend(mut self, queue: Queue<Bytes, Raw>) {
         let polls = Arc::clone(&self.polls);
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        // A hint was taken, and no claim has followed yet.
-        let mut heard = false;
+        // A hint was taken, and no claim has followed yet. Or the latest claim returned when the
+        // next message is due, and the queue wakes no other consumer for that.
+        let mut is_expected = false;
         while let Some(step) = polls.next_step() {
             match step {
-                Step::Rest(until) => heard |= rest(&polls, &queue, until).await,
+                Step::Rest(until) => is_expected |= rest(&polls, &queue, until).await,
                 Step::Look(key, claim, hold) => {
                     let result = attempt(&polls, &queue, &claim, &hold).await;
-                    if result.is_ok() {
+                    if let Ok(Granted { claimed, .. }) = &result {
                         pauses.reset();
-                        heard = false;
-                    } else if std::mem::take(&mut heard) {
+                        let has_room = claimed.deliveries.len() < claim.max;
+                        is_expected = has_room && !claimed.more && claimed.next.is_some();
+                    } else if std::mem::take(&mut is_expected) {
                         pass_on(&queue).await;
                     }
                     polls.conclude(key, result, pauses.next(u32::MAX / 2));
@@ -360,7 +362,7 @@ impl Attendance {
         }
         // From here on, a poll that joins starts another task.
         self.has_ended = true;
-        if heard {
+        if is_expected {
             pass_on(&queue).await;
         }
     }

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
 use crate::pull::{Counted, claim, polls, post, site, take};
-use crate::support::{Raws, orders, send};
+use crate::support::{Raws, orders, send, send_later};
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_claim_ends_no_poll_of_others() {
@@ -57,6 +57,19 @@ async fn claims_without_a_consumer_do_not_share_one() {
         take(&site, 1).await;
     }
     assert_eq!(counted.consumers.lock().unwrap().len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_poll_leaves_the_next_message_to_others() {
+    let (counted, orders) = Counted::on(&orders().await);
+    let site = site(&orders, Role::Worker);
+    let waiting = polls(&site, 1, &counted).await;
+    // It takes the only hint.
+    send_later(&orders, "soon", 2).await;
+    sleep(Duration::from_secs(1)).await;
+    waiting[0].abort();
+    let hint = orders.backend().wait(Duration::from_secs(60)).await;
+    assert!(hint.unwrap(), "other consumers do not learn of it");
 }
 
 /// Panics in the operations of one name.

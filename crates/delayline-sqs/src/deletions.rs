@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use delayline::{Job, Outcome, RetryPolicy, Worker};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::error::Error;
 use crate::leases::reclaim;
@@ -25,6 +26,7 @@ pub(crate) fn spawn(
     queues: &Arc<Queues>,
     moves: &Arc<Moves>,
     stop: CancellationToken,
+    tracker: &TaskTracker,
 ) -> Result<(), delayline::Error> {
     let worker = Worker::builder(queues.settings().clone()).consumer("sqs-deletions");
     let worker = worker.lease(LEASE).stop_grace(Duration::ZERO).retry(RetryPolicy::fixed(LEASE));
@@ -34,7 +36,7 @@ pub(crate) fn spawn(
         let (queues, moves) = (Arc::clone(&queues), Arc::clone(&moves));
         async move { finish(&queues, &moves, &job).await }
     };
-    tokio::spawn(async move { worker.run_until(stop.cancelled_owned(), handler).await });
+    tracker.spawn(async move { worker.run_until(stop.cancelled_owned(), handler).await });
     Ok(())
 }
 

@@ -22,6 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::attributes::Extras;
 use crate::error::{Code, Error};
@@ -108,6 +109,7 @@ impl Moves {
         connection: &Connection,
         queues: &Arc<Queues>,
         stop: CancellationToken,
+        tracker: &TaskTracker,
     ) -> Result<Arc<Self>, delayline::Error> {
         let tasks: Queue<Vec<Task>> = connection.queue(queues.tasks_name()).await?;
         let worker = Worker::builder(tasks.clone()).consumer("sqs-moves");
@@ -120,7 +122,7 @@ impl Moves {
             let (runner, queues) = (Arc::clone(&runner), Arc::clone(&queues));
             async move { runner.run(&queues, &job).await }
         };
-        tokio::spawn(async move { worker.run_until(stop.cancelled_owned(), handler).await });
+        tracker.spawn(async move { worker.run_until(stop.cancelled_owned(), handler).await });
         Ok(moves)
     }
 

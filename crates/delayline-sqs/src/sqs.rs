@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use delayline::{Connection, Durability};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower_http::csrf::{CsrfLayer, ProtectionError};
 
 use crate::access::Access;
@@ -32,6 +33,7 @@ pub struct Sqs {
     public_url: Option<String>,
     durability: Durability,
     stop: CancellationToken,
+    tracker: TaskTracker,
 }
 
 impl Sqs {
@@ -46,6 +48,7 @@ impl Sqs {
             public_url: None,
             durability: Durability::None,
             stop: CancellationToken::new(),
+            tracker: TaskTracker::new(),
         }
     }
 
@@ -89,6 +92,35 @@ impl Sqs {
         Self { stop, ..self }
     }
 
+    /// Tracks the two workers of [`router`](Self::router), so that a program can wait for their end
+    /// before it ends itself: once they are stopped, they release their messages within 10 seconds.
+    /// If they are not awaited, another server continues the message move tasks and deletions 10
+    /// seconds later, and each of them counts as a crash.
+    ///
+    /// ```
+    /// use delayline_sqs::{Access, Sqs};
+    /// use delayline_web::Role;
+    /// use tokio_util::sync::CancellationToken;
+    /// use tokio_util::task::TaskTracker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+    /// let connection = delayline::connect("memory:").await?;
+    /// let sqs = Sqs::new(connection, Access::everyone(Role::Operator));
+    /// let router = sqs.stop_on(stop.clone()).track_on(tracker.clone()).router().await?;
+    /// // Serve the router until the program is to end.
+    /// # drop(router);
+    /// stop.cancel();
+    /// tracker.close();
+    /// tracker.wait().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn track_on(self, tracker: TaskTracker) -> Self {
+        Self { tracker, ..self }
+    }
+
     /// Creates the router. It answers at every path. Two workers, in separate Tokio tasks, execute
     /// message move tasks and remove deleted queues until the router is dropped or the token of
     /// [`stop_on`](Self::stop_on) is cancelled.
@@ -106,13 +138,14 @@ impl Sqs {
             public_url,
             durability,
             stop,
+            tracker,
         } = self;
         let queues =
             Queues::open(connection.clone(), settings_queue, only, durability, is_strict).await?;
         let queues = Arc::new(queues);
         let stop_workers = stop.child_token();
-        let moves = Moves::open(&connection, &queues, stop_workers.clone()).await?;
-        deletions::spawn(&queues, &moves, stop_workers.clone())?;
+        let moves = Moves::open(&connection, &queues, stop_workers.clone(), &tracker).await?;
+        deletions::spawn(&queues, &moves, stop_workers.clone(), &tracker)?;
         let shared = Arc::new(Shared {
             queues,
             access,

@@ -25,7 +25,9 @@ use delayline::{Bytes, Connection, Error, ErrorClass, ErrorKind, Queue};
 use delayline_web::{Access, Dashboard, Rights};
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::users::Users;
 use super::work::{Deliverer, ServiceHandler};
@@ -95,7 +97,8 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         }
         dashboard = dashboard.discover(connection.clone());
     }
-    let sqs = sqs::router(&args, &connection, sqs_access, &names, &stop);
+    let sqs_workers = TaskTracker::new();
+    let sqs = sqs::router(&args, &connection, sqs_access, &names, &stop, &sqs_workers);
     let sqs = sqs.await.map_err(|error| target.not_opened(&error))?;
     let mut deliverers = Vec::new();
     for (name, handler) in names.into_iter().zip(handlers) {
@@ -165,6 +168,9 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
             deliveries.ended().await;
         }
     }
+    // They release their messages, for which nothing is counted.
+    sqs_workers.close();
+    let _ = timeout(LAST_SETTLEMENTS, sqs_workers.wait()).await;
     // A request that has not ended would keep a directory open.
     let closed = connection.close().await;
     failed.map_or(Ok(()), Err)?;
@@ -297,6 +303,8 @@ fn in_a_url(address: IpAddr) -> String {
 }
 /// For deliveries under way at the end.
 const GRACE: Duration = Duration::from_secs(20);
+/// As long as a worker without a grace takes to stop, even without a server.
+const LAST_SETTLEMENTS: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

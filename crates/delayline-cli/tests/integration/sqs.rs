@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Running, ask, count, listening, on, run, send, start};
+use crate::support::{
+    Running, ask, count, listening, on, run, run_with_input, send, send_signal, start, wait_until,
+};
 use delayline_test_server::Server;
 use serde_json::{Value, json};
 
@@ -99,4 +101,32 @@ fn other_machines_need_a_signature() {
     let (status, answer) = act(&sqs, "ListQueues", &json!({}));
     assert_eq!(status, 403, "{answer}");
     assert_eq!(answer["QueueUrls"], Value::Null);
+}
+
+#[test]
+fn a_signal_gives_back_the_tasks_that_move_messages() {
+    let server = Server::start();
+    let messages = "{\"payload\": 7}\n".repeat(100);
+    let send = on(&server, &["send", "--file", "-", "--make-ids"]);
+    run_with_input(send, messages.as_bytes()).code(0);
+    let (mut child, [sqs]) = serving(&server, "127.0.0.1:0", &["--sqs-only", "--all"]);
+    let arn = |name| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+    let redrive = json!({"deadLetterTargetArn": arn("orders"), "maxReceiveCount": 1}).to_string();
+    let attributes = json!({"RedrivePolicy": redrive});
+    let source = json!({"QueueName": "source", "Attributes": attributes});
+    let (status, answer) = act(&sqs, "CreateQueue", &source);
+    assert_eq!(status, 200, "{answer}");
+    let slowly = json!({"SourceArn": arn("orders"), "DestinationArn": arn("source"),
+        "MaxNumberOfMessagesPerSecond": 1});
+    let (status, answer) = act(&sqs, "StartMessageMoveTask", &slowly);
+    assert_eq!(status, 200, "{answer}");
+    let tasks = || {
+        let args = ["--queue", "sqs-settings-moves", "get", "orders", "--json"];
+        run(on(&server, &args)).code(0).lines().remove(0)
+    };
+    wait_until("the task runs", || tasks()["state"] == "leased");
+    send_signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let task = tasks();
+    assert_eq!((&task["state"], &task["crashes"]), (&json!("ready"), &json!(0)), "{task}");
 }

@@ -6,6 +6,7 @@ use axum::Router;
 use delayline::{Connection, Error};
 use delayline_sqs::{Access, Sqs};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::args::Serve;
 
@@ -16,10 +17,11 @@ pub(super) async fn router(
     access: Access,
     names: &[String],
     stop: &CancellationToken,
+    tracker: &TaskTracker,
 ) -> Result<Option<(SocketAddr, Router)>, Error> {
     let Some(address) = args.sqs else { return Ok(None) };
     let mut sqs = Sqs::new(connection.clone(), access).strict(args.sqs_strict);
-    sqs = sqs.durability(args.sqs_durability).stop_on(stop.clone());
+    sqs = sqs.durability(args.sqs_durability).stop_on(stop.clone()).track_on(tracker.clone());
     if !args.all && !names.is_empty() {
         sqs = sqs.only_queues(names);
     }

@@ -27,8 +27,8 @@ impl State {
     /// Keeps the results of the acks that are done. Returns for each item whether its result is
     /// kept, now or since an earlier attempt.
     ///
-    /// New results make room by removing a bounded number of expired ones, at least two for each, so
-    /// that nothing stays for ever.
+    /// New results make room by removing a bounded number of expired ones, at least two for each,
+    /// so that nothing stays for ever.
     pub(super) fn keep_results(
         &mut self,
         now: Timestamp,

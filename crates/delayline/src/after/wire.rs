@@ -1,12 +1,12 @@
 //! How the members of a waiting message are stored: in a header, and behind its payload.
 //!
-//! The header [`WAITS_FOR`] has the length of the payload, the number of members, the time limit in
-//! milliseconds, and the effect of a failure. If the message was moved from another queue, when it
-//! was sent there and whether it has failed there (0 or 1) follow. Each member is the name of its queue, if it is
-//! another one, a space, and its id. Only the part of that text that differs from the member before
-//! is stored: the length of the common beginning (1 byte), the length of the rest (2 bytes,
-//! big-endian), and the rest. When a worker has checked the members, their ends follow, in memory
-//! only.
+//! The header [`WAITS_FOR`] has the length of the payload, the number of members, the time limit
+//! in milliseconds, and the effect of a failure. If the message was moved from another queue, when
+//! it was sent there and whether it has failed there (0 or 1) follow. Each member is the name of
+//! its queue, if it is another one, a space, and its id. Only the part of that text that differs
+//! from the member before is stored: the length of the common beginning (1 byte), the length of
+//! the rest (2 bytes, big-endian), and the rest. When a worker has checked the members, their ends
+//! follow, in memory only.
 
 use std::time::Duration;
 

@@ -76,8 +76,8 @@ pub const MAX_THROTTLE_MS: u64 = 31 * 86_400_000;
 pub const MAX_THROTTLED_IDS: usize = 100_000;
 
 /// Maximum number of payload and header bytes in one enqueue, of these and results in one hand-off,
-/// and of bytes that one settlement, hand-off or extension saves. A claim or relay stops before the message whose
-/// payload, headers and saves would exceed it, but always takes at least one message.
+/// and of bytes that one settlement, hand-off or extension saves. A claim or relay stops before the
+/// message whose payload, headers and saves would exceed it, but always takes at least one message.
 pub const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
 
 /// Maximum number of messages in one page of a [`List`](crate::Op::List) or

@@ -423,8 +423,8 @@ impl<D: Driver> Shared<D> {
         confirmation
     }
 
-    /// Makes sure that a task refreshes the topology: the runtime of the last one may have ended, or
-    /// not be run any more.
+    /// Makes sure that a task refreshes the topology: the runtime of the last one may have ended,
+    /// or not be run any more.
     fn keep_watch(self: &Arc<Self>) {
         if let Some(turn) = self.turns.claim() {
             let sign = self.connector.sign();

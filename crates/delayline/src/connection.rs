@@ -20,9 +20,9 @@ use crate::{Error, Queue, shards};
 /// A connection to a server, to a directory, or to queues in this process. Opens queues by name.
 /// Created by [`connect`](crate::connect) or [`Connect::connect`](crate::Connect::connect).
 ///
-/// All its queues share one connection for calls. Idle workers wait on another one for each 64 queues,
-/// because a blocking wait would hold up all other calls on its connection. Clones share all of
-/// them. They are closed when all clones and queues are dropped.
+/// All its queues share one connection for calls. Idle workers wait on another one for each 64
+/// queues, because a blocking wait would hold up all other calls on its connection. Clones share
+/// all of them. They are closed when all clones and queues are dropped.
 ///
 /// A `memory:` connection creates a queue when its name is first used, and keeps it until all
 /// clones of the connection are dropped: the same name always opens the same queue. Its messages
@@ -127,8 +127,8 @@ impl Connection {
     ///
     /// A queue exists on a server or in a directory once a message has been sent to it, or limits
     /// or a pause have been set before. This call reads the names of all keys with `SCAN`, 1,000 at
-    /// a time, so it is meant for tools rather than for each request. A queue that is created during the call, or moves to another node of
-    /// a cluster, may be missing.
+    /// a time, so it is meant for tools rather than for each request. A queue that is created during
+    /// the call, or moves to another node of a cluster, may be missing.
     ///
     /// ```
     /// # use delayline::Queue;

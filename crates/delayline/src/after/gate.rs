@@ -274,8 +274,8 @@ impl Gate {
         }
     }
 
-    /// A message that has waited is snoozed as long as its handler says, although a wake-up takes it
-    /// for one that waits: its own group is held until then. A retry is known by its failure.
+    /// A message that has waited is snoozed as long as its handler says, although a wake-up takes
+    /// it for one that waits: its own group is held until then. A retry is known by its failure.
     fn held<'a>(&self, op: &'a Op) -> Cow<'a, Op> {
         let (Op::Settle(_) | Op::HandOff(_)) = op else { return Cow::Borrowed(op) };
         if self.lock().delivered.is_empty() {

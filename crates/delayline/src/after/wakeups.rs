@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::member::Member;
 use super::siblings::{Reach, WeakReach};
-use super::wire::WAITS_FOR;
+use super::wire;
 
 /// The waiting messages to wake. One task wakes them, and ends with the last one.
 ///
@@ -61,8 +61,8 @@ impl Wakeups {
     }
 }
 
-/// Runs until there are no wake-ups, or their queues are dropped: it must not keep them open. If its
-/// runtime ends, the next wake-up starts another one.
+/// Runs until there are no wake-ups, or their queues are dropped: it must not keep them open. If
+/// its runtime ends, the next wake-up starts another one.
 struct Task {
     wakeups: Wakeups,
     has_ended: bool,
@@ -153,9 +153,8 @@ async fn try_to_wake(
 fn waits(message: &Message, now: Timestamp) -> bool {
     let info = &message.info;
     let next_check = now.after(Millis::try_from(LONGEST_PAUSE).unwrap_or(Millis::MAX));
-    // A redrive resets the failures, but keeps the error.
-    let has_failed = info.failures > 0 || info.last_error.is_some();
-    message.headers.get(WAITS_FOR).is_some() && !has_failed && info.due <= next_check
+    let read = wire::read(&message.headers, &message.payload).ok().flatten();
+    read.is_some_and(|read| !read.waiting.has_failed(info)) && info.due <= next_check
 }
 
 /// The longest pause between two checks of a message that waits.

@@ -24,8 +24,8 @@ use crate::codec::Decode;
 /// beyond the free slots, are released ([G10](crate::guarantees#g10)).
 ///
 /// An idle process costs its server less this way than with a worker for each queue. It listens for
-/// hints of up to 64 queues of one connection in a single blocking wait. With more than two queues it
-/// polls each less often than every 5 s: in total it sends half a command per second
+/// hints of up to 64 queues of one connection in a single blocking wait. With more than two queues
+/// it polls each less often than every 5 s: in total it sends half a command per second
 /// ([G22](crate::guarantees#g22)).
 ///
 /// ```

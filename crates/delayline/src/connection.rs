@@ -127,8 +127,8 @@ impl Connection {
     ///
     /// A queue exists on a server or in a directory once a message has been sent to it, or limits
     /// or a pause have been set before. This call reads the names of all keys with `SCAN`, 1,000 at
-    /// a time, so it is meant for tools rather than for each request. A queue that is created during
-    /// the call, or moves to another node of a cluster, may be missing.
+    /// a time, so it is meant for tools rather than for each request. A queue that is created
+    /// during the call, or moves to another node of a cluster, may be missing.
     ///
     /// ```
     /// # use delayline::Queue;

@@ -26,6 +26,10 @@ impl Headers {
     /// either.
     pub const TRACESTATE: &str = "tracestate";
 
+    /// The name of the header with which a move to another queue keeps since when a message waits
+    /// for others. It is not part of the content either: a producer may repeat its send there.
+    pub const WAITS_SINCE: &str = "delayline-waits-since";
+
     /// The name of the header with how long the sender wants the result of the ack to be kept:
     /// decimal digits, in milliseconds. See [`NewResult::retention`](crate::NewResult::retention).
     pub const RESULT_RETENTION_MS: &str = "delayline-result-retention-ms";
@@ -160,9 +164,10 @@ impl Headers {
         self.encode_those(|_| true)
     }
 
-    /// Encodes the headers that are content: all but the trace context.
+    /// Encodes the headers that are content.
     pub(crate) fn encode_content(&self) -> Vec<u8> {
-        self.encode_those(|name| ![Self::TRACEPARENT, Self::TRACESTATE].contains(&name))
+        const OTHERS: [&str; 3] = [Headers::TRACEPARENT, Headers::TRACESTATE, Headers::WAITS_SINCE];
+        self.encode_those(|name| !OTHERS.contains(&name))
     }
 
     fn encode_those(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<u8> {

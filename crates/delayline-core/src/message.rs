@@ -270,7 +270,8 @@ impl NewMessage {
     /// Returns a 64-bit digest (XXH3) of the content: group, priority, limits, headers and payload.
     /// The schedule and the expiry do not count, since a repeated `In` would shift them. Neither do
     /// the headers [`TRACEPARENT`](Headers::TRACEPARENT) and [`TRACESTATE`](Headers::TRACESTATE),
-    /// since a send may be repeated in another trace.
+    /// since a send may be repeated in another trace, and [`WAITS_SINCE`](Headers::WAITS_SINCE),
+    /// which only a moved message has.
     ///
     /// Enqueuing a known id returns `Duplicate` if the digests are equal, else `Conflict`.
     #[must_use]

@@ -67,6 +67,8 @@ impl Endpoint {
             tokio::time::sleep(after).await;
             match fs::rename(&unnamed, &name) {
                 Ok(()) => accept(listener, find, about).await,
+                // The directory is being closed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     let path = name.display();
                     tracing::warn!(%error, %path, "other processes cannot reach the queues");

@@ -429,9 +429,8 @@ impl<D: Driver> Shared<D> {
         if let Some(turn) = self.turns.claim() {
             let sign = self.connector.sign();
             if turn.is_taken {
-                // The silent task takes no more signs. The signs that it took had no effect.
+                // The silent task takes no more signs.
                 sign.notify_waiters();
-                sign.notify_one();
             }
             tokio::spawn(watch(Arc::downgrade(self), Arc::clone(sign), turn));
         }
@@ -442,13 +441,22 @@ impl<D: Driver> Shared<D> {
 /// interval does not depend on how long a silent server delays each refresh.
 async fn watch<D: Driver>(shared: Weak<Shared<D>>, sign: Arc<Notify>, mut turn: Turn) {
     let (mut alert_until, mut latest) = (None, Instant::now());
+    // The signs that a silent task took had no effect.
+    let mut is_due = turn.is_taken;
     loop {
         let Some(poll) = shared.upgrade().map(|shared| shared.directory.poll()) else { return };
         let is_alert = alert_until.is_some_and(|until| Instant::now() < until);
+        let pause = if std::mem::take(&mut is_due) {
+            Duration::ZERO
+        } else if is_alert {
+            APART
+        } else {
+            poll
+        };
         let is_sign = turn.during(async {
             tokio::select! {
                 () = sign.notified() => true,
-                () = sleep_until(latest + if is_alert { APART } else { poll }) => false,
+                () = sleep_until(latest + pause) => false,
             }
         });
         match is_sign.await {

@@ -47,9 +47,13 @@ impl Open {
             if !self.queue.stats().await?.limits.in_order {
                 self.queue.set_limits(SetLimits::new().in_order(true)).await?;
             }
+            Ok::<_, Error>(())
+        };
+        let first = || async {
+            ensure().await?;
             Ok::<_, Error>(Mutex::new(Instant::now()))
         };
-        let seen = self.in_order.get_or_try_init(ensure).await?;
+        let seen = self.in_order.get_or_try_init(first).await?;
         {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             if seen.elapsed() < AGE {
@@ -61,7 +65,7 @@ impl Open {
         match ensure().await {
             // Polls wait for the server.
             Err(error) if error.code() == Code::Unavailable => Ok(()),
-            ensured => ensured.map(drop),
+            ensured => ensured,
         }
     }
 

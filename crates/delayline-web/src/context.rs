@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
+use axum::http::Method;
 use axum::http::request::Parts;
 use delayline::after::{self, Member};
 use delayline::codec::Raw;
@@ -38,7 +39,7 @@ impl FromRequestParts<Arc<Shared>> for Context {
             let needs = if parts.method.is_safe() { Role::Viewer } else { Role::Operator };
             return Err(Failure::Forbidden { needs });
         }
-        context.with_named_in(parts.uri.path()).await
+        context.with_named_in(parts).await
     }
 }
 
@@ -77,7 +78,7 @@ impl FromRequestParts<Arc<Shared>> for ForReaders {
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Failure> {
         let context = Context::of(parts, shared).await?;
         context.require(shared.contents_for)?;
-        Ok(Self(context.with_named_in(parts.uri.path()).await?))
+        Ok(Self(context.with_named_in(parts).await?))
     }
 }
 
@@ -94,8 +95,13 @@ impl Context {
         Ok(Self { shared: Arc::clone(shared), known, visitor, params })
     }
 
-    /// Adds the queue that a path of the API names, if it exists and is not in the list yet.
-    async fn with_named_in(mut self, path: &str) -> Result<Self, Failure> {
+    /// Adds the queue that a path of the API names, if it exists and is not in the list yet. A send
+    /// opens its queue in any case.
+    async fn with_named_in(mut self, parts: &Parts) -> Result<Self, Failure> {
+        let path = parts.uri.path();
+        if parts.method == Method::POST && path.ends_with("/messages") {
+            return Ok(self);
+        }
         let name = path.strip_prefix("/queues/").and_then(|rest| rest.split('/').next());
         let name = name.map(|name| ids::decoded(name.as_bytes()).into_owned());
         let name = name.and_then(|name| String::from_utf8(name).ok());

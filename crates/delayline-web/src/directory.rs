@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 
+use crate::failure::Failure;
 use crate::served::Served;
 
 /// Queues by name.
@@ -117,14 +118,16 @@ impl Directory {
 
     /// Returns a queue that exists and is not in the list yet, if queues are looked for. Adds it to
     /// the list. A name of no queue leaves nothing behind.
-    pub(crate) async fn find(&self, name: &str) -> Result<Option<Arc<Served>>, Error> {
+    pub(crate) async fn find(&self, name: &str) -> Result<Option<Arc<Served>>, Failure> {
         let Some(finder) = &self.finder else { return Ok(None) };
         let Ok(parsed) = QueueName::new(name) else { return Ok(None) };
-        let _permit = finder.requests.acquire().await;
+        let permit = timeout(LONGEST_TURN, finder.requests.acquire()).await;
+        let _permit = permit.map_err(|_| Failure::Crowded)?;
         if let Some(served) = finder.known.borrow().queues.get(name) {
             return Ok(Some(Arc::clone(served)));
         }
-        // Asks no server, where opening a queue does not create it. Elsewhere, it has all names.
+        // Reads no names of a server, where opening a queue does not create it. Elsewhere, these
+        // are all names.
         let found = finder.connection.queues_within(0).await?;
         if found.complete && !found.names.contains(&parsed) {
             return Ok(None);
@@ -328,6 +331,8 @@ const MOST_REFUSED: usize = 10;
 const OPENED_AT_ONCE: usize = 64;
 /// Requests with names of no queue must not occupy the server.
 const FOUND_AT_ONCE: usize = 8;
+/// How long such a request waits for others.
+const LONGEST_TURN: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

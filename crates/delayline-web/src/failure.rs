@@ -38,7 +38,7 @@ pub(crate) enum Failure {
     TooLarge(usize),
     /// The body did not arrive in time.
     Slow,
-    /// The bodies under way leave no memory for this one.
+    /// The requests under way leave no memory, or no turn, for this one.
     Crowded,
     /// The body is of another type than these.
     MediaType(&'static [&'static str]),
@@ -99,8 +99,8 @@ impl Failure {
             }
             Self::Slow => "the body did not arrive in time; nothing was done".to_owned(),
             Self::Crowded => {
-                "there are too many large requests now; nothing was done; try again later"
-                    .to_owned()
+                "there are too many large requests, or requests for unknown queues, now; nothing was done; \
+                 try again later".to_owned()
             }
             Self::MediaType(types) => {
                 format!("the header content-type must be {} in UTF-8", types.join(" or "))

@@ -223,6 +223,9 @@ class Client:
         messages = (body if isinstance(body, list) else [body]) if path == "/messages" else []
         # The server may execute the last repetition as late as that.
         once = not all(is_repeatable(it, self.patience + timeout) for it in messages)
+        if once:
+            # The server may have closed an idle connection: then an error would be ambiguous.
+            self.close()
         while True:
             try:
                 return self._call(method, path, body, timeout)

@@ -16,7 +16,7 @@ Examples:
   delayline queues
   delayline queues | xargs -I{} delayline stats --queue={}
 
-A queue is listed once a message has been sent to it, or limits or a pause have been set before. The
+A queue is listed once a message has been sent to it, or once limits or a pause have been set. The
 user needs SCAN, which the rules of `delayline acl` do not include. If some primaries of a cluster
 cannot be read, the exit code is 1, and the queues of the others are listed. For other exit codes,
 see `delayline --help`.";

@@ -161,16 +161,16 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         listen::serve(listener, router, limits, stop.clone().cancelled_owned())
     });
     let (failed, _) = tokio::join!(end, join_all(servers));
+    // These workers release their messages, for which nothing is counted.
+    sqs_workers.close();
+    let released = timeout(LAST_SETTLEMENTS, sqs_workers.wait());
     tokio::select! {
-        () = deliveries.ended() => {}
+        _ = async { tokio::join!(deliveries.ended(), released) } => {}
         () = signals.next() => {
             deliveries.stop(Duration::ZERO);
             deliveries.ended().await;
         }
     }
-    // They release their messages, for which nothing is counted.
-    sqs_workers.close();
-    let _ = timeout(LAST_SETTLEMENTS, sqs_workers.wait()).await;
     // A request that has not ended would keep a directory open.
     let closed = connection.close().await;
     failed.map_or(Ok(()), Err)?;

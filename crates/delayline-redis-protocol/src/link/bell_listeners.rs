@@ -416,16 +416,19 @@ impl State {
 
     /// Removes the listeners whose runtime has ended before they have begun, or is not being run.
     fn remove(&mut self, is_gone: impl Fn(&Listener) -> bool) {
-        let ended = self.listeners.iter().filter(|(_, listener)| is_gone(listener));
-        for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
+        let gone = self.listeners.iter().filter(|(_, listener)| is_gone(listener));
+        for number in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.stopped(number);
         }
     }
 
     fn stopped(&mut self, number: u64) {
-        let Some(Listener { bells, .. }) = self.listeners.remove(&number) else { return };
-        self.answer(number, &bells, &Err(stopped().into()));
-        for bell in &bells {
+        let Some(listener) = self.listeners.remove(&number) else { return };
+        let Listener { bells, .. } = &listener;
+        // One that is only late may have stood still with its process: nothing has failed.
+        let answer = if listener.has_ended() { Err(stopped().into()) } else { Ok(false) };
+        self.answer(number, bells, &answer);
+        for bell in bells {
             if let Some(bell) = self.bells.get_mut(bell) {
                 bell.heard_by.retain(|listener| *listener != number);
             }

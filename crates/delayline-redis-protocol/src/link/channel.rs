@@ -74,19 +74,20 @@ struct State<D: Driver> {
 enum Slot<D: Driver> {
     Empty,
     /// An attempt runs in a separate task, so that it outlives callers that give up.
-    Connecting(Attempt<D>),
+    Connecting(Attempt<Outcome<D>>),
     Connected(Arc<Held<D::Connection>>),
 }
 
 /// What a call finds.
 enum Found<D: Driver> {
     Connection(Arc<Held<D::Connection>>),
-    Attempt(Attempt<D>),
+    Attempt(Attempt<Outcome<D>>),
 }
 
 /// An attempt to connect. After `until`, another one takes its place.
-struct Attempt<D: Driver> {
-    outcome: watch::Receiver<Option<Outcome<D>>>,
+#[derive(Clone)]
+struct Attempt<O> {
+    outcome: watch::Receiver<Option<O>>,
     until: Instant,
 }
 
@@ -317,8 +318,8 @@ impl<D: Driver> Shared<D> {
 
     /// An attempt has no outcome: makes room for the next one.
     fn abandoned(&self, outcome: &watch::Receiver<Option<Outcome<D>>>) -> Error {
-        let error =
-            Error::with_detail(ErrorKind::Unreachable, "the connection attempt was aborted");
+        let detail = "the connection attempt did not end in time";
+        let error = Error::with_detail(ErrorKind::Unreachable, detail);
         let mut state = self.lock();
         if state.awaits(outcome) {
             state.slot = Slot::Empty;
@@ -357,11 +358,5 @@ impl<D: Driver> State<D> {
 
     fn holds(&self, held: &Arc<Held<D::Connection>>) -> bool {
         matches!(&self.slot, Slot::Connected(current) if Arc::ptr_eq(current, held))
-    }
-}
-
-impl<D: Driver> Clone for Attempt<D> {
-    fn clone(&self) -> Self {
-        Self { outcome: self.outcome.clone(), until: self.until }
     }
 }

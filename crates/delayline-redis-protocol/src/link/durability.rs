@@ -9,7 +9,7 @@ use delayline_core::{Durability, Error, ErrorKind};
 use super::channel::{Channel, Held};
 use super::dial::before_sending;
 use super::driver::Driver;
-use super::facts::{Proof, known};
+use super::facts::Proof;
 use crate::info::field;
 use crate::{CallError, Value};
 
@@ -24,7 +24,7 @@ pub(crate) async fn run_id<'a, D: Driver>(
         let unnamed = || refusal("Redis", "reports no run_id in INFO, which identifies a server");
         field(&info, "run_id").map(str::to_owned).ok_or_else(unnamed)
     };
-    known(&held.facts.run_id, ask).await.map(String::as_str)
+    held.facts.known(&held.facts.run_id, limit, ask).await.map(String::as_str)
 }
 
 /// What has to be shown for `durability`; `None` if a reply of the server shows it already.
@@ -43,7 +43,8 @@ pub(crate) async fn proof_of<D: Driver>(
         Durability::None => Ok(None),
         Durability::Replicas(count) => Ok(Some(Proof::Replicas(count))),
         Durability::Disk => {
-            known(&held.facts.disk, disk_proof(channel, held, limit)).await.copied()
+            let ask = disk_proof(channel, held, limit);
+            held.facts.known(&held.facts.disk, limit, ask).await.copied()
         }
         _ => Err(Error::with_detail(ErrorKind::Unsupported("durability"), durability.to_string())),
     }
@@ -63,7 +64,7 @@ pub(crate) async fn may_wait<D: Driver>(
     };
     let args = args.iter().copied().map(Bytes::from).collect();
     let ask = async { channel.request(held, limit, command, args).await.map(drop) };
-    known(fact, ask).await.map(drop).map_err(unsent)
+    facts.known(fact, limit, ask).await.map(drop).map_err(unsent)
 }
 
 /// How the server shows that its disk has something.

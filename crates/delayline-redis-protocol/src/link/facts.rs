@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use crate::Value;
 
@@ -16,19 +17,28 @@ pub(crate) struct Facts {
     pub(crate) disk: OnceLock<Option<Proof>>,
     pub(crate) may_wait: OnceLock<()>,
     pub(crate) may_wait_for_disk: OnceLock<()>,
+    asking: tokio::sync::Mutex<()>,
 }
 
-/// Returns a fact, and asks if it is not known. Callers do not wait for each other: the runtime of
-/// an asking caller may not be run any more, as can happen between two calls of `block_on`.
-pub(crate) async fn known<T, E>(
-    fact: &OnceLock<T>,
-    ask: impl Future<Output = Result<T, E>>,
-) -> Result<&T, E> {
-    if let Some(known) = fact.get() {
-        return Ok(known);
+impl Facts {
+    /// Returns a fact. If it is not known, one caller asks for all. Others wait for it at most for
+    /// `limit`: its runtime may not be run any more, as can happen between two calls of `block_on`.
+    pub(crate) async fn known<'a, T, E>(
+        &self,
+        fact: &'a OnceLock<T>,
+        limit: Duration,
+        ask: impl Future<Output = Result<T, E>>,
+    ) -> Result<&'a T, E> {
+        if let Some(known) = fact.get() {
+            return Ok(known);
+        }
+        let _asking = timeout(limit, self.asking.lock()).await;
+        if let Some(known) = fact.get() {
+            return Ok(known);
+        }
+        let told = ask.await?;
+        Ok(fact.get_or_init(|| told))
     }
-    let told = ask.await?;
-    Ok(fact.get_or_init(|| told))
 }
 
 /// The evidence that a write is durable.

@@ -141,7 +141,8 @@ impl<D: Driver> Shared<D> {
     ) {
         let _turn = turn.lock().await;
         // Calls that arrive from now on were answered too late for this pair.
-        self.lock().gathering.retain(|pair| !pair.prepared.is(&prepared));
+        let own = outcome.subscribe();
+        self.lock().gathering.retain(|pair| !pair.outcome.same_channel(&own));
         outcome.send_replace(Some(self.send(&prepared, key).await));
     }
 

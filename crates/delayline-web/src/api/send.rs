@@ -151,7 +151,7 @@ fn not_sent(id: &MessageId, reuses: bool, error: Error) -> Response {
     detail.push_str(match error.class() {
         ErrorClass::Rejected => "",
         ErrorClass::Ambiguous if reuses => {
-            "; sent again, it may be a second message, as it reuses a finished id"
+            "; sent again, it may be a second message if this one has ended"
         }
         _ => "; to send it again, use the id given here",
     });

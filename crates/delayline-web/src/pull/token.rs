@@ -80,7 +80,7 @@ impl Token {
     }
 }
 
-/// More failures than a message can have. Older servers, which know no flag, accept the token.
+/// More failures than a message can have.
 const HAS_WAITED: u32 = 1 << 31;
 
 #[cfg(test)]

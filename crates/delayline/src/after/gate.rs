@@ -275,7 +275,8 @@ impl Gate {
     }
 
     /// A message that has waited is snoozed as long as its handler says, although a wake-up takes
-    /// it for one that waits: its own group is held until then. A retry is known by its failure.
+    /// it for one that waits: its own group is held until then. A retry is known by its failure,
+    /// unless all of it happens between the two calls of a wake-up.
     fn held<'a>(&self, op: &'a Op) -> Cow<'a, Op> {
         let (Op::Settle(_) | Op::HandOff(_)) = op else { return Cow::Borrowed(op) };
         if self.lock().delivered.is_empty() {

@@ -10,7 +10,7 @@ use delayline_core::{
     QueueBackend, QueueName, Reply, Reschedule, Rescheduled, Schedule, Timestamp,
 };
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::member::Member;
 use super::siblings::{Reach, WeakReach};
@@ -24,8 +24,8 @@ pub(crate) struct Wakeups(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By queue and id, with the number of tries so far.
-    due: HashMap<(Option<QueueName>, MessageId), u32>,
+    /// By queue and id, with the time of the latest end.
+    due: HashMap<(Option<QueueName>, MessageId), Instant>,
     has_task: bool,
 }
 
@@ -37,7 +37,7 @@ impl Wakeups {
         if state.due.len() >= MOST_DUE {
             return;
         }
-        state.due.insert((waiting.queue, waiting.id), 0);
+        state.due.insert((waiting.queue, waiting.id), Instant::now());
         if !std::mem::replace(&mut state.has_task, true) {
             let task = Task { wakeups: self.clone(), has_ended: false };
             runtime.spawn(task.run(reach.downgrade()));
@@ -50,11 +50,11 @@ impl Wakeups {
     }
 
     /// Takes the messages to wake, by queue. Without any, the task has ended.
-    fn take(&self) -> BTreeMap<Option<QueueName>, Vec<(MessageId, u32)>> {
+    fn take(&self) -> BTreeMap<Option<QueueName>, Vec<WakeUp>> {
         let mut state = self.lock();
         let mut due = BTreeMap::<_, Vec<_>>::new();
-        for ((queue, id), tries) in state.due.drain() {
-            due.entry(queue).or_default().push((id, tries));
+        for ((queue, id), since) in state.due.drain() {
+            due.entry(queue).or_default().push((id, since));
         }
         state.has_task = !due.is_empty();
         due
@@ -85,13 +85,15 @@ impl Task {
                         Err(_) => batch.to_vec(),
                     };
                     let mut state = self.wakeups.lock();
-                    for (id, tries) in again.into_iter().filter(|(_, tries)| *tries < MOST_TRIES) {
-                        state.due.entry((queue.clone(), id)).or_insert(tries + 1);
+                    for (id, since) in again {
+                        if since.elapsed() < LONGEST_TRY {
+                            state.due.entry((queue.clone(), id)).or_insert(since);
+                        }
                     }
                 }
             }
             // A message with many members is large, and woken often.
-            sleep(PAUSE + Duration::from_micros(bytes / 4)).await;
+            sleep((PAUSE + Duration::from_micros(bytes / 4)).min(LONGEST_REST)).await;
         }
     }
 }
@@ -104,11 +106,12 @@ impl Drop for Task {
     }
 }
 
-type Wakeup = (MessageId, u32);
+/// The id of a message to wake, and the time of the latest end.
+type WakeUp = (MessageId, Instant);
 
 /// Makes messages that wait due now. Returns those to try again: a worker checks them, and may have
 /// missed the end. Adds the number of bytes that were read.
-async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[Wakeup], bytes: &mut u64) -> Vec<Wakeup> {
+async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[WakeUp], bytes: &mut u64) -> Vec<WakeUp> {
     match try_to_wake(backend, ids, bytes).await {
         Ok(again) => again,
         Err(error) => {
@@ -120,9 +123,9 @@ async fn wake(backend: &Arc<dyn QueueBackend>, ids: &[Wakeup], bytes: &mut u64) 
 
 async fn try_to_wake(
     backend: &Arc<dyn QueueBackend>,
-    ids: &[Wakeup],
+    ids: &[WakeUp],
     bytes: &mut u64,
-) -> Result<Vec<Wakeup>, Error> {
+) -> Result<Vec<WakeUp>, Error> {
     let op = Op::Get(ids.iter().map(|(id, _)| id.clone()).collect());
     let Applied { at, reply, .. } = backend.apply(At::Server, &op).await?;
     let Reply::Get(all) = reply else { return Ok(Vec::new()) };
@@ -137,7 +140,7 @@ async fn try_to_wake(
         }
     }
     if !waiting.is_empty() {
-        let now = |(id, _): &Wakeup| Reschedule::new(id.clone(), Schedule::NOW);
+        let now = |(id, _): &WakeUp| Reschedule::new(id.clone(), Schedule::NOW);
         let op = Op::Reschedule(waiting.iter().map(now).collect());
         if let Reply::Reschedule(results) = backend.apply(At::Server, &op).await?.reply {
             let all = waiting.into_iter().zip(results);
@@ -148,7 +151,7 @@ async fn try_to_wake(
     Ok(again)
 }
 
-/// Whether the message waits for its next check. Otherwise its handler has set the due time, or a
+/// Whether the message waits for its next check. A later due time was set by its handler, or by a
 /// program that has rescheduled or replaced it.
 fn waits(message: &Message, now: Timestamp) -> bool {
     let info = &message.info;
@@ -159,10 +162,10 @@ fn waits(message: &Message, now: Timestamp) -> bool {
 
 /// The longest pause between two checks of a message that waits.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The pause after each operation.
+/// The pause between two rounds, and the longest one after large messages.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Maximum number of tries per wake-up: two seconds. A message that a worker holds for longer is
-/// with its handler.
-const MOST_TRIES: u32 = 100;
+const LONGEST_REST: Duration = Duration::from_millis(500);
+/// How long a wake-up is tried. A message that a worker holds for longer is with its handler.
+const LONGEST_TRY: Duration = Duration::from_secs(2);
 /// Maximum number of messages that are to be woken. The rest are not.
 const MOST_DUE: usize = 10_000;

@@ -1,12 +1,12 @@
 //! How the members of a waiting message are stored: in a header, and behind its payload.
 //!
 //! The header [`WAITS_FOR`] has the length of the payload, the number of members, the time limit
-//! in milliseconds, and the effect of a failure. If the message was moved from another queue, when
-//! it was sent there and whether it has failed there (0 or 1) follow. Each member is the name of
-//! its queue, if it is another one, a space, and its id. Only the part of that text that differs
-//! from the member before is stored: the length of the common beginning (1 byte), the length of
-//! the rest (2 bytes, big-endian), and the rest. When a worker has checked the members, their ends
-//! follow, in memory only.
+//! in milliseconds, and the effect of a failure. If the message was moved from another queue,
+//! [`Headers::WAITS_SINCE`] has when it was sent there, and whether it has failed there (0 or 1).
+//! Each member is the name of its queue, if it is another one, a space, and its id. Only the part
+//! of that text that differs from the member before is stored: the length of the common beginning
+//! (1 byte), the length of the rest (2 bytes, big-endian), and the rest. When a worker has checked
+//! the members, their ends follow, in memory only.
 
 use std::time::Duration;
 
@@ -69,11 +69,11 @@ pub(crate) struct Read {
 pub(crate) fn write(waiting: &Waiting, message: &mut NewMessage) -> Result<(), Violation> {
     let Waiting { members, on_failure, at_most, moved } = waiting;
     let (bytes, count, ms) = (message.payload.len(), members.len(), whole_ms(*at_most));
-    let mut header = format!("{bytes} {count} {ms} {}", on_failure.name());
+    message.headers.set(WAITS_FOR, format!("{bytes} {count} {ms} {}", on_failure.name()))?;
     if let Some(Moved { since, has_failed }) = moved {
-        header += &format!(" {} {}", since.as_ms(), u8::from(*has_failed));
+        let header = format!("{} {}", since.as_ms(), u8::from(*has_failed));
+        message.headers.set(Headers::WAITS_SINCE, header)?;
     }
-    message.headers.set(WAITS_FOR, header)?;
     let mut stored = BytesMut::from(&message.payload[..]);
     let mut last = Vec::new();
     for member in members {
@@ -93,21 +93,22 @@ pub(crate) fn write(waiting: &Waiting, message: &mut NewMessage) -> Result<(), V
 /// Reads a message, or returns `None` if it waits for nothing.
 pub(crate) fn read(headers: &Headers, payload: &Bytes) -> Result<Option<Read>, String> {
     let Some(header) = headers.get(WAITS_FOR) else { return Ok(None) };
-    read_from(header, payload.clone())
-        .map(Some)
-        .ok_or_else(|| "the list of the messages that it waits for cannot be read".to_owned())
+    let read = read_from(header, payload.clone())
+        .ok_or("the list of the messages that it waits for cannot be read")?;
+    let moved = headers.get(Headers::WAITS_SINCE).and_then(moved);
+    Ok(Some(Read { waiting: Waiting { moved, ..read.waiting }, ..read }))
+}
+
+fn moved(header: &Bytes) -> Option<Moved> {
+    let (since, has_failed) = std::str::from_utf8(header).ok()?.split_once(' ')?;
+    let since = Timestamp::from_ms(since.parse().ok()?).ok()?;
+    Some(Moved { since, has_failed: has_failed.parse::<u8>().ok()? > 0 })
 }
 
 fn read_from(header: &Bytes, mut rest: Bytes) -> Option<Read> {
     let header = std::str::from_utf8(header).ok()?;
-    let (bytes, count, ms, on_failure, moved) = match header.split(' ').collect::<Vec<_>>()[..] {
-        [bytes, count, ms, on_failure] => (bytes, count, ms, on_failure, None),
-        [bytes, count, ms, on_failure, since, has_failed] => {
-            let since = Timestamp::from_ms(since.parse().ok()?).ok()?;
-            let has_failed = has_failed.parse::<u8>().ok()? > 0;
-            (bytes, count, ms, on_failure, Some(Moved { since, has_failed }))
-        }
-        _ => return None,
+    let [bytes, count, ms, on_failure] = header.split(' ').collect::<Vec<_>>()[..] else {
+        return None;
     };
     let (bytes, count) = (bytes.parse().ok()?, count.parse::<usize>().ok()?);
     if bytes > rest.len() || count > Waiting::MAX_MEMBERS {
@@ -128,7 +129,8 @@ fn read_from(header: &Bytes, mut rest: Bytes) -> Option<Read> {
     }
     let ended = if rest.is_empty() { None } else { Some(ends(&members, rest)?) };
     let at_most = Duration::from_millis(ms.parse().ok()?);
-    let waiting = Waiting { members, on_failure: OnFailure::named(on_failure)?, at_most, moved };
+    let on_failure = OnFailure::named(on_failure)?;
+    let waiting = Waiting { members, on_failure, at_most, moved: None };
     Some(Read { payload, waiting, ended })
 }
 
@@ -302,6 +304,10 @@ mod tests {
             write(&waiting, &mut message).unwrap();
             let stored = read(&message.headers, &message.payload).unwrap().unwrap();
             assert_eq!(stored.waiting, waiting);
+            // A producer repeats its send.
+            let mut sent = NewMessage::new(id("w"), "payload");
+            write(&Waiting::new(), &mut sent).unwrap();
+            assert_eq!(message.digest(), sent.digest());
         }
     }
 

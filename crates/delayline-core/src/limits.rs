@@ -100,6 +100,10 @@ pub const MAX_RESULT_RETENTION_MS: u64 = 7 * 86_400_000;
 /// results are not kept.
 pub const MAX_RESULTS_BYTES: usize = 64 * 1024 * 1024;
 
+/// Maximum number of results in one queue, so that small ones take limited memory, too. Beyond
+/// that, messages are acked, but their results are not kept.
+pub const MAX_RESULTS: usize = 1_000_000;
+
 /// Maximum number of expired results that one operation removes to make room for new ones.
 pub const MAX_EXPIRED_RESULTS: usize = 2 * MAX_BATCH;
 

@@ -59,24 +59,27 @@ local function keep_results()
       new, new_bytes = new + 1, new_bytes + #ARGV[before_results + n]
     end
   end
-  local bytes = tonumber(redis.call('HGET', key.results, '') or 0)
+  local sum = redis.call('HGET', key.results, '')
+  local bytes, kept = tonumber(sum or 0), redis.call('HLEN', key.results) - (sum and 1 or 0)
   if not bytes or not (bytes >= 0 and bytes < MAX_EXACT) then
     bytes = 0 -- damaged
   end
   if new > 0 then
-    local fits = bytes + new_bytes <= MAX_RESULTS_BYTES
-    bytes = bytes - trim_results(going, fits and 2 * new or MAX_EXPIRED_RESULTS)
+    local fits = bytes + new_bytes <= MAX_RESULTS_BYTES and kept + new <= MAX_RESULTS
+    local old_bytes, old = trim_results(going, fits and 2 * new or MAX_EXPIRED_RESULTS)
+    bytes, kept = bytes - old_bytes, kept - old
   end
   for n, i in ipairs(carriers) do
     local id, result, lease = ARGV[1 + i], ARGV[before_results + n], sub(ARGV[1 + settlements + i], SETTLEMENT_LEASE)
     local is_kept
     if results[3 + i] > 0 then
-      local change = #result - (going[id] and 0 or result_bytes(id))
-      is_kept = bytes + change <= MAX_RESULTS_BYTES
+      local known = not going[id] and redis.call('HEXISTS', key.results, id) == 1
+      local change, more = #result - (known and result_bytes(id) or 0), known and 0 or 1
+      is_kept = bytes + change <= MAX_RESULTS_BYTES and kept + more <= MAX_RESULTS
       if is_kept then
         local retention = struct.unpack(INSTANT, carried_by, (i - 1) * HAND_OFF_BYTES + HAND_OFF_RETENTION_FROM)
         local ends = after(retention)
-        bytes, going[id] = bytes + change, nil
+        bytes, kept, going[id] = bytes + change, kept + more, nil
         push(new_results, id, struct.pack(INSTANT, ends) .. lease .. result)
         push(new_ends, format('%d', ends), id)
       end

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::limits::{MAX_EXPIRED_RESULTS, MAX_RESULTS_BYTES};
+use crate::limits::{MAX_EXPIRED_RESULTS, MAX_RESULTS, MAX_RESULTS_BYTES};
 use crate::{Lease, MessageId, NewResult, Timestamp};
 
 /// Results of acks by id. Each id has the latest one only.
@@ -66,7 +66,7 @@ impl Results {
     /// Makes room for `new` results of `bytes` in all. Removes the oldest expired results: two for
     /// each new one, or up to [`MAX_EXPIRED_RESULTS`] if the new results do not fit otherwise.
     pub(super) fn make_room(&mut self, now: Timestamp, new: usize, bytes: usize) {
-        let fits = self.bytes + bytes <= MAX_RESULTS_BYTES;
+        let fits = self.bytes + bytes <= MAX_RESULTS_BYTES && self.by_id.len() + new <= MAX_RESULTS;
         let most = if fits || new == 0 { 2 * new } else { MAX_EXPIRED_RESULTS };
         let over = self.by_end.iter().take_while(|(until, _)| *until <= now).take(most);
         let over: Vec<_> = over.map(|(_, id)| id.clone()).collect();
@@ -81,8 +81,11 @@ impl Results {
         lease: Lease,
         result: &NewResult,
     ) {
-        let before = self.by_id.get(id).map_or(0, |kept| kept.bytes.len());
-        if self.bytes - before + result.bytes.len() > MAX_RESULTS_BYTES {
+        let before = self.by_id.get(id);
+        let bytes = before.map_or(0, |kept| kept.bytes.len());
+        if self.bytes - bytes + result.bytes.len() > MAX_RESULTS_BYTES
+            || before.is_none() && self.by_id.len() >= MAX_RESULTS
+        {
             return;
         }
         self.remove(id);
@@ -90,5 +93,33 @@ impl Results {
         self.bytes += result.bytes.len();
         self.by_end.insert((until, id.clone()));
         self.by_id.insert(id.clone(), Kept { lease, until, bytes: result.bytes.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClaimId, Millis};
+
+    #[test]
+    fn as_many_results_are_kept_as_promised() {
+        let id = |number: usize| MessageId::new(number.to_be_bytes().to_vec()).unwrap();
+        let lease = Lease { claim_id: ClaimId::from_bytes([1; 16]), epoch: 1 };
+        let kept = Kept { lease, until: Timestamp::MIN, bytes: Bytes::new() };
+        let by_id = (2..MAX_RESULTS).map(|number| (id(number), kept.clone())).collect();
+        let mut results = Results { by_id, ..Results::default() };
+        let now = Timestamp::MIN;
+        let result = NewResult::new(Bytes::new(), Millis::new(1).unwrap());
+        let mut is_kept = |now, number| {
+            results.make_room(now, 1, 0);
+            results.keep(now, &id(number), lease, &result);
+            results.is_kept(now, &id(number), lease)
+        };
+        assert!(
+            [1, 0, 1].into_iter().all(|number| is_kept(now, number)),
+            "the last one has a place"
+        );
+        assert!(!is_kept(now, MAX_RESULTS));
+        assert!(is_kept(now.after(Millis::new(1).unwrap()), MAX_RESULTS), "expired ones make room");
     }
 }

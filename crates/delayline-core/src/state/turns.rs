@@ -1,7 +1,7 @@
 //! The order in which groups are served.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::Timestamp;
 
@@ -10,9 +10,12 @@ use crate::Timestamp;
 /// slot or is held. Empty lanes leave the ring when a claim meets them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
-    ring: VecDeque<u64>,
-    /// The lanes of the ring.
-    members: HashSet<u64>,
+    /// Lanes by their turns.
+    ring: BTreeMap<u64, u64>,
+    /// The lanes of the ring, with their turns: a hold may take any of them out.
+    members: HashMap<u64, u64>,
+    /// The turn of the lane that joins the ring next.
+    next: u64,
     /// Lanes that wait for a slot of their group.
     blocked: BTreeSet<u64>,
     /// Lanes that are held, and until when.
@@ -27,13 +30,14 @@ impl Turns {
 
     #[cfg(feature = "serde")]
     pub(super) fn of(ring: Vec<u64>, blocked: Vec<u64>, held: Vec<(u64, Timestamp)>) -> Self {
-        Self {
-            members: ring.iter().copied().collect(),
-            ring: ring.into(),
+        let mut turns = Self {
             blocked: blocked.into_iter().collect(),
             holds: held.iter().map(|&(lane, until)| (until, Reverse(lane))).collect(),
             held: held.into_iter().collect(),
-        }
+            ..Self::default()
+        };
+        ring.into_iter().for_each(|lane| turns.join(lane));
+        turns
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -42,7 +46,7 @@ impl Turns {
 
     /// Returns the number of lanes of groups: in the ring, waiting for a slot, or held.
     pub(super) fn groups(&self) -> usize {
-        let in_ring = self.ring.len() - usize::from(self.members.contains(&Self::NO_GROUP));
+        let in_ring = self.ring.len() - usize::from(self.members.contains_key(&Self::NO_GROUP));
         in_ring + self.blocked.len() + self.held.len()
     }
 
@@ -53,19 +57,19 @@ impl Turns {
 
     /// Returns whether a lane of a group is in the ring.
     pub(super) fn has_group(&self) -> bool {
-        self.ring.len() > usize::from(self.members.contains(&Self::NO_GROUP))
+        self.ring.len() > usize::from(self.members.contains_key(&Self::NO_GROUP))
     }
 
     /// Returns whether a lane is in the ring, waits for a slot, or is held.
     pub(super) fn contains(&self, lane: u64) -> bool {
-        self.members.contains(&lane)
+        self.members.contains_key(&lane)
             || self.blocked.contains(&lane)
             || self.held.contains_key(&lane)
     }
 
     /// Iterates over the lanes of the ring, the next one first.
     pub(super) fn ring(&self) -> impl Iterator<Item = u64> {
-        self.ring.iter().copied()
+        self.ring.values().copied()
     }
 
     /// Iterates over the lanes that wait for a slot.
@@ -101,8 +105,8 @@ impl Turns {
         self.held.insert(lane, until);
         self.holds.insert((until, Reverse(lane)));
         self.blocked.remove(&lane);
-        if self.members.remove(&lane) {
-            self.ring.retain(|other| *other != lane);
+        if let Some(turn) = self.members.remove(&lane) {
+            self.ring.remove(&turn);
         }
     }
 
@@ -123,8 +127,10 @@ impl Turns {
     /// Adds a lane to the end of the ring, unless it is in it, waits for a slot, or is held.
     pub(super) fn join(&mut self, lane: u64) {
         let is_out = self.blocked.contains(&lane) || self.held.contains_key(&lane);
-        if !is_out && self.members.insert(lane) {
-            self.ring.push_back(lane);
+        if !is_out && !self.members.contains_key(&lane) {
+            self.members.insert(lane, self.next);
+            self.ring.insert(self.next, lane);
+            self.next += 1;
         }
     }
 
@@ -136,9 +142,9 @@ impl Turns {
     /// Moves those of `lanes` that are in the ring to the lanes that wait for a slot.
     pub(super) fn block_all(&mut self, lanes: &HashSet<u64>) {
         let is_one = |lane: &u64| *lane != Self::NO_GROUP && lanes.contains(lane);
-        self.blocked.extend(self.ring.iter().copied().filter(is_one));
-        self.ring.retain(|lane| !is_one(lane));
-        self.members.retain(|lane| !is_one(lane));
+        self.blocked.extend(self.ring.values().copied().filter(is_one));
+        self.ring.retain(|_, lane| !is_one(lane));
+        self.members.retain(|lane, _| !is_one(lane));
     }
 
     /// Adds a lane that waits for a slot to the end of the ring.
@@ -157,7 +163,7 @@ impl Turns {
 
     /// Removes and returns the next lane.
     pub(super) fn leave(&mut self) -> Option<u64> {
-        let lane = self.ring.pop_front()?;
+        let (_, lane) = self.ring.pop_first()?;
         self.members.remove(&lane);
         Some(lane)
     }

@@ -13,11 +13,12 @@ local function result_of(id)
 end
 
 -- Results::make_room: chooses expired results, the oldest first. Sets going, and returns the number
--- of their bytes.
+-- of their bytes, and how many they are.
 local function trim_results(going, most)
   local bytes = 0
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', key.results_until, '0', format('%d', now), 'LIMIT', '0', most)) do
+  local over = redis.call('ZRANGEBYSCORE', key.results_until, '0', format('%d', now), 'LIMIT', '0', most)
+  for _, id in ipairs(over) do
     going[id], bytes = true, bytes + result_bytes(id)
   end
-  return bytes
+  return bytes, #over
 end

@@ -79,6 +79,7 @@ macro_rules! script_cases {
             remembering: what_is_remembered_goes_by_itself;
             remembering: results_go_by_themselves;
             remembering: a_damaged_count_of_result_bytes_stops_nothing;
+            remembering: as_many_results_are_kept_as_promised;
             throttling: windows_go_by_themselves;
             throttling: as_many_ids_are_throttled_as_promised;
             throttling: an_ended_window_of_the_same_id_makes_room_once;

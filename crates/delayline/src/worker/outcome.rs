@@ -28,8 +28,8 @@ pub enum Outcome {
     Ack,
     /// Handled, with a result of up to 64 KiB. The queue keeps it for as long as the sender has
     /// requested with [`Draft::keep_result`](crate::Draft::keep_result)
-    /// ([G32](crate::guarantees#g32)). If the sender has not requested a result, or if the results
-    /// of the queue would exceed 64 MiB, the message is acked without it. A result that is too
+    /// ([G32](crate::guarantees#g32)). If the sender has not requested a result, or if the queue
+    /// would keep more than 64 MiB or 1,000,000 results, the message is acked without it. A result that is too
     /// large counts as a failure.
     AckWith(Bytes),
     /// Failed: a failure is counted. The message is retried, or becomes a dead letter after its

@@ -1,7 +1,7 @@
 //! The memory of finished messages and of claims, and how long it lasts.
 
 use delayline_core::limits::{
-    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_RESULT_RETENTION_MS,
+    FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_FINISHED, MAX_RESULT_RETENTION_MS, MAX_RESULTS,
 };
 use delayline_core::{Cancelled, Found};
 
@@ -189,6 +189,25 @@ pub(crate) async fn a_damaged_count_of_result_bytes_stops_nothing<C: Connect>() 
         assert!(told[0].result_kept, "{damage:?}");
         let bytes = server.binary_command(&[b"HGET", results, b""]);
         assert_eq!(bytes, Raw::BulkString(b"2".to_vec()), "{damage:?}");
+    }
+}
+
+pub(crate) async fn as_many_results_are_kept_as_promised<C: Connect>() {
+    let server = Server::start();
+    let queue = open::<C>(&server.url()).await.unwrap();
+    let results = &queue.keys().all()[RESULTS[0]][..];
+    let fill = b"for i = 2, ARGV[1] do redis.call('HSET', KEYS[1], i, '') end";
+    let most = MAX_RESULTS.to_string();
+    server.binary_command(&[b"HSET", results, b"", b"0"]);
+    server.binary_command(&[b"EVAL", fill, b"1", results, most.as_bytes()]);
+    apply(&queue, 1, Op::Enqueue(vec![message("a"), message("b")])).await;
+    assert_eq!(claimed(&queue, 1, 1).await.deliveries.len(), 2);
+    for (name, is_kept) in [("a", true), ("b", false)] {
+        let Reply::HandOff(told) = apply(&queue, 1, hand_off(name, 1, Outcome::Ack, &[])).await
+        else {
+            panic!()
+        };
+        assert_eq!(told[0].result_kept, is_kept, "{name}");
     }
 }
 

@@ -3,9 +3,9 @@
 //! A message must not be delivered by both queues, and no operation spans both. So a message is
 //! *set aside* first: a reschedule, which fails if a worker holds the message, makes it due
 //! thousands of years later than it was. Then no worker takes it while it is sent to the other
-//! queue and cancelled in this one. The original due time is part of the new one, and so is whether
-//! the other queue knew it as cancelled before, because it had left that queue. So a process that
-//! continues after a crash needs no other record.
+//! queue and cancelled in this one. The original due time is part of the new one, and so is what the
+//! other queue knew of it before: only of a message that it did not know, the move explains that it
+//! is known afterwards. So a process that continues after a crash needs no other record.
 
 mod aside;
 
@@ -38,7 +38,7 @@ use crate::shards::RECORD;
 /// once the other one has accepted it, and in between no queue delivers it. Workers of both queues
 /// can run.
 ///
-/// **After a crash**, up to one page of messages is set aside: they are due between the years 9175
+/// **After a crash**, up to one page of messages is set aside: they are due between the years 8775
 /// and 9975. Another transfer to the same queue continues with them, and takes every message that
 /// is due then for one of them. Messages that were set aside are neither lost nor delivered twice
 /// if that happens while the other queue remembers their ids, for at least an hour.
@@ -52,8 +52,8 @@ use crate::shards::RECORD;
 ///
 /// **What stays**, with the reason in [`left`](Self::left): messages with a checkpoint, which only
 /// a worker can store, and messages whose id the other queue knows with different content or as
-/// purged. A message that an interrupted transfer has sent, and that was cancelled in the other
-/// queue, stays set aside: cancel it here as well.
+/// purged. A message that an interrupted transfer has sent, and that was changed, cancelled or purged
+/// in the other queue, stays set aside: cancel it here as well.
 ///
 /// Leased messages stay until their leases end, and dead letters until they are redriven.
 /// Pauses, limits, results and throttles are not moved.
@@ -172,10 +172,13 @@ impl Transfer {
         let Reply::List(page) = self.from.apply(&Op::List(list)).await?.reply else {
             return Err(Error::unexpected_reply());
         };
-        let infos = page.messages.into_iter().filter(|it| it.id.as_bytes() != RECORD.as_bytes());
+        let mut ids = HashSet::new();
+        let mut infos = page.messages;
+        // An id can be in two shards. The next pass moves the other message.
+        infos.retain(|it| it.id.as_bytes() != RECORD.as_bytes() && ids.insert(it.id.clone()));
         let next = page.next.filter(|next| after != Some(*next));
         if let Stage::Prepare(..) = self.stage {
-            self.prepare(infos.collect()).await?;
+            self.prepare(infos).await?;
             self.stage = match (next, status) {
                 (Some(_), _) => Stage::Prepare(status, next),
                 (None, Status::Ready) => Stage::Prepare(Status::Scheduled, None),
@@ -183,7 +186,7 @@ impl Transfer {
             };
             return Ok(false);
         }
-        self.move_page(infos.collect()).await?;
+        self.move_page(infos).await?;
         let is_last = next.is_none() && status == Status::Scheduled;
         self.stage = match (next, status) {
             (Some(_), _) => Stage::Move(status, next),
@@ -227,8 +230,10 @@ impl Transfer {
         let mut movable = Vec::new();
         for info in infos {
             let known = self.left.get(&info.id).copied();
-            let may_change = |why| [SET_ASIDE, CANCELLED].contains(&why);
-            match known.filter(|(sequence, why)| *sequence == info.sequence && !may_change(*why)) {
+            // Whoever wants a message moved that has changed there makes it due here.
+            let is_due = aside::before(info.due).is_none();
+            let may_move = |why| why == SET_ASIDE || why == CHANGED && is_due;
+            match known.filter(|(sequence, why)| *sequence == info.sequence && !may_move(*why)) {
                 Some(known) => drop(self.left_now.insert(info.id, known)),
                 None => movable.push(info),
             }
@@ -253,12 +258,14 @@ impl Transfer {
         for (item, result) in self.send(sending, &mut failure).await? {
             match result {
                 Ok(Enqueued::Created { .. }) => gone.push(item),
-                Ok(Enqueued::Duplicate { status: Status::Cancelled })
-                    if aside::was_unknown(item.message.info.due) =>
+                Ok(Enqueued::Duplicate { status })
+                    if ![Status::Cancelled, Status::Purged].contains(&status) =>
                 {
-                    self.leave(&item, CANCELLED);
+                    gone.push(item);
                 }
-                Ok(Enqueued::Duplicate { status }) if status != Status::Purged => gone.push(item),
+                // A transfer has sent it, and what became of it there counts.
+                Ok(_) if aside::was_unknown(item.message.info.due) => self.leave(&item, CHANGED),
+                Ok(Enqueued::Duplicate { status: Status::Cancelled }) => gone.push(item),
                 Ok(outcome) => {
                     let is_purged = matches!(outcome, Enqueued::Duplicate { .. });
                     self.leave(&item, if is_purged { PURGED } else { OTHER_CONTENT });
@@ -304,8 +311,7 @@ impl Transfer {
         let known = completions(&self.to, &ids).await?;
         let mut changes = Vec::new();
         for ((id, due), known) in ids.into_iter().zip(before).zip(known) {
-            let is_known = known == Completion::finished(Status::Cancelled);
-            changes.push((id, due, aside::aside(due, is_known)?));
+            changes.push((id, due, aside::aside(due, &known)?));
         }
         let dues = changes.iter().map(|(id, _, aside)| (id.clone(), *aside));
         let results = self.reschedule(dues.collect()).await?;
@@ -439,7 +445,7 @@ impl Transfer {
         // The target may be where a message was before, and has left it.
         let is_returning = |&place: &usize| {
             matches!(results[place], Ok(Enqueued::Duplicate { status: Status::Cancelled }))
-                && !aside::was_unknown(items[place].message.info.due)
+                && aside::was_cancelled(items[place].message.info.due)
         };
         let places: Vec<_> = (0..results.len()).filter(is_returning).collect();
         let again = places.iter().map(|&place| returning(&items[place], messages[place].clone()));
@@ -587,8 +593,8 @@ fn same_queue(to: &Client) -> Error {
 }
 
 const SET_ASIDE: &str = "it waits for messages that are still in the old queue, and is set aside";
-const CANCELLED: &str = "it was cancelled in the new queue during a move that was interrupted, and is \
-                         set aside";
+const CHANGED: &str = "it was changed, cancelled or deleted in the new queue during its move, and is \
+                       set aside";
 const HAS_CHECKPOINT: &str = "it has a checkpoint, which only a worker can store";
 const IS_MEMBER: &str = "a message of another queue waits for it";
 const OTHER_SERVER: &str = "it waits for messages that the new queue cannot reach";

@@ -124,6 +124,13 @@ impl FileBackend {
         Ok(elements)
     }
 
+    /// Returns whether the queue is stored, and its contents.
+    pub(crate) fn held(&self) -> Result<(bool, Held), Error> {
+        let live = self.queue.lock();
+        self.log.check()?;
+        Ok((live.stored, live.state.held(self.clock.now()?.0)))
+    }
+
     /// Removes the queue if it is empty. Returns whether it was stored, and its contents.
     pub(crate) async fn remove_if_empty(&self) -> Result<(bool, Held), Error> {
         let log = &self.log;

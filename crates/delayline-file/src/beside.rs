@@ -112,8 +112,21 @@ impl Beside {
     ///
     /// Like [`queues`](Self::queues), and what the other process meets.
     pub async fn delete_if_empty(&self, name: &QueueName) -> Result<(bool, Held), Error> {
-        match self.call(&Ask::Delete(name.as_str().to_owned())).await? {
-            Answer::Deleted { existed, held } => Ok((existed, held)),
+        self.contents(&Ask::Delete(name.as_str().to_owned())).await
+    }
+
+    /// Like [`Directory::held`](crate::Directory::held).
+    ///
+    /// # Errors
+    ///
+    /// Like [`queues`](Self::queues), and what the other process meets.
+    pub async fn held(&self, name: &QueueName) -> Result<(bool, Held), Error> {
+        self.contents(&Ask::Held(name.as_str().to_owned())).await
+    }
+
+    async fn contents(&self, ask: &Ask) -> Result<(bool, Held), Error> {
+        match self.call(ask).await? {
+            Answer::Held { existed, held } => Ok((existed, held)),
             other => Err(unexpected(other)),
         }
     }

@@ -249,6 +249,17 @@ impl Directory {
         }
     }
 
+    /// Returns whether the queue with this name is stored, and its contents, which
+    /// [`delete_if_empty`](Self::delete_if_empty) would lose.
+    ///
+    /// # Errors
+    ///
+    /// Like [`Backend::apply`](delayline_core::Backend::apply).
+    pub fn held(&self, name: &QueueName) -> Result<(bool, Held), Error> {
+        let queue = self.0.queues().by_name.get(name).cloned();
+        queue.map_or_else(|| Ok((false, Held::default())), |queue| self.backend(&queue).held())
+    }
+
     /// Closes the directory for all clones and queues: waits for pending writes, and leaves only a
     /// snapshot. Then another process can open it. Further calls fail with
     /// [`ErrorKind::Storage`](delayline_core::ErrorKind::Storage). Does nothing if it is closed.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayline_core::{At, Backend, Error, ErrorKind, Op, QueueName};
+use delayline_core::{At, Backend, Error, ErrorKind, Held, Op, QueueName};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -123,6 +123,13 @@ async fn serve(mut stream: UnixStream, find: Find, about: About) {
     }
 }
 
+fn held(result: Result<(bool, Held), Error>) -> Answer {
+    match result {
+        Ok((existed, held)) => Answer::Held { existed, held },
+        Err(error) => Answer::Failed(Failure::from(&error)),
+    }
+}
+
 async fn answer(reached: Box<dyn Reached>, ask: Ask, about: &About) -> Answer {
     match ask {
         Ask::Queues => {
@@ -135,11 +142,9 @@ async fn answer(reached: Box<dyn Reached>, ask: Ask, about: &About) -> Answer {
             let queue = find(&*reached, &queue);
             drop(reached);
             let removed = async move { queue?.remove_if_empty().await };
-            match removed.await {
-                Ok((existed, held)) => Answer::Deleted { existed, held },
-                Err(error) => Answer::Failed(Failure::from(&error)),
-            }
+            held(removed.await)
         }
+        Ask::Held(queue) => held(find(&*reached, &queue).and_then(|queue| queue.held())),
         Ask::Apply { queue, op } => {
             let queue = find(&*reached, &queue);
             drop(reached);

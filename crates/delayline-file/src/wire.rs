@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::DirectoryStatus;
 
 /// The version of the protocol, which must be the same on both sides.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// The first message of the process that has opened the directory.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub(crate) enum Ask {
     About,
     /// Removes a queue if it holds nothing.
     Delete(String),
+    /// Asks what a queue holds.
+    Held(String),
     /// Applies an operation to a queue, at the instant of the directory's clock.
     Apply { queue: String, op: Op },
 }
@@ -43,8 +45,8 @@ pub(crate) enum Answer {
     Queues(Vec<String>),
     Status(Box<DirectoryStatus>),
     About(String),
-    /// Whether the queue existed, and its contents. If it was empty, it was removed.
-    Deleted {
+    /// Whether the queue existed, and its contents.
+    Held {
         existed: bool,
         held: Held,
     },

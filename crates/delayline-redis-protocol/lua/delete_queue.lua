@@ -1,7 +1,7 @@
 -- Removes all keys of a queue that holds nothing. It is no operation of the model, whose queues do
 -- not end.
--- ARGV: now. Results: whether the queue is there, and how many messages, results and throttled ids
--- it holds. It is removed if these are 0.
+-- ARGV: now, whether to remove it. Results: whether the queue is there, and how many messages,
+-- results and throttled ids it holds. It is removed if these are 0.
 --
 -- What is remembered of finished messages goes, too: it keeps repeated sends away for an hour only.
 
@@ -19,7 +19,7 @@ messages = math.max(messages, records)
 local exists = control.stored or messages + results + windows > 0
 
 -- WRITE
-if exists and messages + results + windows == 0 then
+if exists and messages + results + windows == 0 and ARGV[2] == '1' then
   redis.call('UNLINK', key.control, key.index, key.records, key.details, key.contents, key.updates,
     key.finished_new, key.finished_old, key.journal_new, key.journal_old, key.bell, key.fence, key.totals,
     key.history, key.results, key.results_until, key.windows, key.turns, key.slots)

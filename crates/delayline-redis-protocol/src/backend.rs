@@ -105,7 +105,21 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     ///
     /// Like a call.
     pub async fn delete_if_empty(&self) -> Result<Removal, Error> {
-        let reply = self.run(&self.keys, &DELETE_QUEUE, &[Bytes::new()], None).await;
+        self.removal(b"1").await
+    }
+
+    /// Returns what [`delete_if_empty`](Self::delete_if_empty) would return, and removes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Like a call.
+    pub async fn removal_prospect(&self) -> Result<Removal, Error> {
+        self.removal(b"0").await
+    }
+
+    async fn removal(&self, is_final: &'static [u8]) -> Result<Removal, Error> {
+        let args = [Bytes::new(), Bytes::from_static(is_final)];
+        let reply = self.run(&self.keys, &DELETE_QUEUE, &args, None).await;
         let removal = reply.map_err(CallError::into_error).and_then(decode_removal);
         removal.map_err(|error| self.with_remedy(&Op::Stats, error))
     }

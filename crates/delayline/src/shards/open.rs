@@ -69,29 +69,30 @@ pub(crate) async fn delete_if_empty(
     let plain = store.open(name.clone()).await?;
     let Some(number) = number_of(&plain).await? else { return Ok(None) };
     let mut sum = Removal::default();
-    for shard in shards(store, name, 0..number).await? {
-        // An empty shard must keep its finished ids as long as others have messages.
-        sum.messages += live(&stats(&shard.backend).await?);
-    }
     sum.existed = true;
-    if sum.messages > 0 {
-        return Ok(Some(sum));
-    }
-    for shard in 0..number {
-        let removal = store.delete_if_empty(name.shard(shard)?).await?;
-        sum.messages += removal.messages;
-        sum.results += removal.results;
-        sum.throttled += removal.throttled;
-    }
-    if (sum.messages, sum.results, sum.throttled) == Default::default() {
-        plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
-        sum.messages = store.delete_if_empty(name.clone()).await?.messages;
-        // Programs that have opened the queue may have sent to a shard since it was removed.
-        let late = strays(store, name).await?;
-        if late > 0 {
-            found(store, name, &plain, number).await?;
-            sum.messages += late;
+    let is_empty = |sum: &Removal| (sum.messages, sum.results, sum.throttled) == (0, 0, 0);
+    // An empty shard must keep its pause, limits and finished ids as long as others hold anything.
+    for is_trial in [true, false] {
+        for shard in 0..number {
+            let removal = store.delete_if_empty(name.shard(shard)?, is_trial).await?;
+            sum.messages += removal.messages;
+            sum.results += removal.results;
+            sum.throttled += removal.throttled;
+            if !is_trial && !is_empty(&sum) {
+                return Ok(Some(sum));
+            }
         }
+        if !is_empty(&sum) {
+            return Ok(Some(sum));
+        }
+    }
+    plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
+    sum.messages = store.delete_if_empty(name.clone(), false).await?.messages;
+    // Programs that have opened the queue may have sent to a shard since it was removed.
+    let late = strays(store, name).await?;
+    if late > 0 {
+        found(store, name, &plain, number).await?;
+        sum.messages += late;
     }
     Ok(Some(sum))
 }

@@ -138,6 +138,38 @@ async fn a_worker_hears_the_bells_of_all_shards() {
     let removed = connect().await.delete_queue("orders").await.unwrap();
     assert!(removed.existed && removed.messages == 0);
     assert_eq!(connect().await.queues().await.unwrap(), []);
+    is_deleted_as_a_whole_or_not_at_all(&connect().await).await;
+    #[cfg(feature = "file")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("file:{}", directory.path().display());
+        is_deleted_as_a_whole_or_not_at_all(&delayline::connect(&url).await.unwrap()).await;
+    }
+}
+
+/// Of a queue with a throttled id in one shard, the others keep their pause.
+#[cfg(any(feature = "redis", feature = "fred"))]
+async fn is_deleted_as_a_whole_or_not_at_all(connection: &Connection) {
+    let queue: Queue<u64> = connection.queue("paused").shards(4).await.unwrap();
+    queue.pause().await.unwrap();
+    assert!(queue.message(&1).id("a").throttle(Duration::from_secs(60)).send().await.is_ok());
+    queue.cancel("a").await.unwrap();
+    let removal = connection.delete_queue("paused").await.unwrap();
+    assert_eq!((removal.messages, removal.throttled), (0, 1));
+    for n in 0..20 {
+        queue.send(&n).await.unwrap();
+    }
+    let token = delayline::backend::ClaimId::from_bytes([1; 16]);
+    let consumer = "test".try_into().unwrap();
+    let claim = delayline::backend::Claim::new(
+        consumer,
+        token,
+        100,
+        delayline::backend::Millis::saturating(1_000),
+    );
+    let reply = queue.backend().apply(At::Server, &Op::Claim(claim)).await.unwrap().reply;
+    let delayline::backend::Reply::Claim(claimed) = reply else { panic!("{reply:?}") };
+    assert_eq!(claimed.deliveries, []);
 }
 
 /// A lease names the shard of a message whose id alone belongs to another one. Programs see none

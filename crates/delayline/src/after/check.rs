@@ -107,6 +107,7 @@ impl<'a> Check<'a> {
         mut places: &[usize],
         found: &mut Vec<(usize, Completion)>,
     ) -> Result<(), crate::Error> {
+        let _permit = self.reach.may_query().await;
         let backend = self.reach.queue(queue).await?;
         while !places.is_empty() {
             let batch = places.get(..MAX_BATCH).unwrap_or(places);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use delayline_core::{Backend as _, QueueBackend, QueueName};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::store::Store;
 use crate::{Error, shards};
@@ -12,16 +13,24 @@ use crate::{Error, shards};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Siblings(Arc<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     /// `None` for a queue on a backend of the caller, which has no siblings.
     store: Option<Arc<dyn Store>>,
     open: Mutex<BTreeMap<QueueName, Arc<dyn QueueBackend>>>,
+    /// One for each queue that is queried now.
+    queries: Semaphore,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self { store: None, open: Mutex::default(), queries: Semaphore::new(MOST_QUERIES) }
+    }
 }
 
 impl Siblings {
     pub(crate) fn of(store: Arc<dyn Store>) -> Self {
-        Self(Arc::new(Inner { store: Some(store), open: Mutex::default() }))
+        Self(Arc::new(Inner { store: Some(store), ..Inner::default() }))
     }
 
     /// Returns `true` if both are the queues of one connection.
@@ -43,7 +52,12 @@ impl Siblings {
             return Err(Error::unsupported("messages of other queues, without a connection"));
         };
         let backend = shards::open(&**store, name.clone(), None).await?.backend;
-        Ok(Arc::clone(self.lock().entry(name.clone()).or_insert(backend)))
+        let mut open = self.lock();
+        // Senders choose the names, so there may be any number.
+        if open.len() >= MOST_OPEN {
+            open.retain(|_, queue| Arc::strong_count(queue) > 1);
+        }
+        Ok(Arc::clone(open.entry(name.clone()).or_insert(backend)))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueName, Arc<dyn QueueBackend>>> {
@@ -68,6 +82,13 @@ impl Reach {
     pub(crate) fn downgrade(&self) -> WeakReach {
         let siblings = Arc::downgrade(&self.siblings.0);
         WeakReach { own: Arc::downgrade(&self.own), siblings }
+    }
+
+    /// Waits until another queue may be queried: members are in as many queues as their sender
+    /// chose, and must leave room for the other calls of the connection.
+    pub(super) async fn may_query(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.siblings.0.queries.acquire().await.ok()
     }
 
     /// The queue itself.
@@ -109,3 +130,8 @@ impl WeakReach {
         }
     }
 }
+
+/// Maximum number of queues that the checks of a connection query at once.
+const MOST_QUERIES: usize = 256;
+/// How many queues stay open, at least, though nothing uses them.
+const MOST_OPEN: usize = 256;

@@ -404,3 +404,24 @@ async fn an_update_during_the_check_that_cancels_takes_the_place_of_the_message(
     assert_eq!(update.outcome, Enqueued::Following { replaced: false });
     assert_eq!(working.await.unwrap().acked, 1);
 }
+
+/// Senders choose how many queues there are, and a directory has room for 1,000.
+#[cfg(feature = "file")]
+#[tokio::test]
+async fn members_in_many_queues_leave_room_for_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", directory.path().display());
+    let connection = delayline::connect(&url).await.unwrap();
+    let queue: Queue<u64> = connection.queue("wholes").await.unwrap();
+    let mut members = Vec::new();
+    for n in 0..1_100 {
+        let parts: Queue<u64> = connection.queue(&format!("parts-{n}")).await.unwrap();
+        members.push(parts.member("a").unwrap());
+    }
+    let whole = queue.message(&1).id("whole").after(members).wait_at_most(ms(1));
+    assert!(whole.send().await.unwrap().is_accepted());
+    let worker = Worker::builder(queue).until_empty(true).build().unwrap();
+    assert_eq!(worker.run(async |_| Ok::<_, &str>(())).await.acked, 1);
+    let other: Queue<u64> = connection.queue("other").await.unwrap();
+    assert!(other.send(&1).await.is_ok());
+}

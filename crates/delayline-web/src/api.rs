@@ -5,6 +5,7 @@ mod change;
 mod described;
 mod input;
 mod look;
+mod operations;
 mod place;
 pub(crate) mod problem;
 mod pull;

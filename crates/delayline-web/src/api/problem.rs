@@ -7,7 +7,7 @@ use delayline::{Error, ErrorClass};
 use serde_json::{Map, Value, json};
 
 use crate::Rights;
-use crate::failure::Failure;
+use crate::failure::{Failure, told};
 
 /// A failure, said to a program.
 #[derive(Debug)]
@@ -68,6 +68,15 @@ pub(super) fn failed_items(first: Error, detail: &str, results: Value) -> Respon
     let class = of_all.name().into();
     let more = Map::from_iter([("results".to_owned(), results), ("class".to_owned(), class)]);
     problem(Failure::Queue(first).status(), detail, more)
+}
+
+/// The outcome of an item that is not known to be done.
+pub(super) fn failed(error: &Error, rights: Rights) -> Map<String, Value> {
+    Map::from_iter([
+        ("outcome".to_owned(), "failed".into()),
+        ("class".to_owned(), error.class().name().into()),
+        ("detail".to_owned(), told(error, rights).into()),
+    ])
 }
 
 /// An answer.

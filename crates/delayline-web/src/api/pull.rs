@@ -24,8 +24,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::input::{MOST_BODY_BYTES, MOST_OBJECT_BYTES, Members, members};
+use super::operations::{Operations, apply, operations};
 use super::place::Place;
-use super::problem::{Problem, answer};
+use super::problem::{Problem, answer, failed, failed_items};
 use super::save::save;
 use crate::audited::to_the_end;
 use crate::body::JSON;
@@ -71,30 +72,48 @@ pub(super) async fn extend(
 ) -> Result<Response, Problem> {
     let served = consumed(&context, &place.queue).await?;
     let body = context.shared.bodies.read(request, JSON, MOST_BODY_BYTES).await?;
-    let extend = extension(&body)?;
-    let ids: Vec<MessageId> = extend.leases.iter().map(|(id, _)| id.clone()).collect();
+    let (leases, operations) = extensions(&body)?;
     let work = async move {
         // The leases take as much memory, until they are extended.
         let _counts = body;
-        served.queue.apply(&Op::Extend(extend)).await
+        let read = |reply| if let Reply::Extend(items) = reply { Some(items) } else { None };
+        apply(&served.queue, &operations, read).await
     };
-    let reply = to_the_end(work).await??.reply;
-    let Reply::Extend(items) = reply else { return Err(Failure::Protocol.into()) };
-    let told = ids.iter().zip(items).map(|(id, item)| Value::Object(extended(id, item)));
-    Ok(answer(StatusCode::OK, &json!({ "results": told.collect::<Value>() })))
+    let results = to_the_end(work).await?;
+    let first = results.iter().find_map(|result| result.as_ref().err().cloned());
+    if let Some(error) = first.clone().filter(|_| results.iter().all(Result::is_err)) {
+        return Err(error.into());
+    }
+    let rights = context.visitor.rights;
+    let told = leases.iter().zip(results).map(|((id, ..), result)| {
+        let mut value = json::id(id);
+        value.extend(result.map_or_else(|error| failed(&error, rights), extended));
+        Value::Object(value)
+    });
+    let told: Value = told.collect();
+    Ok(match first {
+        None => answer(StatusCode::OK, &json!({ "results": told })),
+        Some(first) => {
+            let detail =
+                "some are not known to be extended; repeat those with the outcome `failed`";
+            failed_items(first, detail, told)
+        }
+    })
 }
 
-/// The extension that a body asks for, unless one of its leases is not valid.
-fn extension(body: &[u8]) -> Result<Extend, Failure> {
+/// The leases that a body names, and the operations that extend them, unless one is not valid.
+fn extensions(body: &[u8]) -> Result<(Vec<Held>, Operations), Failure> {
     let names = ["leases", "lease"];
     let members = Members::read("the body", body, names.into_iter()).map_err(Failure::Wrong)?;
     let duration = lease(members.text("lease").map_err(Failure::Wrong)?.as_deref())?;
-    let (mut leases, mut saves) = (Vec::new(), Vec::new());
-    for (id, lease, save) in members.batch("leases", held)? {
-        saves.extend(save.map(|save| (id.clone(), save)));
-        leases.push((id, lease));
-    }
-    Ok(Extend::new(leases, duration).saves(saves))
+    let leases = members.batch("leases", held)?;
+    let extend = |part: &[Held]| {
+        let leases = part.iter().map(|(id, lease, _)| (id.clone(), *lease)).collect();
+        let saves = part.iter().filter_map(|(id, _, save)| Some((id.clone(), save.clone()?)));
+        Op::Extend(Extend::new(leases, duration).saves(saves.collect()))
+    };
+    let operations = operations(&leases, &extend)?;
+    Ok((leases, operations))
 }
 
 /// Returns the queue of a consumer. Where queues are looked for, it may not exist yet.
@@ -283,8 +302,8 @@ fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
     }
 }
 
-fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
-    let mut value = json::id(id);
+fn extended(extended: Extended) -> Map<String, Value> {
+    let mut value = Map::new();
     let outcome = match extended {
         Extended::Done { deadline, cancel_requested } => {
             value.insert("deadline".to_owned(), deadline.to_string().into());
@@ -299,7 +318,10 @@ fn extended(id: &MessageId, extended: Extended) -> Map<String, Value> {
 }
 
 /// The id, the lease and the save of an item of an extension.
-fn held(item: &RawValue) -> Result<(MessageId, Lease, Option<Save>), String> {
+type Held = (MessageId, Lease, Option<Save>);
+
+/// Reads an item of an extension.
+fn held(item: &RawValue) -> Result<Held, String> {
     let names = ["id", "id_base64", "token"].into_iter().chain(json::Saved::NAMES);
     let members = Members::read("it", item.get().as_bytes(), names)?;
     let text = |name| members.text(name);

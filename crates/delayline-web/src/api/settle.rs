@@ -9,22 +9,22 @@ use delayline::backend::{
     HandOff, HandedOff, Hold, Millis, NewMessage, NewResult, Op, Outcome, Reply, Schedule, Settled,
     Settlement,
 };
-use delayline::codec::Raw;
-use delayline::{Bytes, Enqueued, Error, MessageId, Queue, RetryPolicy, Timestamp, limits};
+use delayline::{Bytes, Enqueued, Error, MessageId, RetryPolicy, Timestamp, Violation, limits};
 use delayline_json as json;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::input::{MOST_BODY_BYTES, Members};
+use super::operations::{Operations, apply, operations};
 use super::place::Place;
-use super::problem::{Problem, answer, failed_items};
+use super::problem::{Problem, answer, failed, failed_items};
 use super::pull::{consumed, message_id, token};
 use super::save::save;
 use crate::audited::to_the_end;
 use crate::body::JSON;
 use crate::context::ForWorkers;
-use crate::failure::{Failure, told};
+use crate::failure::Failure;
 use crate::pull::token::Token;
 use crate::{Rights, Visitor};
 
@@ -37,22 +37,16 @@ pub(super) async fn settle(
     let served = consumed(&context, &place.queue).await?;
     let body = context.shared.bodies.read(request, JSON, MOST_BODY_BYTES).await?;
     let items = items(&context.visitor, &place.queue, &body)?;
-    let plain = Op::Settle(pick(&items, false).map(|item| item.settlement.clone()).collect());
-    let carrying = Op::HandOff(pick(&items, true).cloned().collect());
     // Nothing is sent unless all of it may be.
-    let all = items.iter().map(|item| item.settlement.clone()).collect();
-    Op::Settle(all).validate()?;
-    if pick(&items, true).next().is_some() {
-        carrying.validate()?;
-    }
+    let (plain, carrying) = (operations_of(&items, false)?, operations_of(&items, true)?);
     let visitor = json::harmless_line(&context.visitor.name);
     let rights = context.visitor.rights;
     let name = place.queue;
     let work = async move {
         // The messages take as much memory, until they are sent.
         let _counts = body;
-        let plain = apply(&served.queue, &plain).await;
-        let carrying = apply(&served.queue, &carrying).await;
+        let plain = apply(&served.queue, &plain, results).await;
+        let carrying = apply(&served.queue, &carrying, results).await;
         let response = response_of(&items, rights, plain, carrying);
         tracing::debug!(
             target: "delayline_web::audit",
@@ -68,53 +62,51 @@ pub(super) async fn settle(
     Ok(to_the_end(work).await?)
 }
 
-/// The items that carry messages or a result, or the others.
-fn pick(items: &[HandOff], carrying: bool) -> impl Iterator<Item = &HandOff> {
-    items.iter().filter(move |item| carries(item) == carrying)
+/// The operations for the items that carry messages or a result, or for the others.
+fn operations_of(items: &[HandOff], carrying: bool) -> Result<Operations, Violation> {
+    let picked = items.iter().filter(|item| carries(item) == carrying).cloned();
+    let picked: Vec<HandOff> = picked.collect();
+    if picked.is_empty() && !items.is_empty() {
+        return Ok(Vec::new());
+    }
+    operations(&picked, &|part| {
+        if carrying {
+            return Op::HandOff(part.to_vec());
+        }
+        Op::Settle(part.iter().map(|item| item.settlement.clone()).collect())
+    })
 }
 
 const fn carries(item: &HandOff) -> bool {
     !item.messages.is_empty() || item.result.is_some()
 }
 
-/// The results of an operation's items in order. One without items is not sent.
-async fn apply(queue: &Queue<Bytes, Raw>, op: &Op) -> Result<Vec<HandedOff>, Error> {
-    if matches!(op, Op::Settle(items) if items.is_empty())
-        || matches!(op, Op::HandOff(items) if items.is_empty())
-    {
-        return Ok(Vec::new());
-    }
-    match queue.apply(op).await?.reply {
-        Reply::Settle(items) => Ok(items.into_iter().map(HandedOff::from).collect()),
-        Reply::HandOff(items) => Ok(items),
-        _ => Err(delayline::backend::Error::new(delayline::ErrorKind::Protocol).into()),
+fn results(reply: Reply) -> Option<Vec<HandedOff>> {
+    match reply {
+        Reply::Settle(items) => Some(items.into_iter().map(HandedOff::from).collect()),
+        Reply::HandOff(items) => Some(items),
+        _ => None,
     }
 }
 
 fn response_of(
     items: &[HandOff],
     rights: Rights,
-    plain: Result<Vec<HandedOff>, Error>,
-    carrying: Result<Vec<HandedOff>, Error>,
+    plain: Vec<Result<HandedOff, Error>>,
+    carrying: Vec<Result<HandedOff, Error>>,
 ) -> Response {
-    let failure = plain.as_ref().err().or_else(|| carrying.as_ref().err()).cloned();
-    let (mut plain, mut carrying) = (plain.map(Vec::into_iter), carrying.map(Vec::into_iter));
+    let mut failures = plain.iter().chain(&carrying).filter_map(|result| result.as_ref().err());
+    let failure = failures.next().cloned();
+    let (mut plain, mut carrying) = (plain.into_iter(), carrying.into_iter());
     let results: Value = items
         .iter()
         .map(|item| {
             let of = if carries(item) { &mut carrying } else { &mut plain };
             let mut value = json::id(&item.settlement.id);
-            match of {
-                Ok(results) => {
-                    if let Some(result) = results.next() {
-                        value.extend(settled(item, &result));
-                    }
-                }
-                Err(error) => {
-                    value.insert("outcome".to_owned(), "failed".into());
-                    value.insert("class".to_owned(), error.class().name().into());
-                    value.insert("detail".to_owned(), told(error, rights).into());
-                }
+            match of.next() {
+                Some(Ok(result)) => value.extend(settled(item, &result)),
+                Some(Err(error)) => value.extend(failed(&error, rights)),
+                None => {}
             }
             Value::Object(value)
         })

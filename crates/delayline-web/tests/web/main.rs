@@ -30,6 +30,7 @@ mod pull;
 mod pull_described;
 mod pull_failover;
 mod pull_ledger;
+mod pull_many;
 mod pull_polls;
 mod pull_saves;
 mod redis;

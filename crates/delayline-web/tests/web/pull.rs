@@ -265,11 +265,9 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
         assert!(error["detail"].as_str().unwrap().contains(why), "{more}: {problem}");
     }
     let ack = json!({"id": id, "token": token, "outcome": "ack"});
-    for (settlements, why) in [
-        (json!([]), "is empty"),
-        (json!([ack, ack]), "more than once"),
-        (json!(vec![&ack; 1_001]), "1001 settlements"),
-    ] {
+    for (settlements, why) in
+        [(json!([]), "is empty"), (json!(vec![&ack; 1_001]), "1001 settlements")]
+    {
         let body = json!({ "settlements": settlements });
         let problem = post(&site, "settle", &body).await.status(400).json();
         assert!(problem["detail"].as_str().unwrap().contains(why), "{problem}");

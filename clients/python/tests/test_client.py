@@ -159,6 +159,14 @@ class Tests(unittest.TestCase):
         self.assertEqual(own["update_token"], "0" * 15 + "1")
         self.assertNotIn("update_token", client.send("x", id="a"))
 
+    def test_a_throttle_or_an_update_without_an_id_is_refused(self):
+        for _, client in self.each():
+            for fields in ({"throttle": "1h"}, {"update": "replace"}):
+                with self.assertRaises(ApiError) as refused:
+                    client.send("x", **fields)
+                self.assertIn("needs an id", str(refused.exception))
+            self.assertEqual(counts(client)["ready"], 0)
+
     def test_a_send_that_could_be_a_second_message_is_not_repeated(self):
         class Lost(Client):
             def _call(self, *args):
@@ -241,6 +249,10 @@ class Tests(unittest.TestCase):
             worker.stop()
             thread.join()
             self.assertEqual(seen, [None, {"page": 12}])
+            client.send(1, id="b")
+            (job,) = client.claim()
+            client.settle([job.lease() | {"outcome": "release", "checkpoint_base64": "/w=="}])
+            self.assertEqual(client.claim()[0].saved, b"\xff")
 
     def test_an_error_without_proper_text_is_a_failure(self):
         class Mute(Exception):

@@ -120,7 +120,12 @@ class Job:
 
     @property
     def saved(self) -> Any:
-        """What an earlier attempt has saved with `save`; None if there is nothing."""
+        """What an earlier attempt has saved with `save`; None if there is nothing.
+
+        Bytes if another client has saved what is not UTF-8.
+        """
+        if "checkpoint_base64" in self.delivery:
+            return base64.b64decode(self.delivery["checkpoint_base64"])
         return json.loads(self.delivery["checkpoint"]) if "checkpoint" in self.delivery else None
 
     def save(self, state: Any) -> None:
@@ -191,7 +196,10 @@ class Client:
         and the second one be a new message: with `reuse_finished_id`, or with a `throttle` that may
         have passed by then. Then it raises the error, and the message may have been sent.
         """
-        message = {"id": str(uuid.uuid4())} | fields | named("payload", payload)
+        message = fields | named("payload", payload)
+        if "throttle" not in fields and "update" not in fields:
+            # These two compare by id: under a new one, each send would be a new message.
+            message.setdefault("id", str(uuid.uuid4()))
         if "update" in fields:
             # Repeated, an update changes nothing.
             message.setdefault("update_token", uuid.uuid4().hex[:16])

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use delayline::after::Member;
 use delayline::message::{Attempt, Message, MessageState};
+use delayline::update::Follower;
 use delayline::{Bytes, Found, MessageId};
 use delayline_json::{self as json, harmless, harmless_line};
 
@@ -90,6 +92,7 @@ fn details(message: &Message<Bytes>) -> Vec<(&'static str, String)> {
     match info.state {
         MessageState::Leased { deadline, cancel_requested } => {
             rows.push(("lease until", deadline.to_string()));
+            rows.extend(info.holder.map(|process| ("held by", process.to_string())));
             if cancel_requested {
                 rows.push(("cancel", "requested".to_owned()));
             }
@@ -114,8 +117,29 @@ fn details(message: &Message<Bytes>) -> Vec<(&'static str, String)> {
     rows.extend(info.last_error.as_ref().map(|error| ("last error", harmless_line(error))));
     let progress = info.progress.as_ref();
     rows.extend(progress.map(|progress| ("progress", harmless_line(&progress.to_string()))));
+    if let Some(waiting) = &message.waiting {
+        let member = |member: &Member| ("after", harmless_line(&member.to_string()));
+        rows.extend(waiting.members.iter().map(member));
+        rows.push(("on failure", waiting.on_failure.name().to_owned()));
+        rows.push(("wait at most", format!("{:?}", waiting.at_most)));
+    }
+    rows.extend(message.follower.as_ref().map(|follower| ("follower", described(follower))));
     rows.extend(message.attempts.iter().map(|attempt| ("attempt", in_words(attempt))));
     rows
+}
+
+/// The update that replaces a leased message.
+fn described(follower: &Follower) -> String {
+    let (due, enqueued, bytes) = (follower.due, follower.enqueued_at, follower.payload_bytes);
+    let mut text = format!("due {due}, enqueued {enqueued}, payload of {bytes} bytes");
+    if let Some(group) = &follower.group {
+        let _ = write!(text, ", group {}", harmless_line(&group.to_string()));
+    }
+    let _ = write!(text, ", priority {}", follower.priority.name());
+    if let Some(expires) = follower.expires_at {
+        let _ = write!(text, ", expires {expires}");
+    }
+    text
 }
 
 fn in_words(attempt: &Attempt) -> String {
@@ -125,4 +149,34 @@ fn in_words(attempt: &Attempt) -> String {
 
 fn lines(rows: Vec<(&'static str, String)>) -> String {
     rows.into_iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use delayline::Timestamp;
+    use delayline::admin::ProcessId;
+    use delayline::message::{Group, MessageInfo};
+
+    use super::*;
+
+    #[test]
+    fn the_update_of_a_leased_message_and_its_holder_are_shown() {
+        let at = |ms| Timestamp::from_ms(ms).unwrap();
+        let id = MessageId::new("a").unwrap();
+        let state = MessageState::Leased { deadline: at(9), cancel_requested: false };
+        let mut info = MessageInfo::new(id.clone(), state, 7, at(1), at(2));
+        info.holder = Some(ProcessId::from_bytes([1; 8]));
+        let mut follower = Follower::new(at(3), at(4));
+        follower.group = Group::new("t\u{1b}").ok();
+        let mut message = Message::new(info, Bytes::new());
+        message.follower = Some(follower);
+        let text = text(&id, &Found::Live(Box::new(message)));
+        let follower = format!(
+            "follower     due {}, enqueued {}, payload of 0 bytes, group t\\u{{1b}}, priority normal\n",
+            at(4),
+            at(3)
+        );
+        assert!(text.contains(&follower), "{text}");
+        assert!(text.contains(&format!("held by      {}\n", "01".repeat(8))), "{text}");
+    }
 }

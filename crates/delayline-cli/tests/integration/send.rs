@@ -308,6 +308,9 @@ fn a_message_waits_for_others() {
     }
     let explained = run(on(&server, &["explain", "all"])).code(0);
     assert!(explained.stdout.contains("waits for 2 of 2 messages"), "{}", explained.stdout);
+    let text = run(on(&server, &["get", "all"])).code(0).stdout;
+    let waiting = "after        a\nafter        b\non failure   wait\nwait at most 86400s\n";
+    assert!(text.contains(waiting), "{text}");
     let stored = run(on(&server, &["get", "all", "--json"])).code(0).lines();
     assert_eq!(stored[0]["after"], json!([{"id": "a"}, {"id": "b"}]));
     let handled = run(on(&server, &["work", "--until-empty"])).code(0).lines();

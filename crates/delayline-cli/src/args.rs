@@ -140,7 +140,7 @@ pub(crate) struct Target {
         long,
         global = true,
         value_name = "PASSWORD",
-        env = "DELAYLINE_SENTINEL_PASSWORD",
+        env = SENTINEL_PASSWORD,
         hide_env_values = true
     )]
     pub(crate) sentinel_password: Option<String>,
@@ -383,10 +383,14 @@ impl Target {
         if url == self.url {
             connect = self.with_ca(connect)?;
         }
+        let has_sentinels = connect.to_string().contains("-sentinel://");
         if let Some(password) = &self.sentinel_password
             && url == self.url
-            && connect.to_string().contains("-sentinel://")
+            && (has_sentinels
+                || self.sentinel_user.is_some()
+                || is_given(Some(password), SENTINEL_PASSWORD))
         {
+            // Without sentinels, this is refused.
             let user = self.sentinel_user.as_deref().unwrap_or_default();
             connect = connect.sentinel_login(user, password);
         }
@@ -501,6 +505,11 @@ fn is_of(url: &str, scheme: &str) -> bool {
     url.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case(scheme))
 }
 
+/// Whether a value is of the command line, and not of its variable, which other commands may need.
+fn is_given(value: Option<&str>, variable: &str) -> bool {
+    value.is_some_and(|value| std::env::var_os(variable).is_none_or(|of_it| of_it != value))
+}
+
 /// Reads `FROM=TO`.
 fn pair(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.split_once('=').ok_or("it must be FROM=TO")?;
@@ -517,6 +526,9 @@ impl From<Priority> for delayline::message::Priority {
         }
     }
 }
+
+/// The variable for `--sentinel-password`.
+const SENTINEL_PASSWORD: &str = "DELAYLINE_SENTINEL_PASSWORD";
 
 /// What `--shards` may be.
 const SHARDS: RangeInclusive<i64> = MIN_SHARDS as i64..=MAX_SHARDS as i64;

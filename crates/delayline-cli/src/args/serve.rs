@@ -88,11 +88,12 @@ pub(crate) struct Serve {
     pub(crate) scheduler: bool,
 
     /// Deliver the messages of the named queues to this shell command, like `delayline work --exec`
-    #[arg(long, value_name = "COMMAND", conflicts_with = "post")]
+    #[arg(long, value_name = "COMMAND", group = "action", conflicts_with = "post")]
     pub(crate) exec: Option<String>,
 
     /// Messages to deliver at once: 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = concurrency())]
+    #[arg(requires = "action")]
     pub(crate) concurrency: usize,
 
     #[command(flatten)]

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use clap::builder::RangedU64ValueParser;
 use delayline::limits::MAX_BATCH;
 
+use super::is_given;
+use crate::failure::Failure;
+
 /// Handle messages: print each one, run a command for it, or post it to a URL
 ///
 /// Prints each due message as a JSON line on stdout, runs a command for it, or sends it as an HTTP
@@ -70,7 +73,7 @@ pub(crate) struct Post {
         id = "post_secret",
         long = "post-secret",
         value_name = "SECRET",
-        env = "DELAYLINE_POST_SECRET",
+        env = POST_SECRET,
         hide_env_values = true
     )]
     pub(crate) secret: Option<String>,
@@ -81,14 +84,27 @@ pub(crate) struct Post {
 
     /// Maximum number of snoozes requested by answers (429 or 503 with Retry-After); after that,
     /// such an answer counts as a failure. Releases, for example when `work` ends, count as snoozes
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "post")]
     pub(crate) max_snoozes: u64,
+}
+
+impl Post {
+    /// Refuses a secret that signs nothing.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.url.is_none() && is_given(self.secret.as_deref(), POST_SECRET) {
+            return Err(Failure::usage("--post-secret needs --post"));
+        }
+        Ok(())
+    }
 }
 
 /// How many messages a worker may handle at once.
 pub(super) fn concurrency() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=MAX_BATCH as u64)
 }
+
+/// The variable for `--post-secret`.
+const POST_SECRET: &str = "DELAYLINE_POST_SECRET";
 
 const WORK_HELP: &str = "\
 Examples:

@@ -64,6 +64,7 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         // The shell would succeed, and every message would be acked.
         return Err(Failure::usage("--exec names no command"));
     }
+    args.post.check()?;
     target.confirms("--sqs-durability", args.sqs_durability)?;
     if let Some(name) = &args.schedules {
         name.parse::<QueueName>().map_err(Error::from)?;

@@ -29,6 +29,7 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
     if args.exec.first().is_some_and(|program| program.is_empty()) {
         return Err(Failure::usage("--exec names no command"));
     }
+    args.post.check()?;
     let grace = duration_of("--grace", &args.grace)?;
     let timeout = args.timeout.as_deref().map(|it| duration_of("--timeout", it)).transpose()?;
     if timeout == Some(Duration::ZERO) {

@@ -265,6 +265,8 @@ fn what_is_wrong_is_told_before_anything_is_posted() {
         (&["--post", "http://hooks.example/", "--post-secret", "hunter2"], "at least 16 bytes"),
         (&["--post", "http://hooks.example/", "--exec", "true"], "cannot be used with"),
         (&["--retry-4xx"], "--post"),
+        (&["--max-snoozes", "3"], "--post"),
+        (&["--post-secret", "hunter2hunter2hunter2"], "--post-secret needs --post"),
     ] {
         let refused = run(on(&server, &[&["work"], args].concat())).code(2);
         assert!(refused.stderr.contains(why), "{args:?}: {}", refused.stderr);

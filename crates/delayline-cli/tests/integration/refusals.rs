@@ -106,6 +106,8 @@ fn options_that_no_verb_can_follow_are_named() {
         ),
         (&["work", "--lease", "2d"], &["--lease", "from 1 to 86400000"]),
         (&["serve", "--post", "nowhere"], &["--post", "http://"]),
+        (&["serve", "--post-secret", "a secret of 16 bytes"], &["--post-secret needs --post"]),
+        (&["stats", "--sentinel-password", "a"], &["redis-sentinel://"]),
         (&["serve", "--schedules", "a b"], &["the queue name"]),
         (&["doctor", "--schedules", "a b"], &["the queue name"]),
         (&["workers", "--queue", "a b"], &["the queue name"]),
@@ -128,6 +130,8 @@ fn options_that_no_verb_can_follow_are_named() {
         &["work", "--concurrency", "0"][..],
         &["work", "--lease", "2d"],
         &["serve", "--concurrency", "1001"],
+        &["serve", "--concurrency", "9"],
+        &["work", "--sentinel-password", "a"],
         &["send", "--payload", "1", "--durability", "replicas=1"],
         &["schedule", "put", "", "--every", "1m"],
     ] {

@@ -91,8 +91,9 @@ async fn settle(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error
         match open.queue.apply(&Op::HandOff(acks.collect())).await.map(|it| it.reply) {
             Ok(Reply::HandOff(all)) => return Ok(all.into_iter().map(|it| it.settled).collect()),
             Ok(_) => return Err(Error::internal()),
-            // A full server forgets the numbers, and keeps no messages that have been handled.
-            Err(error) if *error.kind() == ErrorKind::OutOfMemory => {}
+            // A full server or disk forgets the numbers, and keeps no messages that have been
+            // handled. If some shards are full, the others know by now that theirs are acked.
+            Err(error) if may_be_full(error.kind()) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -100,6 +101,10 @@ async fn settle(open: &Open, receipts: &[Receipt]) -> Result<Vec<Settled>, Error
     let reply = open.queue.apply(&Op::Settle(settlements)).await?.reply;
     let Reply::Settle(settled) = reply else { return Err(Error::internal()) };
     Ok(settled)
+}
+
+const fn may_be_full(kind: &ErrorKind) -> bool {
+    matches!(kind, ErrorKind::OutOfMemory | ErrorKind::DiskFull | ErrorKind::Partial)
 }
 
 /// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in
@@ -171,11 +176,20 @@ pub(crate) const DEDUPLICATION: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use delayline::backend::{Applied, At, Backend, Error as BackendError, QueueBackend, Wakeup};
     use delayline::codec::Raw;
     use delayline::{Bytes, Durability, Queue};
 
     use super::*;
     use crate::queues::Queues;
+
+    async fn queues() -> Queues {
+        let connection = delayline::connect("memory:").await.unwrap();
+        Queues::open(connection, "s".to_owned(), None, Durability::None, false).await.unwrap()
+    }
 
     async fn claimed(open: &Open) -> Delivery {
         let (consumer, claim_id) = claim_ids("test", &open.name, None).unwrap();
@@ -185,11 +199,51 @@ mod tests {
         claimed.deliveries.remove(0)
     }
 
+    /// Refuses hand-offs for lack of space: if in part, then all but the first one.
+    #[derive(Debug)]
+    struct Full(Arc<dyn QueueBackend>, ErrorKind);
+
+    #[async_trait]
+    impl Backend for Full {
+        async fn apply(&self, at: At, op: &Op) -> Result<Applied, BackendError> {
+            let Op::HandOff(all) = op else { return self.0.apply(at, op).await };
+            if self.1 == ErrorKind::Partial {
+                self.0.apply(at, &Op::HandOff(all[..1].to_vec())).await?;
+            }
+            Err(BackendError::new(self.1.clone()))
+        }
+    }
+
+    #[async_trait]
+    impl Wakeup for Full {
+        async fn wait(&self, timeout: Duration) -> Result<bool, BackendError> {
+            self.0.wait(timeout).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fifo_queue_without_space_takes_acks() {
+        for kind in [ErrorKind::OutOfMemory, ErrorKind::DiskFull, ErrorKind::Partial] {
+            let opened = queues().await.opened("q.fifo").await.unwrap();
+            let mut open = Arc::into_inner(opened).unwrap();
+            let mut receipts = Vec::new();
+            for body in ["a", "b"] {
+                let body = Bytes::from_static(body.as_bytes());
+                open.queue.send(&body).await.unwrap();
+                let Delivery { message, lease, .. } = claimed(&open).await;
+                let MessageInfo { id, sequence, .. } = message.info;
+                receipts.push(Receipt { id, lease, sequence });
+            }
+            let full = Full(Arc::clone(open.queue.backend()), kind.clone());
+            open.queue = Queue::new(Arc::new(full)).codec(Raw);
+            ack(&open, &receipts).await.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+            assert_eq!(open.queue.stats().await.unwrap().totals.acked, 2, "{kind:?}");
+        }
+    }
+
     #[tokio::test]
     async fn a_repeated_move_makes_no_second_copy() {
-        let connection = delayline::connect("memory:").await.unwrap();
-        let queues = Queues::open(connection, "s".to_owned(), None, Durability::None, false);
-        let queues = queues.await.unwrap();
+        let queues = queues().await;
         let (from, to) =
             (queues.opened("orders").await.unwrap(), queues.opened("dead").await.unwrap());
         let send = async |queue: &Queue<Bytes, Raw>, body: &'static str| {

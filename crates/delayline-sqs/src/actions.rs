@@ -12,6 +12,11 @@ use serde_json::Value;
 use crate::call::{Answer, Call};
 use crate::error::{Code, Error};
 
+/// Whether an action changes nothing.
+pub(crate) fn only_reads(action: &str) -> bool {
+    READS.contains(&action)
+}
+
 /// Executes an action.
 pub(crate) async fn execute(call: &Call, action: &str, input: Value) -> Result<Answer, Error> {
     let roles: &[Role] = match action {
@@ -20,12 +25,7 @@ pub(crate) async fn execute(call: &Call, action: &str, input: Value) -> Result<A
         | "DeleteMessageBatch"
         | "ChangeMessageVisibility"
         | "ChangeMessageVisibilityBatch" => &[Role::Worker],
-        "GetQueueUrl"
-        | "ListQueues"
-        | "GetQueueAttributes"
-        | "ListQueueTags"
-        | "ListDeadLetterSourceQueues"
-        | "ListMessageMoveTasks" => &[Role::Viewer, Role::Worker],
+        action if only_reads(action) => &[Role::Viewer, Role::Worker],
         _ => &[Role::Operator],
     };
     let name = ["QueueUrl", "QueueName", "SourceArn"].into_iter();
@@ -77,5 +77,13 @@ pub(crate) async fn execute(call: &Call, action: &str, input: Value) -> Result<A
     Ok(value.into())
 }
 
+const READS: [&str; 6] = [
+    "GetQueueUrl",
+    "ListQueues",
+    "GetQueueAttributes",
+    "ListQueueTags",
+    "ListDeadLetterSourceQueues",
+    "ListMessageMoveTasks",
+];
 /// Characters of a queue's URL in a line of the log.
 const MOST_LOGGED: usize = 300;

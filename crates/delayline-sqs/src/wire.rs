@@ -120,6 +120,12 @@ async fn attempt(
     drop((body, share));
     let action = action
         .ok_or_else(|| Error::new(Code::MissingAction, "The request names no action of SQS."))?;
+    // A link can make other programs send a GET, but not with a header of SDKs.
+    let may_be_a_link = parts.method == Method::GET && !parts.headers.contains_key(DATE);
+    if may_be_a_link && !caller.is_named && !actions::only_reads(&action) {
+        let why = "Without a signature, actions that change something are sent with POST.";
+        return Err(Error::new(Code::AccessDenied, why));
+    }
     let base = match &shared.public_url {
         Some(url) => url.clone(),
         None => {
@@ -163,6 +169,8 @@ fn written(media_type: &'static str, text: String, hold: Option<Hold>) -> Respon
 }
 
 const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
+/// SDKs send it with each signature that is not in the URL.
+const DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const TRACE: HeaderName = HeaderName::from_static("x-amzn-trace-id");
 const QUERY_ERROR: HeaderName = HeaderName::from_static("x-amzn-query-error");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");

@@ -36,8 +36,8 @@ pub(super) struct Settles<T> {
     bytes: usize,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
-    /// Whether the server had no memory for the latest ones.
-    is_out_of_memory: bool,
+    /// Whether the server had no memory, or its disk no space, for the latest ones.
+    is_full: bool,
     backoff: Backoff,
 }
 
@@ -107,7 +107,7 @@ impl<T: Settling> Settles<T> {
             perhaps_done: HashSet::new(),
             bytes: 0,
             retry_at: None,
-            is_out_of_memory: false,
+            is_full: false,
             backoff: FAILURES,
         }
     }
@@ -123,17 +123,17 @@ impl<T: Settling> Settles<T> {
     }
 
     /// The number of unconfirmed settlements that hold up new claims. Settlements that a full
-    /// server refuses do not: the acks of other messages free its memory. But this worker's memory
+    /// server refuses do not: the acks of other messages free its space. But this worker's memory
     /// is limited, too.
     pub(super) fn backlog(&self) -> usize {
-        if self.is_out_of_memory && self.bytes <= MAX_REFUSED_BYTES { 0 } else { self.len() }
+        if self.is_full && self.bytes <= MAX_REFUSED_BYTES { 0 } else { self.len() }
     }
 
-    /// Whether the latest attempt failed, and not for lack of memory: then other settlements would
-    /// fail as well. A full server takes them, and they give memory back. If parts of the queue can
+    /// Whether the latest attempt failed, and not for lack of space: then other settlements would
+    /// fail as well. A full server takes them, and they give space back. If parts of the queue can
     /// fail alone, none of them fails others.
     pub(super) const fn is_failing(&self) -> bool {
-        self.retry_at.is_some() && !self.is_out_of_memory
+        self.retry_at.is_some() && !self.is_full
     }
 
     /// When a batch should be sent.
@@ -220,8 +220,9 @@ impl<T: Settling> Settles<T> {
             let leases = items.iter().map(|item| lease_of(item.settlement()));
             self.perhaps_done.extend(leases);
         }
-        self.is_out_of_memory =
-            error.is_some_and(|error| matches!(error.kind(), ErrorKind::OutOfMemory));
+        self.is_full = error.is_some_and(|error| {
+            matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::DiskFull)
+        });
         let retry_at = now.after(self.backoff.next(rng.chance()));
         // The next attempt decides again: the worker may claim no more by then.
         items.iter_mut().for_each(|item| item.settlement_mut().claims_next = false);
@@ -253,7 +254,7 @@ impl<T: Settling> Settles<T> {
         self.bytes = self.bytes.saturating_sub(bytes.sum());
         self.under_way = 0;
         self.retry_at = None;
-        self.is_out_of_memory &= !self.failing.is_empty();
+        self.is_full &= !self.failing.is_empty();
         match self.latest {
             Source::Waiting => {}
             Source::Suspects => self.together = self.together.saturating_mul(2),
@@ -360,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_a_full_server_refuses_holds_up_claims_only_when_it_takes_much_memory() {
-        let (mut rng, full) = (Rng::new([0; 16]), Error::new(ErrorKind::OutOfMemory));
+        let mut rng = Rng::new([0; 16]);
         let mut settles = Settles::new(false);
         let push = |settles: &mut Settles<HandOff>, n: usize| {
             let following = NewMessage::new(id(&format!("next-{n}")), vec![0; 1_000_000]);
@@ -368,13 +369,16 @@ mod tests {
         };
         (0..67).for_each(|n| push(&mut settles, n));
         assert_eq!(settles.backlog(), 67);
-        let batch = settles.send(Moment::START).unwrap();
-        settles.failed(Moment::START, batch, Some(&full), &mut rng);
-        assert_eq!((settles.len(), settles.backlog()), (67, 0));
+        let at = |seconds| Moment::START.after(Duration::from_secs(seconds));
+        for (seconds, full) in [(0, ErrorKind::OutOfMemory), (10, ErrorKind::DiskFull)] {
+            let batch = settles.send(at(seconds)).unwrap();
+            settles.failed(at(seconds), batch, Some(&Error::new(full)), &mut rng);
+            assert_eq!((settles.len(), settles.backlog()), (67, 0));
+        }
         push(&mut settles, 67);
         assert_eq!(settles.backlog(), 68);
         // The next attempt is accepted.
-        let batch = settles.send(Moment::START.after(Duration::from_secs(1))).unwrap();
+        let batch = settles.send(at(20)).unwrap();
         settles.refused(&batch);
         assert_eq!(settles.backlog(), settles.len());
         while let Some(batch) = settles.send(Moment::START) {

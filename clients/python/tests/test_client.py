@@ -199,6 +199,16 @@ class Tests(unittest.TestCase):
         self.assertTrue(ApiError(502, {"class": "ambiguous"}).is_retryable)
         self.assertFalse(ApiError(502, {"class": "rejected"}).is_retryable)
 
+    def test_a_worker_repeats_a_claim_that_the_server_refuses(self):
+        class Refused(Client):
+            def claim(self, *args, **fields):
+                raise ApiError(statuses.pop(0), {"class": "rejected"})
+
+        statuses = [502, 404, 503, 403]
+        with self.assertLogs("delayline", "WARNING") as logs, self.assertRaises(ApiError) as ended:
+            Worker(Refused("http://localhost", "q"), print).run(signals=False)
+        self.assertEqual((ended.exception.status, len(logs.output), statuses), (403, 1, []))
+
     def test_an_outcome_that_is_refused_fails_its_own_message_only(self):
         bad = {
             "unknown": Ack(messages=[{"payload": 1, "queue": "other"}]),

@@ -356,7 +356,7 @@ class Worker:
                 other.join()
 
     def _claim(self, handlers: ThreadPoolExecutor) -> None:
-        claim_id, free, pause = "", 0, 0.05
+        claim_id, free, pause, tell_at = "", 0, 0.05, 0.0
         while not self._stopping:
             if not claim_id:
                 self._free.acquire()
@@ -368,18 +368,22 @@ class Worker:
                 self._is_waiting = True
                 jobs = self._claims.claim(free, **fields)
             except (OSError, http.client.HTTPException, ApiError) as error:
-                if isinstance(error, ApiError) and not error.is_retryable and error.status != 404:
+                # A server that refuses, such as a Redis with another password, may be set right.
+                is_of_worker = isinstance(error, ApiError) and error.status < 500
+                if is_of_worker and not error.is_retryable and error.status != 404:
                     raise
                 # The same claim is repeated: it returns the leases that it may have been granted.
                 if not self._stopping:
-                    log.warning("a claim failed, and is repeated: %s", error)
+                    if time.monotonic() >= tell_at:
+                        log.warning("a claim failed; trying again, logged each minute: %s", error)
+                        tell_at = time.monotonic() + 60
                     time.sleep(pause)
                     pause = min(pause * 2, 2)
                     continue
                 jobs = self._take_back(free, fields)
             finally:
                 self._is_waiting = False
-            claim_id, pause = "", 0.05
+            claim_id, pause, tell_at = "", 0.05, 0.0
             for job in jobs:
                 self._held[id(job)] = job
                 handlers.submit(self._handle, job)

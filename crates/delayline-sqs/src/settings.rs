@@ -128,9 +128,12 @@ impl Settings {
 
     /// Whether this queue may be the dead-letter queue of another one.
     pub(crate) fn may_take_from(&self, queue: &str) -> bool {
-        let policy = self.attributes.get("RedriveAllowPolicy");
-        let sources = policy.and_then(|policy| sources(policy)).flatten();
-        sources.is_none_or(|sources| sources.iter().any(|source| source == queue))
+        self.sources().is_none_or(|sources| sources.iter().any(|source| source == queue))
+    }
+
+    /// The queues whose dead-letter queue this one may be; `None` for all.
+    pub(crate) fn sources(&self) -> Option<Vec<String>> {
+        sources(self.attributes.get("RedriveAllowPolicy")?).flatten()
     }
 
     pub(crate) fn redrive(&self) -> Option<Redrive> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::Method;
 use axum::http::request::Parts;
-use delayline::after::{self, Member};
+use delayline::after::Member;
 use delayline::codec::Raw;
-use delayline::message::{Headers, MessageInfo};
+use delayline::message::MessageInfo;
 use delayline::schedules::Schedules;
 use delayline::{Bytes, Connection, Found, MessageId, Queue};
 
@@ -205,11 +205,6 @@ impl Context {
     /// Whether the queue of a member exists for the visitor, who knows the queue that names it.
     pub(crate) fn knows(&self, member: &Member) -> bool {
         member.queue().is_none_or(|queue| self.visitor.knows(queue.as_str()))
-    }
-
-    /// Whether the header [`WAKES`](after::WAKES) names a queue that the visitor does not know.
-    pub(crate) fn hides_wakes(&self, headers: &Headers) -> bool {
-        after::wakes(headers).is_some_and(|waiting| !self.knows(&waiting))
     }
 
     /// The message or end of an id, as the visitor may see it.

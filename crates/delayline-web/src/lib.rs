@@ -120,7 +120,7 @@ mod workers;
 #[doc(hidden)]
 pub mod waiting {
     pub use crate::brake::Brake;
-    pub use crate::origin::SQS_HEADER;
+    pub use crate::origin::{SQS_HEADER, shown};
     pub use crate::pull::hold::{Claims, Hold};
     pub use crate::pull::polls::{Granted, Polls};
 }

@@ -1,7 +1,12 @@
-//! Where a dead letter of the SQS endpoint comes from.
+//! Queues that headers name: the queue of the message that waits for this one, and the queue that a
+//! dead letter of the SQS endpoint comes from.
 
+use std::borrow::Cow;
+
+use delayline::Bytes;
+use delayline::after::{self, WAKES};
 use delayline::message::Headers;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Visitor;
 
@@ -23,4 +28,31 @@ pub(crate) fn known(visitor: &Visitor, headers: &Headers) -> Result<(), String> 
         }
         _ => Ok(()),
     }
+}
+
+/// The headers as the visitor may see them: they name no queue that the visitor does not know.
+#[must_use]
+pub fn shown<'a>(visitor: &Visitor, headers: &'a Headers) -> Cow<'a, Headers> {
+    let waiting = after::wakes(headers);
+    let waits_in = waiting.as_ref().and_then(|member| member.queue());
+    let hides_wakes = waits_in.is_some_and(|queue| !visitor.knows(queue.as_str()));
+    let extras = without_origin(visitor, headers);
+    if !hides_wakes && extras.is_none() {
+        return Cow::Borrowed(headers);
+    }
+    let mut shown = Headers::new();
+    for (name, value) in headers.iter().filter(|(name, _)| !(hides_wakes && *name == WAKES)) {
+        let value = extras.as_ref().filter(|_| name == SQS_HEADER).unwrap_or(value);
+        // It has room without the queue. If not, it is not shown.
+        drop(shown.set(name, value.clone()));
+    }
+    Cow::Owned(shown)
+}
+
+/// What the SQS endpoint knows of a message without its origin, if the visitor does not know that.
+fn without_origin(visitor: &Visitor, headers: &Headers) -> Option<Bytes> {
+    let mut extras: Map<String, Value> = serde_json::from_slice(headers.get(SQS_HEADER)?).ok()?;
+    let origin = extras.remove("q")?;
+    let is_hidden = origin.as_str().is_some_and(|queue| !visitor.knows(queue));
+    is_hidden.then(|| Value::Object(extras).to_string().into())
 }

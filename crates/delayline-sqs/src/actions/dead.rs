@@ -123,11 +123,11 @@ pub(super) async fn list(call: &Call, input: Value) -> Result<Value, Error> {
     let max = asked.max_results.unwrap_or(Number(1)).within("MaxResults", 1, 10)?;
     let tasks = call.shared.moves.of(&source).await?;
     let most = usize::try_from(max).unwrap_or(1);
-    let results: Vec<_> = tasks.iter().take(most).map(task_shown).collect();
+    let results: Vec<_> = tasks.iter().take(most).map(|task| task_shown(call, task)).collect();
     Ok(json!({"Results": results}))
 }
 
-fn task_shown(task: &Task) -> Value {
+fn task_shown(call: &Call, task: &Task) -> Value {
     let mut value = json!({
         "Status": task.status,
         "SourceArn": Arn::write(&task.region, &task.source),
@@ -141,7 +141,7 @@ fn task_shown(task: &Task) -> Value {
         }
     };
     add("TaskHandle", (task.status == Status::Running).then(|| task.handle().into()));
-    let destination = task.destination.as_ref();
+    let destination = task.destination.as_ref().filter(|it| call.caller.knows(it));
     add("DestinationArn", destination.map(|it| Arn::write(&task.region, it).into()));
     add("MaxNumberOfMessagesPerSecond", task.per_second.map(Into::into));
     add("FailureReason", task.failure.clone().map(Into::into));

@@ -240,6 +240,13 @@ pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error
         return Err(Error::new(Code::InvalidAttributeName, why));
     }
     let mut shown = settings.shown(open.is_fifo());
+    // They would name queues that do not exist for the caller.
+    if settings.redrive().is_some_and(|it| !call.caller.knows(&it.queue)) {
+        shown.remove("RedrivePolicy");
+    }
+    if !settings.sources().iter().flatten().all(|name| call.caller.knows(name)) {
+        shown.remove("RedriveAllowPolicy");
+    }
     shown.insert("QueueArn".to_owned(), Arn::write(&call.caller.region, &open.name));
     if wanted.iter().any(|name| name == "All" || name.starts_with("Approximate")) {
         let stats = counted(&open).await?;

@@ -9,7 +9,7 @@ use delayline::after;
 use delayline::backend::{Claim, Delivery, Extend, Millis, Op};
 use delayline::limits::MAX_LEASE_MS;
 use delayline::message::MessageState;
-use delayline_web::waiting::Hold;
+use delayline_web::waiting::{Hold, shown as shown_headers};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -214,7 +214,8 @@ impl Wanted {
 
     fn write(&self, call: &Call, open: &Open, delivery: &Delivery, at: Option<Timestamp>) -> Value {
         let message = &delivery.message;
-        let (info, extras) = (&message.info, Extras::of(&message.headers));
+        let headers = shown_headers(&call.caller.visitor, &message.headers);
+        let (info, extras) = (&message.info, Extras::of(&headers));
         let payload = after::delivered(&message.headers, &message.payload)
             .map_or_else(|_| message.payload.clone(), |(payload, _)| payload);
         let body = attributes::body(&payload);
@@ -231,7 +232,7 @@ impl Wanted {
             "Body": body,
         });
         let Value::Object(members) = &mut value else { return value };
-        let all = attributes::of_headers(&message.headers, &extras);
+        let all = attributes::of_headers(&headers, &extras);
         let attributes = attributes::only(all, &self.attributes);
         if let Some(md5) = of_attributes(&attributes) {
             members.insert("MD5OfMessageAttributes".to_owned(), md5.into());

@@ -95,6 +95,49 @@ async fn messages_return_only_to_queues_of_the_user_who_moves_them() {
 }
 
 #[tokio::test]
+async fn queues_that_a_user_does_not_know_are_not_named() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let key = |name| AccessKey::new(name, "a secret", Role::Operator | Role::Worker);
+    let access = Access::keys([key("all"), key("few").only_queues(["dead"])]);
+    let router = Sqs::new(connection.clone(), access).router().await.unwrap();
+    let arn = |queue| format!("arn:aws:sqs:us-east-1:000000000000:{queue}");
+    let redrive =
+        |queue| json!({"deadLetterTargetArn": arn(queue), "maxReceiveCount": 9}).to_string();
+    let allow = json!({"redrivePermission": "byQueue", "sourceQueueArns": [arn("hidden")]});
+    let of_dead = json!({
+        "RedriveAllowPolicy": allow.to_string(), "RedrivePolicy": redrive("hidden-2"),
+    });
+    let of_hidden = json!({"RedrivePolicy": redrive("dead")});
+    for (name, attributes) in [("hidden-2", json!({})), ("dead", of_dead), ("hidden", of_hidden)] {
+        let create = json!({"QueueName": name, "Attributes": attributes});
+        action(&router, ["all", "a secret"], "CreateQueue", create).await;
+    }
+    let dead: Queue<String> = connection.queue("dead").await.unwrap();
+    let queue = json!({
+        "QueueUrl": "/000000000000/dead", "AttributeNames": ["All"],
+        "MessageAttributeNames": ["All"],
+    });
+    let hidden: Queue<String> = connection.queue("hidden").await.unwrap();
+    let to = hidden.member("x").unwrap();
+    for (user, is_named) in [("all", true), ("few", false)] {
+        let sent = dead.message(&"x".to_owned()).header("delayline-sqs", r#"{"q":"hidden"}"#);
+        assert!(sent.wakes(to.clone()).send().await.unwrap().is_accepted());
+        for name in ["ReceiveMessage", "GetQueueAttributes"] {
+            let answer = action(&router, [user, "a secret"], name, queue.clone()).await;
+            assert!(answer["Attributes"].is_object() || answer["Messages"].is_array(), "{answer}");
+            let count = answer.to_string().matches("hidden").count();
+            assert_eq!(count, if is_named { 2 } else { 0 }, "{answer}");
+        }
+    }
+    let task = json!({"SourceArn": arn("dead"), "DestinationArn": arn("hidden")});
+    action(&router, ["all", "a secret"], "StartMessageMoveTask", task.clone()).await;
+    for (user, is_named) in [("all", true), ("few", false)] {
+        let tasks = action(&router, [user, "a secret"], "ListMessageMoveTasks", task.clone()).await;
+        assert_eq!(tasks["Results"][0]["DestinationArn"].is_string(), is_named, "{tasks}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_signatures_do_not_lock_out_a_key_with_a_long_secret_in_use() {
     let connection = delayline::connect("memory:").await.unwrap();
     let keys = [["long", "0123456789abcdef"], ["short", "0123456789abcde"]];

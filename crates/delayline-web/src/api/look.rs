@@ -5,7 +5,6 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use delayline::admin::{Listed, Resolution};
-use delayline::after::WAKES;
 use delayline::{Completion, Found, limits};
 use delayline_json::{self as json, Cursor};
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use super::place::Place;
 use super::problem::{Problem, answer};
 use crate::context::Context;
 use crate::failure::{Failure, told};
+use crate::origin;
 use crate::served::{counted, explained};
 
 /// The names of all queues, and for discovered ones the age of the list.
@@ -118,13 +118,8 @@ pub(super) async fn get(place: Place, context: Context) -> Result<Response, Prob
             if let Some(waiting) = &mut message.waiting {
                 waiting.members.retain(|member| context.knows(member));
             }
-            let mut value = json::message(&message);
-            if let Some(Value::Object(headers)) = value.get_mut("headers")
-                && context.hides_wakes(&message.headers)
-            {
-                headers.retain(|name, _| !name.starts_with(WAKES));
-            }
-            value
+            message.headers = origin::shown(&context.visitor, &message.headers).into_owned();
+            json::message(&message)
         }
         Found::Live(message) => json::without_content(&message),
         Found::Finished(status) => json::stateless(&id, status.name()),

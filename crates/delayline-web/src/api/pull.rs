@@ -36,6 +36,7 @@ use crate::pull::hold::Hold;
 use crate::pull::polls::Granted;
 use crate::pull::token::Token;
 use crate::served::Served;
+use crate::{Visitor, origin};
 
 /// Leases messages, and waits for them.
 pub(super) async fn claim(
@@ -61,7 +62,7 @@ pub(super) async fn claim(
         messages = granted.claimed.deliveries.len(),
         "action"
     );
-    Ok(answered(&granted, &claim_id, hold)?)
+    Ok(answered(&context.visitor, &granted, &claim_id, hold)?)
 }
 
 /// Extends leases, and saves what consumers want to keep.
@@ -200,11 +201,16 @@ fn unnamed(visitor: &[u8]) -> Result<ConsumerName, Violation> {
 }
 
 /// Answers a claim. The leases count as delivered once the connection takes the body.
-fn answered(granted: &Granted, claim_id: &str, hold: Hold) -> Result<Response, Failure> {
+fn answered(
+    visitor: &Visitor,
+    granted: &Granted,
+    claim_id: &str,
+    hold: Hold,
+) -> Result<Response, Failure> {
     let Granted { claimed, at } = granted;
     let answer = Answer {
         claim_id,
-        deliveries: claimed.deliveries.iter().map(|it| delivered(it, *at)).collect(),
+        deliveries: claimed.deliveries.iter().map(|it| delivered(visitor, it, *at)).collect(),
         more: claimed.more,
         next: claimed.next.map(|instant| instant.to_string()),
     };
@@ -262,7 +268,11 @@ struct Delivered<'a> {
     checkpoint_base64: Option<String>,
 }
 
-fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
+fn delivered<'a>(
+    visitor: &Visitor,
+    delivery: &'a Delivery,
+    at: Option<Timestamp>,
+) -> Delivered<'a> {
     let message = &delivery.message;
     let (length, waited) = match after::delivered(&message.headers, &message.payload) {
         Ok((payload, waited)) => (payload.len(), waited),
@@ -284,7 +294,7 @@ fn delivered(delivery: &Delivery, at: Option<Timestamp>) -> Delivered<'_> {
         members: waited.as_ref().map(json::ended),
         token: token.write(),
         deadline: deadline.map(|instant| instant.to_string()),
-        headers: json::headers(headers),
+        headers: json::headers(&origin::shown(visitor, headers)),
         keep_result: headers.result_retention().map(|keep| format!("{}ms", keep.as_millis())),
         group: info.group.as_ref().map(Group::as_str),
         priority: info.priority.name(),

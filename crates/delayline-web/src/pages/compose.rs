@@ -80,7 +80,7 @@ pub(super) async fn edit_page(context: Context) -> Result<Response, Failure> {
     let (name, _) = context.queue()?;
     let letter = letter(&context, name).await?;
     let id = &letter.info.id;
-    let Some((payload, headers)) = texts(&letter) else {
+    let Some((payload, headers)) = texts(&context, &letter) else {
         let content = html! {
             h1 { "Edit " (id) }
             p.alert {
@@ -125,9 +125,12 @@ pub(super) async fn edit(context: Context, request: Request) -> Result<Response,
     let info = &letter.info;
     let mut message = NewMessage::new(info.id.clone(), payload(&fields));
     message.headers = headers(&fields)?;
-    // It may come from a queue that the visitor does not know.
-    if message.headers.get(SQS_HEADER) != letter.headers.get(SQS_HEADER) {
+    // It may come from a queue that the visitor does not know, and that the form does not name.
+    let shown = origin::shown(&context.visitor, &letter.headers);
+    if message.headers.get(SQS_HEADER) != shown.get(SQS_HEADER) {
         origin::known(&context.visitor, &message.headers).map_err(Failure::Wrong)?;
+    } else if let Some(stored) = letter.headers.get(SQS_HEADER) {
+        message.headers.set(SQS_HEADER, stored.clone())?;
     }
     message.group.clone_from(&info.group);
     message.priority = info.priority;
@@ -178,7 +181,7 @@ fn content_fields(payload: &str, headers: &str) -> Markup {
 }
 
 /// Payload and headers as a form can show them and send them back unchanged.
-fn texts(letter: &Message<Bytes>) -> Option<(String, String)> {
+fn texts(context: &Context, letter: &Message<Bytes>) -> Option<(String, String)> {
     let is_safe = |it: char| it == '\n' || it == '\t' || is_printable(it);
     let text = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).ok()?;
@@ -194,7 +197,7 @@ fn texts(letter: &Message<Bytes>) -> Option<(String, String)> {
     }
     let payload = text(&letter.payload)?;
     let mut lines = String::new();
-    for (name, value) in letter.headers.iter() {
+    for (name, value) in origin::shown(&context.visitor, &letter.headers).iter() {
         let value = text(value).filter(|it| !it.contains('\n') && it.trim() == it)?;
         let fits = name.trim() == name && name.chars().all(is_printable) && !name.contains(':');
         fits.then_some(())?;

@@ -3,7 +3,7 @@
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use delayline::admin::Explanation;
-use delayline::after::{self, Ended, Member, OnFailure, WAKES};
+use delayline::after::{self, Ended, Member, OnFailure};
 use delayline::limits::MAX_ATTEMPTS;
 use delayline::message::{Message, MessageState};
 use delayline::{Bytes, Completion, Found, MessageId, Timestamp};
@@ -18,6 +18,7 @@ use crate::content::{Form, short, shown};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ids::encoded;
+use crate::origin;
 use crate::served::explained;
 use crate::when::time;
 
@@ -242,8 +243,7 @@ fn contents(context: &Context, queue: &str, message: &Message<Bytes>) -> Markup 
     let form = Form::choose(context.params.text("as"), &message.payload);
     let (text, count) = shown(&message.payload, form);
     let link = message_link(queue, &message.info.id);
-    let hidden = context.hides_wakes(&message.headers).then_some(WAKES);
-    let headers: Vec<_> = message.headers.iter().filter(|it| Some(it.0) != hidden).collect();
+    let headers = origin::shown(&context.visitor, &message.headers);
     html! {
         section {
             h2 { "Headers" }
@@ -251,7 +251,7 @@ fn contents(context: &Context, queue: &str, message: &Message<Bytes>) -> Markup 
                 table.headers {
                     thead { tr { th scope="col" { "Name" } th scope="col" { "Value" } } }
                     tbody {
-                        @for (name, value) in headers {
+                        @for (name, value) in headers.iter() {
                             tr {
                                 th scope="row" { (short(name, 255)) }
                                 td { code { (header(value)) } }

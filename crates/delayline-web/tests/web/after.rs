@@ -108,16 +108,18 @@ async fn messages_of_queues_that_the_visitor_does_not_know_are_not_named() {
     assert!(draft("waits").after(members).send().await.unwrap().is_accepted());
     let wakes = draft("wakes").wakes(hidden).header("shop", "9").send();
     assert!(wakes.await.unwrap().is_accepted());
+    let origin = r#"{"q":"secret","r":1}"#;
+    assert!(draft("dead").header("delayline-sqs", origin).send().await.unwrap().is_accepted());
     let message = "/api/v1/queues/orders/messages";
     let open = Dashboard::new(Access::everyone(Role::Operator)).queue(orders.clone());
     let open = open.router().unwrap();
-    for id in ["waits", "wakes"] {
-        get(&open, &format!("{message}/{id}")).await.status(200).has("secret").has("hunter2");
+    for id in ["waits", "wakes", "dead"] {
+        get(&open, &format!("{message}/{id}")).await.status(200).has("secret");
     }
-    let visitor = Visitor::new("v", Role::Operator).only_queues(["orders"]);
+    let visitor = Visitor::new("v", Role::Operator | Role::Worker).only_queues(["orders"]);
     let access = Access::resolver(move |_| Some(visitor.clone()));
     let site = Dashboard::new(access).queue(orders.clone()).queue(secret).router().unwrap();
-    for id in ["waits", "wakes"] {
+    for id in ["waits", "wakes", "dead"] {
         for uri in [format!("{message}/{id}"), format!("/message?queue=orders&id={id}")] {
             get(&site, &uri).await.status(200).lacks("secret").lacks("hunter2");
         }
@@ -126,4 +128,7 @@ async fn messages_of_queues_that_the_visitor_does_not_know_are_not_named() {
     assert_eq!(waits["after"], json!([{"id": "a"}]));
     let wakes = get(&site, &format!("{message}/wakes")).await.json();
     assert_eq!(wakes["headers"], json!({"shop": "9"}));
+    let taken = take(&site, 10).await;
+    let headers: Vec<_> = taken.iter().map(|it| &it["headers"]).collect();
+    assert_eq!(headers, [&json!({"shop": "9"}), &json!({"delayline-sqs": r#"{"r":1}"#})]);
 }

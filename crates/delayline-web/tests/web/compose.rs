@@ -109,6 +109,29 @@ async fn a_dead_letter_is_edited_and_redriven_once() {
 }
 
 #[tokio::test]
+async fn an_edit_keeps_the_origin_that_it_does_not_show() {
+    let (orders, origin) = (orders().await, r#"{"q":"secret","r":1}"#);
+    let draft = orders.message(&Bytes::from_static(b"x")).id("bad").header("delayline-sqs", origin);
+    assert!(draft.send().await.unwrap().is_accepted());
+    let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
+    let reject =
+        async |_: delayline::Job<Bytes>| Ok::<_, std::io::Error>(delayline::Outcome::reject("no"));
+    worker.run(reject).await;
+    let visitor = delayline_web::Visitor::new("v", Role::Operator).only_queues(["orders"]);
+    let access = Access::resolver(move |_| Some(visitor.clone()));
+    let site = Dashboard::new(access).queue(orders.clone()).router().unwrap();
+    let uri = "/edit?queue=orders&id=bad";
+    let page =
+        get(&site, uri).await.status(200).lacks("secret").has("delayline-sqs: {&quot;r&quot;");
+    let fields =
+        format!("of={}&payload=y&headers=delayline-sqs:{{\"r\":1}}", field(page.text(), "of"));
+    post(&site, uri, &fields).await.leads_to();
+    let edited = message(&orders, "bad").await;
+    assert_eq!(edited.headers.get("delayline-sqs").unwrap(), origin);
+    assert_eq!(&edited.payload[..], b"y");
+}
+
+#[tokio::test]
 async fn what_a_form_cannot_carry_is_not_edited() {
     let most = delayline::limits::MAX_UPDATE_BYTES;
     for payload in [&b"\xff"[..], b"a\rb", b"\x1b[2J", &vec![b'x'; most + 1], &vec![b'x'; most]] {

@@ -36,13 +36,16 @@ pub(super) struct Settles<T> {
     bytes: usize,
     /// After a failure: no earlier than this.
     retry_at: Option<Moment>,
-    /// Whether the server had no memory, or its disk no space, for the latest ones.
+    /// Whether the server, or its disk, had no room for the latest ones.
     is_full: bool,
     backoff: Backoff,
 }
 
 /// A settlement, with or without messages that follow and a result.
 pub(super) trait Settling {
+    /// Whether it can make a queue larger. On a full disk, only what does not may use the reserve.
+    const GROWS: bool;
+
     fn settlement(&self) -> &Settlement;
     fn messages(&self) -> &[NewMessage];
     fn result_bytes(&self) -> usize;
@@ -58,6 +61,8 @@ pub(super) trait Settling {
 }
 
 impl Settling for Settlement {
+    const GROWS: bool = false;
+
     fn settlement(&self) -> &Settlement {
         self
     }
@@ -76,6 +81,8 @@ impl Settling for Settlement {
 }
 
 impl Settling for HandOff {
+    const GROWS: bool = true;
+
     fn settlement(&self) -> &Settlement {
         &self.settlement
     }
@@ -123,14 +130,14 @@ impl<T: Settling> Settles<T> {
     }
 
     /// The number of unconfirmed settlements that hold up new claims. Settlements that a full
-    /// server refuses do not: the acks of other messages free its space. But this worker's memory
-    /// is limited, too.
+    /// server refuses do not: the acks of other messages give it room. But this worker's memory is
+    /// limited, too.
     pub(super) fn backlog(&self) -> usize {
         if self.is_full && self.bytes <= MAX_REFUSED_BYTES { 0 } else { self.len() }
     }
 
-    /// Whether the latest attempt failed, and not for lack of space: then other settlements would
-    /// fail as well. A full server takes them, and they give space back. If parts of the queue can
+    /// Whether the latest attempt failed, and not for lack of room: then other settlements would
+    /// fail as well. A full server takes them, and they give room back. If parts of the queue can
     /// fail alone, none of them fails others.
     pub(super) const fn is_failing(&self) -> bool {
         self.retry_at.is_some() && !self.is_full
@@ -220,8 +227,11 @@ impl<T: Settling> Settles<T> {
             let leases = items.iter().map(|item| lease_of(item.settlement()));
             self.perhaps_done.extend(leases);
         }
-        self.is_full = error.is_some_and(|error| {
-            matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::DiskFull)
+        self.is_full = error.is_some_and(|error| match error.kind() {
+            ErrorKind::OutOfMemory => true,
+            // For other settlements, even the reserve is used up.
+            ErrorKind::DiskFull => T::GROWS,
+            _ => false,
         });
         let retry_at = now.after(self.backoff.next(rng.chance()));
         // The next attempt decides again: the worker may claim no more by then.
@@ -361,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_a_full_server_refuses_holds_up_claims_only_when_it_takes_much_memory() {
-        let mut rng = Rng::new([0; 16]);
+        let (mut rng, full) = (Rng::new([0; 16]), Error::new(ErrorKind::OutOfMemory));
         let mut settles = Settles::new(false);
         let push = |settles: &mut Settles<HandOff>, n: usize| {
             let following = NewMessage::new(id(&format!("next-{n}")), vec![0; 1_000_000]);
@@ -369,22 +379,34 @@ mod tests {
         };
         (0..67).for_each(|n| push(&mut settles, n));
         assert_eq!(settles.backlog(), 67);
-        let at = |seconds| Moment::START.after(Duration::from_secs(seconds));
-        for (seconds, full) in [(0, ErrorKind::OutOfMemory), (10, ErrorKind::DiskFull)] {
-            let batch = settles.send(at(seconds)).unwrap();
-            settles.failed(at(seconds), batch, Some(&Error::new(full)), &mut rng);
-            assert_eq!((settles.len(), settles.backlog()), (67, 0));
-        }
+        let batch = settles.send(Moment::START).unwrap();
+        settles.failed(Moment::START, batch, Some(&full), &mut rng);
+        assert_eq!((settles.len(), settles.backlog()), (67, 0));
         push(&mut settles, 67);
         assert_eq!(settles.backlog(), 68);
         // The next attempt is accepted.
-        let batch = settles.send(at(20)).unwrap();
+        let batch = settles.send(Moment::START.after(Duration::from_secs(1))).unwrap();
         settles.refused(&batch);
         assert_eq!(settles.backlog(), settles.len());
         while let Some(batch) = settles.send(Moment::START) {
             settles.refused(&batch);
         }
         assert_eq!((settles.len(), settles.bytes), (0, 0));
+    }
+
+    #[test]
+    fn only_what_makes_a_queue_larger_fails_alone_on_a_full_disk() {
+        fn is_failing<T: Settling>(item: T) -> bool {
+            let (mut rng, full) = (Rng::new([0; 16]), Error::new(ErrorKind::DiskFull));
+            let mut settles = Settles::new(false);
+            settles.push(item);
+            let batch = settles.send(Moment::START).unwrap();
+            settles.failed(Moment::START, batch, Some(&full), &mut rng);
+            assert_eq!(settles.backlog() > 0, settles.is_failing());
+            settles.is_failing()
+        }
+        let ack = item("a", Vec::new()).settlement;
+        assert_eq!((is_failing(item("a", vec![message("b")])), is_failing(ack)), (false, true));
     }
 
     #[test]

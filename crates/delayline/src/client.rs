@@ -19,7 +19,7 @@ use crate::after::siblings::{Reach, Siblings};
 use crate::cancels::Cancels;
 use crate::events::EventSink;
 use crate::registry::WorkerRegistry;
-use crate::shards::{Ids, Opened, place_of};
+use crate::shards::{Ids, Opened, Shards, place_of};
 use crate::telemetry::{self, Label, Observed, TraceContext};
 
 /// A backend, the options of a queue, and the state that all its clones share.
@@ -36,6 +36,7 @@ pub(crate) struct Client {
 struct Shared {
     queue_name: Option<QueueName>,
     ids: Ids,
+    shards: Option<Arc<Shards>>,
     label: Label,
     events: EventSink,
     cancels: Cancels,
@@ -57,7 +58,7 @@ impl Client {
         registry: WorkerRegistry,
         siblings: Siblings,
     ) -> Self {
-        let Opened { backend, ids } = opened;
+        let Opened { backend, ids, shards } = opened;
         let queue_name = backend.queue_name().cloned();
         let label = Label::new(queue_name.as_ref().map_or("unnamed", QueueName::as_str));
         let events = EventSink::default();
@@ -65,8 +66,18 @@ impl Client {
         let gate = Arc::new(Gate::new(reach.clone()));
         let observed = Observed::new(gate, label.clone(), events.clone(), cancels.clone());
         let looks = watch::Sender::new(Instant::now());
-        let shared =
-            Shared { queue_name, ids, label, events, cancels, registry, siblings, reach, looks };
+        let shared = Shared {
+            queue_name,
+            ids,
+            shards,
+            label,
+            events,
+            cancels,
+            registry,
+            siblings,
+            reach,
+            looks,
+        };
         Self {
             backend: Arc::new(observed),
             patience: DEFAULT_PATIENCE,
@@ -116,6 +127,11 @@ impl Client {
             1 => 0,
             shards => place_of(message.group.as_ref(), &message.id, shards),
         }
+    }
+
+    /// Why claims go without some shards, if they do.
+    pub(crate) fn failure_of_shards(&self) -> Option<delayline_core::Error> {
+        self.shared.shards.as_ref()?.failure_of_claims()
     }
 
     pub(crate) fn events(&self) -> &EventSink {

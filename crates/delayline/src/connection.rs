@@ -108,8 +108,7 @@ impl Connection {
     #[cfg(feature = "testing")]
     pub(crate) fn queue_on<T: ?Sized>(&self, backend: Arc<dyn QueueBackend>) -> Queue<T> {
         let Self(_, cancels, registry, siblings) = self.clone();
-        let opened = Opened { backend, ids: shards::Ids::plain() };
-        Queue::sharing(opened, Json, cancels, registry, siblings)
+        Queue::sharing(Opened::plain(backend), Json, cancels, registry, siblings)
     }
 
     fn opening<O>(&self, name: &str, made: fn(Self, Opened) -> O) -> Opening<O> {

@@ -55,7 +55,7 @@ use crate::codec::{CodecError, Decode, Encode, Json};
 use crate::error::{DUE, message_id, timestamp, valid_delay};
 use crate::events::Events;
 use crate::registry::WorkerRegistry;
-use crate::shards::{Ids, Opened};
+use crate::shards::Opened;
 use crate::telemetry::TraceContext;
 use crate::waiters::Waiters;
 
@@ -117,8 +117,7 @@ impl<T: ?Sized> Queue<T> {
     #[must_use]
     pub fn new(backend: Arc<dyn QueueBackend>) -> Self {
         let (cancels, registry) = (Cancels::default(), WorkerRegistry::default());
-        let opened = Opened { backend, ids: Ids::plain() };
-        Self::sharing(opened, Json, cancels, registry, Siblings::default())
+        Self::sharing(Opened::plain(backend), Json, cancels, registry, Siblings::default())
     }
 }
 

@@ -44,6 +44,11 @@ impl Shards {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Why claims go without some shards, if they do.
+    pub(crate) fn failure_of_claims(&self) -> Option<Error> {
+        self.heads().failure()
+    }
+
     pub(super) async fn claim(&self, how: How, claim: &Claim) -> Result<Applied, Error> {
         let mut merged = Merged::default();
         let turn = self.journal().begin(claim);
@@ -120,7 +125,7 @@ impl Shards {
             let applied = match result {
                 Ok(applied) => applied,
                 Err(error) => {
-                    self.heads().failed(shard);
+                    self.heads().failed(shard, &error);
                     merged.errors.push(error);
                     continue;
                 }

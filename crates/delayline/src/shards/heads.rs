@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use delayline_core::{Applied, At, Claimed, MessageId, Millis, Timestamp};
+use delayline_core::{
+    Applied, At, Claimed, Error, ErrorClass, ErrorKind, MessageId, Millis, Timestamp,
+};
 use tokio::time::Instant;
 
 /// The next message of each shard, as replies and hints tell.
@@ -28,6 +30,8 @@ struct Head {
     /// Microseconds from the start of this process's clock to the shard's.
     clock: Option<i64>,
     failures: u32,
+    /// The latest of them, unless that is only one late reply.
+    failure: Option<Error>,
     /// It has failed, and is not asked before.
     not_before: Instant,
 }
@@ -47,6 +51,7 @@ impl Heads {
             asked: None,
             clock: None,
             failures: 0,
+            failure: None,
             not_before: started,
         };
         Self { all: vec![head; shards], followed: HashSet::new(), started }
@@ -164,13 +169,16 @@ impl Heads {
         (head.next, head.more) = (of.next, of.more);
         (head.unsorted, head.capped) = (of.unsorted, of.capped);
         head.clock = there.ok().map(|there| there - here);
-        head.failures = 0;
+        (head.failures, head.failure) = (0, None);
     }
 
     /// Remembers that a claim has failed: the shard is not asked for a while, so that it does not
     /// hold up the others.
-    pub(super) fn failed(&mut self, shard: usize) {
+    pub(super) fn failed(&mut self, shard: usize, error: &Error) {
         let head = &mut self.all[shard];
+        if head.failures > 0 || *error.kind() != ErrorKind::Timeout {
+            head.failure = Some(error.clone());
+        }
         let pause = SHORTEST_PAUSE * (1 << head.failures.min(6));
         head.not_before = Instant::now() + pause.min(LONGEST_PAUSE);
         head.failures = head.failures.saturating_add(1);
@@ -180,6 +188,19 @@ impl Heads {
     /// Returns `true` if the latest claim of the shard has failed.
     pub(super) fn is_failing(&self, shard: usize) -> bool {
         self.all[shard].failures > 0
+    }
+
+    /// Why claims go without some shards, if they do: one of the failures, a refusal if there is
+    /// one.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let failures = self.all.iter().filter_map(|head| head.failure.as_ref());
+        let others = failures.clone().count().saturating_sub(1);
+        let error = failures.min_by_key(|error| error.class() != ErrorClass::Rejected)?;
+        if others == 0 {
+            return Some(error.clone());
+        }
+        let detail = format!("{} (and {others} other shards)", error.detail());
+        Some(Error::with_source(error.kind().clone(), detail, error.clone()))
     }
 
     /// Completes the reply to a claim with the next messages of all shards: of the shards that were

@@ -19,6 +19,20 @@ use crate::store::Store;
 pub(crate) struct Opened {
     pub(crate) backend: Arc<dyn QueueBackend>,
     pub(crate) ids: Ids,
+    /// The same queue, if it has shards.
+    pub(crate) shards: Option<Arc<Shards>>,
+}
+
+impl Opened {
+    /// A queue without shards.
+    pub(crate) fn plain(backend: Arc<dyn QueueBackend>) -> Self {
+        Self { backend, ids: Ids::plain(), shards: None }
+    }
+
+    pub(super) fn sharded(shards: Shards) -> Self {
+        let (ids, shards) = (Ids::of(shards.shards.len()), Arc::new(shards));
+        Self { backend: Arc::clone(&shards) as _, ids, shards: Some(shards) }
+    }
 }
 
 /// Opens the queue `name`: its shards, if it has some.
@@ -41,7 +55,7 @@ pub(crate) async fn open(
     }
     let plain = store.open(name.clone()).await?;
     let number = match (number_of(&plain).await?, requested) {
-        (None, None) => return Ok(Opened { backend: plain, ids: Ids::plain() }),
+        (None, None) => return Ok(Opened::plain(plain)),
         (Some(found), requested) => agreed(found, requested.unwrap_or(found))?,
         (None, Some(requested)) => match found(store, &name, &plain, requested).await {
             Ok(()) => requested,
@@ -53,8 +67,7 @@ pub(crate) async fn open(
         },
     };
     let shards = shards(store, &name, 0..number).await?;
-    let ids = Ids::of(shards.len());
-    Ok(Opened { backend: Arc::new(Shards::new(name, shards)), ids })
+    Ok(Opened::sharded(Shards::new(name, shards)))
 }
 
 /// Removes a sharded queue, if it is empty. `None` if it has no shards.

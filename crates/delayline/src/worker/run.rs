@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 use uuid::Uuid;
 
-use super::complaints::Complaints;
+use super::complaints::{Complaints, Of};
 use super::config::Config;
 use super::control::Control;
 use super::handler::{Start, without_outcome};
@@ -384,21 +384,34 @@ impl Run {
 
     /// Logs problems, and stops after a refusal if the run should end on empty queues.
     fn look_at(&mut self, queue: usize, op: &Op, result: &Result<Applied, Error>) {
-        let error = match result {
-            Ok(applied) => {
-                if self.complaints.succeeded(queue, op.name()) {
-                    tracing::info!(op = op.name(), "works again");
-                }
-                return log_late(op, &applied.reply);
+        let of_shards = match (op, self.lanes.get(queue)) {
+            (Op::Claim(_), Some(lane)) => lane.client.failure_of_shards(),
+            _ => None,
+        };
+        // A claim succeeds without the shards that fail, and fails if only those are asked.
+        if result.is_ok() || of_shards.is_none() {
+            self.look_at_failure((queue, op.name(), false), result.as_ref().err());
+        }
+        self.look_at_failure((queue, op.name(), true), of_shards.as_ref());
+        if let Ok(applied) = result {
+            log_late(op, &applied.reply);
+        }
+    }
+
+    fn look_at_failure(&mut self, of: Of, error: Option<&Error>) {
+        let (queue, op, _) = of;
+        let Some(error) = error else {
+            if self.complaints.succeeded(of) {
+                tracing::info!(op, "works again");
             }
-            Err(error) => error,
+            return;
         };
         let is_refused = error.class() == ErrorClass::Rejected;
-        if self.complaints.failed(queue, op.name(), error.kind()) {
+        if self.complaints.failed(of, error.kind()) {
             if is_refused {
-                tracing::error!(op = op.name(), %error, "refused; trying again, logged each minute");
+                tracing::error!(op, %error, "refused; trying again, logged each minute");
             } else {
-                tracing::warn!(op = op.name(), %error, "failed; trying again, logged each minute");
+                tracing::warn!(op, %error, "failed; trying again, logged each minute");
             }
             let hook = self.lanes.get(queue).and_then(|lane| lane.config.on_refusal.as_ref());
             if let Some(hook) = hook.filter(|_| is_refused) {

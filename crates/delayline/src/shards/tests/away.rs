@@ -1,6 +1,7 @@
 //! One of several shards whose server cannot be reached.
 
 use delayline_core::Enqueued;
+use tokio::sync::watch;
 
 use super::*;
 use crate::after::siblings::Siblings;
@@ -11,9 +12,8 @@ use crate::{Job, Queue, Worker};
 
 fn queue() -> (Queue<u32>, [Arc<Failing>; 2]) {
     let (shards, all) = failing();
-    let opened = Opened { backend: Arc::new(shards), ids: Ids::of(2) };
     let (cancels, registry) = (Cancels::default(), WorkerRegistry::default());
-    (Queue::sharing(opened, Json, cancels, registry, Siblings::default()), all)
+    (Queue::sharing(Opened::sharded(shards), Json, cancels, registry, Siblings::default()), all)
 }
 
 fn is_in(shard: usize, id: &str) -> bool {
@@ -86,4 +86,30 @@ async fn a_worker_goes_on_with_other_shards_and_settles_later() {
     let summary = worker.await.unwrap();
     back.abort();
     assert_eq!((summary.acked, summary.failed), (40, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_refuses_claims_is_reported_while_another_keeps_the_worker_busy() {
+    let (queue, all) = queue();
+    fail(&all[1], Some(ErrorKind::PermissionDenied));
+    for n in (0..).filter(|n: &u32| is_in(0, &n.to_string())).take(2) {
+        let _ = queue.message(&n).id(n.to_string()).send().await.unwrap();
+    }
+    let (refusals, refused) = watch::channel(Vec::new());
+    let worker = Worker::builder(queue)
+        .concurrency(2)
+        .on_refusal(move |error| refusals.send_modify(|all| all.push(error.to_string())))
+        .build()
+        .unwrap();
+    let told = refused.clone();
+    let is_told = move || {
+        let mut told = told.clone();
+        async move { told.wait_for(|all| !all.is_empty()).await.map(|_| ()) }
+    };
+    let shutdown = is_told();
+    let run = worker.run_until(async { drop(shutdown.await) }, move |_: Job<u32>| is_told());
+    let summary = tokio::time::timeout(Duration::from_secs(30), run).await.unwrap();
+    assert_eq!(summary.acked, 2);
+    let refused = refused.borrow();
+    assert!(refused.len() == 1 && refused[0].contains("q#1"), "{refused:?}");
 }

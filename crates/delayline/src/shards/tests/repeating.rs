@@ -65,7 +65,7 @@ async fn a_reply_that_was_lost_does_not_overfill_a_smaller_claim() {
     };
     recorded.iter().for_each(|it| it.2.store(true, Ordering::Relaxed));
     for shard in shards.shards.iter().enumerate().map(|(shard, _)| shard) {
-        shards.heads().failed(shard);
+        shards.heads().failed(shard, &unexpected());
     }
     tokio::time::advance(Duration::from_secs(10)).await;
     assert_eq!(claim(1, 6).await.unwrap_err().class(), ErrorClass::Ambiguous);

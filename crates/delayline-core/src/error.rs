@@ -52,7 +52,8 @@ pub enum ErrorKind {
     /// The TLS session could not be established: wrong authority, host name or date.
     /// [`ErrorClass::Rejected`].
     Tls,
-    /// The server refused the user name or password. [`ErrorClass::Rejected`].
+    /// The server refused the user name or password, or in protected mode a client without them.
+    /// [`ErrorClass::Rejected`].
     Authentication,
     /// The user may not run a command or access a key. [`ErrorClass::Rejected`].
     PermissionDenied,

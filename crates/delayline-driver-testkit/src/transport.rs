@@ -140,7 +140,8 @@ macro_rules! transport_cases {
                 missing_client_certificate_is_told tls_works_with_its_authority plain_client_on_tls_port_fails
                 tls_client_on_plain_port_fails database_is_selected
                 missing_database_is_refused user_without_ping_connects
-                full_server_is_told loading_server_is_not_taken server_that_runs_a_script_is_not_taken debug_shows_no_secret
+                full_server_is_told loading_server_is_not_taken
+                refusals_are_told_in_the_words_of_the_server server_that_runs_a_script_is_not_taken debug_shows_no_secret
             ],
             replies: [
                 any_bytes_are_echoed types_and_nesting_are_kept error_lines_keep_their_code

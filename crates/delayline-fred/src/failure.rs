@@ -70,10 +70,20 @@ fn refusal(line: &str) -> Error {
     let error = classify(line);
     match error.class() {
         ErrorClass::NotExecuted | ErrorClass::Rejected => error,
+        ErrorClass::Ambiguous if begins_with_code(line) => {
+            Error::with_detail(ErrorKind::Unreachable, error.to_string())
+        }
         ErrorClass::Ambiguous => {
             Error::with_detail(ErrorKind::Unreachable, "the server did not answer the login")
         }
     }
+}
+
+/// Whether the text is a server's line with an unknown code. fred's own texts begin with no word in
+/// capitals.
+fn begins_with_code(text: &str) -> bool {
+    let code = text.split(' ').next().unwrap_or_default();
+    code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
 /// Finds known words in the `Debug` text of an I/O error.

@@ -54,7 +54,8 @@ fn kind(line: &str) -> ErrorKind {
         | "TRYAGAIN" | "MOVED" | "ASK" | "NOSCRIPT" | "UNBLOCKED" => ErrorKind::Busy,
         "WRONGTYPE" => ErrorKind::WrongType,
         "NOPERM" => ErrorKind::PermissionDenied,
-        "NOAUTH" | "WRONGPASS" => ErrorKind::Authentication,
+        // In protected mode, a server without a password refuses clients of other machines.
+        "NOAUTH" | "WRONGPASS" | "DENIED" => ErrorKind::Authentication,
         "CROSSSLOT" => ErrorKind::Unsupported(SEVERAL_SLOTS),
         "NOPROTO" => ErrorKind::Unsupported("the RESP version"),
         "ERR" => general_kind(line.get(4..).unwrap_or_default()),
@@ -209,6 +210,7 @@ mod tests {
             ("ERR ACL failure in script: no permission", ErrorKind::PermissionDenied),
             ("NOAUTH Authentication required.", ErrorKind::Authentication),
             ("WRONGPASS invalid username-password pair", ErrorKind::Authentication),
+            ("DENIED Redis is running in protected mode", ErrorKind::Authentication),
             ("ERR invalid password", ErrorKind::Authentication),
             ("ERR AUTH <password> called without any password", ErrorKind::Authentication),
             ("ERR Client sent AUTH, but no password is set", ErrorKind::Authentication),

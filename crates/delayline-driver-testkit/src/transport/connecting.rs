@@ -328,6 +328,18 @@ pub async fn loading_server_is_not_taken<C: Connect>() {
     assert_eq!(error.kind(), &ErrorKind::Busy, "{error}");
 }
 
+pub async fn refusals_are_told_in_the_words_of_the_server<C: Connect>() {
+    let url = peer(b"-DENIED Redis is running in protected mode. No answer\r\n").await;
+    let error = refusal::<C>(&options(&url)).await;
+    assert_eq!(error.kind(), &ErrorKind::Authentication, "{error}");
+    assert!(error.detail().ends_with("protected mode. No answer"), "{error}");
+    let url = peer(b"-UNHEARDOF Every answer is lost\r\n").await;
+    let error = refusal::<C>(&options(&url)).await;
+    assert_eq!(error.kind(), &ErrorKind::Unreachable, "{error}");
+    // Without a word about TLS.
+    assert!(error.detail().ends_with("UNHEARDOF Every answer is lost"), "{error}");
+}
+
 pub async fn server_that_runs_a_script_is_not_taken<C: Connect>() {
     let server = Server::builder().config("lua-time-limit", "1").start();
     let first = std::sync::Arc::new(connected::<C>(&server.url()).await);

@@ -137,11 +137,12 @@ async fn ping(connection: &impl Connection) -> Result<(), Error> {
 }
 
 /// Whether a peer accepted the connection and then fell silent, as a peer does if only one side
-/// uses TLS.
+/// uses TLS. A server that answers with an error is not silent, whatever its words are.
 fn fell_silent(detail: &str) -> bool {
     const WORDS: [&str; 7] =
         ["no connection within", "answer", "lost", "closed", "reset", "eof", "understood"];
-    WORDS.iter().any(|word| detail.contains(word))
+    !detail.starts_with(&ErrorKind::Server.to_string())
+        && WORDS.iter().any(|word| detail.contains(word))
 }
 
 /// Neither side can tell that the other one speaks TLS, or does not.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use delayline_core::{
     At, Backend, Check, Claim, ClaimId, ConsumerName, Destination, DestinationKey, ErrorClass,
-    Extend, FinishedIds, Group, HandOff, Hold, Known, Lease, List, MessageId, Millis, NewMessage,
-    NewResult, Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Resolution, Schedule,
-    SetLimits, Settlement, State, Status, Timestamp, Update, UpdateContent, UpdateDue, UpdateToken,
+    ErrorKind, Extend, FinishedIds, Group, HandOff, Hold, Known, Lease, List, MessageId, Millis,
+    NewMessage, NewResult, Op, Outcome, QueueName, Redrive, Relay, Reply, Reschedule, Resolution,
+    Schedule, SetLimits, Settlement, State, Status, Timestamp, Update, UpdateContent, UpdateDue,
+    UpdateToken,
 };
 use delayline_redis_protocol::{ConnectOptions, ScriptBackend, Transport};
 use delayline_test_server::Server;
@@ -343,6 +344,8 @@ impl<C: Connect> Lane<C> {
                 let (again, unknown) = self.insist(At::Fixed(now), &op).await;
                 let unknown = unknown || error.class() == ErrorClass::Ambiguous;
                 assert_ne!(error.class(), ErrorClass::Rejected, "{error} with {fault:?}");
+                // As far as it has come, it is RESP.
+                assert_ne!(error.kind(), &ErrorKind::Protocol, "{error} with {fault:?}");
                 if unknown && again == twice && once != twice {
                     seen.executed += 1;
                 } else {

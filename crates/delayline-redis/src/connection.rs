@@ -5,7 +5,7 @@ use bytes::Bytes;
 use delayline_core::{Error, ErrorKind};
 use delayline_redis_protocol::{CallError, Connection, DriverTask, TlsRefusal, Value};
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ServerError};
+use redis::{Cmd, RedisError, ServerError};
 
 /// A multiplexed connection: many tasks send requests, and replies arrive in the same order.
 pub struct RedisConnection {
@@ -47,7 +47,7 @@ impl Connection for RedisConnection {
         match self.driver.unless_ended(inner.send_packed_command(&request)).await? {
             Ok(redis::Value::ServerError(error)) => Err(CallError::Reply(line(&error))),
             Ok(value) => converted(value).map_err(CallError::Failed),
-            Err(error) if error.kind() == redis::ErrorKind::Parse => {
+            Err(error) if error.kind() == redis::ErrorKind::Parse && !is_cut(&error) => {
                 Err(Error::with_detail(ErrorKind::Protocol, "the reply is not RESP").into())
             }
             Err(_) => Err(lost(&self.refusal).into()),
@@ -57,6 +57,11 @@ impl Connection for RedisConnection {
     fn is_closed(&self) -> bool {
         self.driver.has_ended()
     }
+}
+
+/// Whether the connection ended within a reply, which redis-rs 1.8.1 then parses as it is.
+fn is_cut(error: &RedisError) -> bool {
+    error.to_string().contains("end of input")
 }
 
 /// The server's error line, which redis-rs has split at the first space.

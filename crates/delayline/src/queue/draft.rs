@@ -194,6 +194,13 @@ impl Draft {
         })
     }
 
+    /// Like [`throttle`](Self::throttle), but a finished message keeps its id as long as the queue
+    /// remembers it, even if that is longer than the window.
+    #[cfg(feature = "schedules")]
+    pub(crate) fn throttle_unless_finished(self, window: Duration) -> Self {
+        self.throttle(window).with(|message| message.finished_ids = FinishedIds::Refuse)
+    }
+
     /// Coalesces: of all sends with this id, the first determines the due time, and the latest
     /// determines the content. So several sends become one delivery, with the latest content.
     ///

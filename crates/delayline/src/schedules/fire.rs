@@ -121,7 +121,7 @@ impl Schedules {
                 return Ok(false);
             }
             let next = plan.ticks.get(index + 1).copied().or(plan.next);
-            self.create(&name, spec, tick, next).await?;
+            self.create(&name, spec, tick, next, now).await?;
             progress.next = next;
             let is_late = tick.saturating_add(LATE_MS) < now;
             *(if is_late { &mut progress.late } else { &mut progress.sent }) += 1;
@@ -136,6 +136,7 @@ impl Schedules {
         spec: &Spec,
         tick: u64,
         next: Option<u64>,
+        now: u64,
     ) -> Result<(), Error> {
         if spec.overlap_rule() == Overlap::Skip {
             let id = skipping_id(name);
@@ -152,7 +153,8 @@ impl Schedules {
             return draft.send().await.map(drop);
         }
         let interval = Duration::from_millis(next.unwrap_or(u64::MAX).saturating_sub(tick));
-        let window = interval.saturating_mul(INTERVALS).clamp(SHORTEST_WINDOW, LONGEST_WINDOW);
+        let ahead = Duration::from_millis(tick.saturating_sub(now));
+        let window = ahead + interval.saturating_mul(INTERVALS).min(LONGEST_WINDOW);
         for revision in 0..MOST_REVISIONS {
             let id = tick_id(name, tick, revision);
             let draft = self.message(name, spec, tick).await?.id(id.as_str());
@@ -192,10 +194,11 @@ fn first_tick(job: &Job<Spec>, due: u64) -> u64 {
     first.saturating_sub(longest_delay).max(job.info().enqueued_at.as_ms() + 1)
 }
 
-/// Sends a message at most once in a window. A scheduler that was suspended for a long time must
-/// not send an old tick again, but ids of finished messages are only remembered for hours.
+/// Sends a message at most once in a window, and while the queue remembers its id. A scheduler that
+/// was suspended must not send an old tick again, but a busy queue forgets ids of finished messages
+/// within minutes.
 async fn throttled(draft: Draft, window: Duration) -> Result<Enqueued, Error> {
-    let outcome = draft.clone().throttle(window).send().await?.outcome;
+    let outcome = draft.clone().throttle_unless_finished(window).send().await?.outcome;
     if outcome == Enqueued::TooManyThrottled {
         return Ok(draft.send().await?.outcome);
     }
@@ -213,10 +216,11 @@ const FIRST_RETRY_MS: u64 = 1_000;
 const LONGEST_RETRY_MS: u64 = 3_600_000;
 /// Pauses while sends to a target queue fail.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
-/// The number of intervals during which a tick cannot be created a second time.
-const INTERVALS: u32 = 5_000;
-const SHORTEST_WINDOW: Duration = Duration::from_millis(1);
-const LONGEST_WINDOW: Duration = Duration::from_millis(delayline_core::limits::MAX_THROTTLE_MS);
+/// The number of intervals after a tick during which it cannot be created a second time. It is small
+/// because the throttled ids of a target queue are limited, and most of them belong to its senders.
+const INTERVALS: u32 = 200;
+/// How long after a tick it cannot be created a second time, at most.
+const LONGEST_WINDOW: Duration = Duration::from_secs(6 * 3_600);
 /// Number of ids for the messages of one tick: each change of a spec just before it takes one.
 pub(super) const MOST_REVISIONS: u32 = 8;
 

@@ -1,16 +1,18 @@
 //! Schedules whose queues, targets and clocks have trouble: no tick twice, and none lost but those
 //! of a downtime.
 
-use std::future::ready;
+use std::convert::Infallible;
+use std::future::{pending, ready};
 use std::io;
 use std::time::Duration;
 
 use delayline::codec::Raw;
 use delayline::message::Status;
 use delayline::schedules::{Overlap, Put, Schedules, Spec};
-use delayline::{Bytes, ErrorKind, Job, Queue};
+use delayline::testing::SentMessage;
+use delayline::{Bytes, ErrorKind, Job, Outcome, Queue};
 
-use crate::schedules::{HOUR, MINUTE, SECOND, World};
+use crate::schedules::{HOUR, MINUTE, SECOND, START_MS, World};
 
 /// The minutes of all messages of the target queue, in order.
 fn minutes(world: &World) -> Vec<u64> {
@@ -201,6 +203,57 @@ async fn a_scheduler_that_fails_a_schedule_leaves_its_ticks_to_others() {
         assert_eq!(drained.count(Status::Scheduled), 1);
         world.run_for(MINUTE * 2).await;
         assert_eq!(minutes(&world), [1, 2, 3, 4, 5]);
+    }
+}
+
+/// A scheduler has claimed the schedule that is due, and does nothing more.
+async fn claimed(world: &World) -> Job<Spec> {
+    let worker = world.schedules.worker().build().unwrap();
+    let (claimed, mut jobs) = tokio::sync::mpsc::unbounded_channel();
+    let run = worker.run(move |job: Job<Spec>| {
+        let _ = claimed.send(job);
+        pending::<Result<Outcome, Infallible>>()
+    });
+    let run = tokio::spawn(run);
+    let job = jobs.recv().await.unwrap();
+    run.abort();
+    job
+}
+
+async fn handle_due(world: &World) -> usize {
+    let workers = world.test.workers().add(&world.target, |_| ready(Ok::<_, io::Error>(())));
+    workers.drain_due().await.count(Status::Acked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_that_was_suspended_for_hours_sends_no_tick_again() {
+    for (interval, suspended) in [(SECOND * 2, HOUR / 2), (MINUTE, HOUR * 3), (HOUR, HOUR * 6)] {
+        let world = World::new().await;
+        let spec = Spec::every(interval, "work").unwrap().payload("tick").unwrap();
+        world.schedules.put("a", &spec.lead(Duration::ZERO).unwrap()).await.unwrap();
+        world.test.advance(interval);
+        let job = claimed(&world).await;
+        world.test.advance(SECOND);
+        world.run_for(Duration::ZERO).await;
+        assert_eq!(handle_due(&world).await, 1);
+        world.test.advance(suspended - SECOND * 2);
+        world.schedules.handler()(job).await.unwrap();
+        assert_eq!(world.ticks(), [interval.as_secs()]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schedule_leaves_nearly_all_throttled_ids_to_its_target() {
+    for (interval, most) in [(SECOND, 260), (MINUTE, 201), (HOUR, 7)] {
+        let world = World::new().await;
+        let spec = Spec::every(interval, "work").unwrap().payload("tick").unwrap();
+        world.schedules.put("a", &spec).await.unwrap();
+        world.run_for(interval * 300).await;
+        let (sent, now) = (world.target.sent(), world.test.now());
+        assert!(sent.len() >= 300);
+        let window = |it: &SentMessage<_>| Duration::from(it.message().throttle.unwrap());
+        let throttled = sent.iter().filter(|it| it.sent_at() + window(it) > now).count();
+        assert!((5..=most).contains(&throttled), "{interval:?}: {throttled}");
     }
 }
 

@@ -183,14 +183,18 @@ impl Schedules {
 
 /// The first tick that may need a message. The due time of a schedule is one lead before it, and
 /// all earlier ones have been created. A failed attempt, by a scheduler that cannot read the
-/// schedule or was stopped, has moved the due time to its retry. Then recent ticks are created
-/// again, and the queue remembers the ticks that it has.
+/// schedule or was stopped, has moved the due time to its retry. A change that had to wait for a
+/// scheduler is due when that one ends. Then recent ticks are created again, and the queue remembers
+/// the ticks that it has.
 fn first_tick(job: &Job<Spec>, due: u64) -> u64 {
     let (spec, first) = (job.payload(), due.saturating_add(job.payload().lead_ms()));
-    if job.failures() == 0 || spec.next(first.saturating_sub(1)) == Some(first) {
+    if spec.next(first.saturating_sub(1)) == Some(first) {
         return first;
     }
-    let longest_delay = (FIRST_RETRY_MS << job.failures().min(12)).min(LONGEST_RETRY_MS);
+    let longest_delay = match job.failures() {
+        0 => spec.lead_ms() + LONGEST_RETRY_MS,
+        failures => (FIRST_RETRY_MS << failures.min(12)).min(LONGEST_RETRY_MS),
+    };
     first.saturating_sub(longest_delay).max(job.info().enqueued_at.as_ms() + 1)
 }
 

@@ -11,6 +11,7 @@ use delayline::message::Status;
 use delayline::schedules::{Overlap, Put, Schedules, Spec};
 use delayline::testing::SentMessage;
 use delayline::{Bytes, ErrorKind, Job, Outcome, Queue};
+use tokio::time::timeout;
 
 use crate::schedules::{HOUR, MINUTE, SECOND, START_MS, World};
 
@@ -257,6 +258,23 @@ async fn a_schedule_leaves_nearly_all_throttled_ids_to_its_target() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_change_while_a_scheduler_holds_the_schedule_loses_no_later_tick() {
+    for interval in [MINUTE, MINUTE * 30] {
+        let world = World::new().await;
+        let spec = Spec::every(interval, "work").unwrap().payload("old").unwrap();
+        world.schedules.put("a", &spec).await.unwrap();
+        world.test.advance(MINUTE * 29);
+        claimed(&world).await;
+        world.test.advance(SECOND / 2);
+        assert!(timeout(SECOND, world.schedules.put("a", &minutely())).await.is_err());
+        world.test.advance(SECOND);
+        world.run_for(MINUTE).await;
+        assert_eq!(minutes(&world), [30, 31]);
+        world.target.sent()[0].assert_payload(&"tick".to_owned());
+    }
+}
+
 #[cfg(any(feature = "redis", feature = "fred"))]
 mod on_servers {
     use std::collections::BTreeSet;
@@ -267,7 +285,7 @@ mod on_servers {
     use delayline_test_server::{Cluster, Server};
     use tokio::sync::mpsc;
     use tokio::task::JoinHandle;
-    use tokio::time::{sleep, timeout};
+    use tokio::time::sleep;
 
     use super::*;
 

@@ -149,12 +149,12 @@ impl Schedules {
     /// # Cancel safety
     ///
     /// If the future is dropped, the call may or may not have taken effect. Repeat it to complete
-    /// it.
+    /// it. A message that a scheduler has meanwhile created for an instant of the old spec may stay.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] for the name, a payload beyond the limits, or this queue as target;
-    /// else like [`Draft::send`].
+    /// else like [`Draft::send`], also for the target queue.
     pub async fn put(&self, name: &str, spec: &Spec) -> Result<Put, Error> {
         let name = valid_name(name)?;
         let now = self.now().await?;

@@ -22,7 +22,7 @@ impl Schedules {
             Enqueued::Created { .. } => return Ok(Put::Created),
             // Only a schedule that a scheduler holds can have a pending change.
             Enqueued::Duplicate { status: Status::Scheduled | Status::Ready } => {
-                return Ok(Put::Unchanged);
+                return self.complete_unchanged(name, spec, now).await;
             }
             Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
                 status == Status::Dead
@@ -35,7 +35,7 @@ impl Schedules {
         let is_leaving = message.follower.is_some()
             || matches!(message.info.state, MessageState::Leased { cancel_requested: true, .. });
         if matches!(outcome, Enqueued::Duplicate { .. }) && !is_dead && !is_leaving {
-            return Ok(Put::Unchanged);
+            return self.complete_unchanged(name, spec, now).await;
         }
         let (old, old_due) = (message.payload, message.info.due.as_ms());
         let has_same_times = !is_dead && old.has_times_of(spec);
@@ -54,9 +54,19 @@ impl Schedules {
         // Messages that it creates between the two calls are cancelled afterwards, except at
         // instants of the new spec.
         self.cancel_ahead(name, &old, None).await?;
-        let put = self.update(name, spec, due, UpdateDue::Set).await?;
-        self.cancel_ahead(name, &old, Some(spec)).await?;
-        Ok(put)
+        let put = self.update(name, spec, due, UpdateDue::Set).await;
+        // Also if the scheduler still holds the schedule: a repeated put may not find the old spec.
+        let cancelled = self.cancel_ahead(name, &old, Some(spec)).await;
+        put.and_then(|put| cancelled.map(|()| put))
+    }
+
+    /// Completes a put that finds its spec in place. An earlier call may have ended after it had
+    /// changed the spec, and before the messages created ahead of time.
+    async fn complete_unchanged(&self, name: &str, spec: &Spec, now: u64) -> Result<Put, Error> {
+        if spec.ahead(now).next().is_some() {
+            self.replace_ahead(name, spec).await?;
+        }
+        Ok(Put::Unchanged)
     }
 
     /// Changes the spec, and waits for a scheduler that holds the old one.
@@ -110,13 +120,33 @@ impl Schedules {
             return Ok(());
         }
         let (now, begin) = (self.now().await?, Instant::now());
-        for tick in spec.ahead(now) {
+        for tick in self.outdated(name, spec, now).await? {
             let passed = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
             if tick > now.saturating_add(passed).saturating_add(TOO_LATE_MS) {
                 self.replace(name, spec, tick).await?;
             }
         }
         Ok(())
+    }
+
+    /// The ticks after `now` of which a message has another content than that of the spec.
+    async fn outdated(&self, name: &str, spec: &Spec, now: u64) -> Result<Vec<u64>, Error> {
+        let ids =
+            |tick| (0..fire::MOST_REVISIONS).map(move |n| (tick, ids::tick_id(name, tick, n)));
+        let (mut ticks, ids): (Vec<_>, Vec<_>) = spec.ahead(now).flat_map(ids).unzip();
+        if ticks.is_empty() {
+            return Ok(ticks);
+        }
+        let (payload, kind) = spec.content()?;
+        let found = self.target(spec.queue_name()).await?.get_many(ids).await?;
+        let mut are_outdated = found.into_iter().map(|found| {
+            matches!(found, Found::Live(live) if live.payload != payload
+                || live.headers.kind() != kind
+                || live.info.group.as_ref() != spec.message_group())
+        });
+        ticks.retain(|_| are_outdated.next() == Some(true));
+        ticks.dedup();
+        Ok(ticks)
     }
 
     /// Gives the waiting message of a tick the content of a new spec. If there is none, it was

@@ -10,7 +10,7 @@ use delayline::codec::Raw;
 use delayline::message::Status;
 use delayline::schedules::{Overlap, Put, Schedules, Spec};
 use delayline::testing::SentMessage;
-use delayline::{Bytes, ErrorKind, Job, Outcome, Queue};
+use delayline::{Bytes, ErrorKind, Found, Job, Outcome, Queue};
 use tokio::time::timeout;
 
 use crate::schedules::{HOUR, MINUTE, SECOND, START_MS, World};
@@ -256,6 +256,30 @@ async fn a_schedule_leaves_nearly_all_throttled_ids_to_its_target() {
         let throttled = sent.iter().filter(|it| it.sent_at() + window(it) > now).count();
         assert!((5..=most).contains(&throttled), "{interval:?}: {throttled}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_that_is_repeated_completes_the_change() {
+    let world = World::new().await;
+    let spec = minutely().lead(MINUTE * 3).unwrap();
+    world.schedules.put("a", &spec).await.unwrap();
+    world.run_for(MINUTE - SECOND).await;
+    world.test.advance(SECOND);
+    claimed(&world).await;
+    let spec = spec.payload("new").unwrap();
+    let dropped = timeout(SECOND, world.schedules.put("a", &spec)).await;
+    assert!(dropped.is_err(), "it waits for the scheduler that holds the schedule");
+    world.test.advance(SECOND);
+    world.run_for(Duration::ZERO).await;
+    let get = async |minute: u64| {
+        let id = format!("a@{}", START_MS + minute * 60_000);
+        let found = world.target.queue().get(id).await.unwrap();
+        let Found::Live(message) = found else { panic!("{minute} is gone") };
+        message.payload
+    };
+    assert_eq!([get(2).await, get(3).await, get(4).await], ["tick", "tick", "new"]);
+    assert_eq!(world.schedules.put("a", &spec).await.unwrap(), Put::Unchanged);
+    assert_eq!([get(2).await, get(3).await, get(4).await], ["new"; 3]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -247,22 +247,24 @@ impl Schedules {
     ///
     /// # Errors
     ///
-    /// Like [`Queue::cancel`]. [`ErrorKind::Timeout`] as for [`pause`](Self::pause): the schedule
-    /// is still removed.
+    /// Like [`Queue::cancel`]. If messages cannot be cancelled in the target queue, the schedule
+    /// stays. [`ErrorKind::Timeout`] as for [`pause`](Self::pause): the schedule is still removed.
     pub async fn remove(&self, name: &str) -> Result<bool, Error> {
         let found = self.queue.get(name).await?;
         let is_known = matches!(found, Found::Live(_) | Found::Undecodable { .. });
+        // Before the schedule, because a repeated call may not find the spec.
+        if let Found::Live(old) = &found {
+            self.cancel_ahead(name, &old.payload, None).await?;
+        }
         let removed = match self.queue.cancel(name).await? {
-            Cancelled::InFlight => {
-                self.settled(name).await?;
-                true
-            }
-            cancelled => cancelled == Cancelled::Cancelled && is_known,
+            Cancelled::InFlight => self.settled(name).await.map(|()| true),
+            cancelled => Ok(cancelled == Cancelled::Cancelled && is_known),
         };
+        // What a scheduler has created meanwhile.
         if let Found::Live(old) = found {
             self.cancel_ahead(name, &old.payload, None).await?;
         }
-        Ok(removed)
+        removed
     }
 
     /// Sends the message of a schedule now, without any effect on its ticks. Returns `None` if no

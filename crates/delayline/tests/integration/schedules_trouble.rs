@@ -283,6 +283,21 @@ async fn a_put_that_is_repeated_completes_the_change() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_removal_that_is_dropped_while_a_scheduler_holds_the_schedule_cancels_what_is_ahead() {
+    let world = World::new().await;
+    world.schedules.put("a", &minutely().lead(MINUTE * 3).unwrap()).await.unwrap();
+    world.run_for(MINUTE - SECOND).await;
+    world.test.advance(SECOND);
+    claimed(&world).await;
+    let dropped = timeout(SECOND, world.schedules.remove("a")).await;
+    assert!(dropped.is_err(), "it waits for the scheduler that holds the schedule");
+    world.test.advance(SECOND);
+    world.run_for(Duration::ZERO).await;
+    assert!(!world.schedules.remove("a").await.unwrap());
+    assert_eq!(world.target.queue().stats().await.unwrap().scheduled, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_while_a_scheduler_holds_the_schedule_loses_no_later_tick() {
     for interval in [MINUTE, MINUTE * 30] {
         let world = World::new().await;

@@ -163,8 +163,12 @@ impl Schedules {
                     status == Status::Cancelled
                 }
                 Enqueued::Throttled { .. } => {
-                    let target = self.target(spec.queue_name()).await?;
-                    matches!(target.get(id).await?, Found::Finished(Status::Cancelled))
+                    match self.target(spec.queue_name()).await?.get(id).await? {
+                        Found::Finished(status) => status == Status::Cancelled,
+                        // It has ended before its instant, and a busy queue has forgotten it.
+                        Found::Unknown => tick > now,
+                        _ => false,
+                    }
                 }
                 _ => false,
             };

@@ -314,6 +314,21 @@ async fn a_change_while_a_scheduler_holds_the_schedule_loses_no_later_tick() {
     }
 }
 
+/// As if a queue with much traffic had forgotten it.
+#[tokio::test(start_paused = true)]
+async fn a_tick_whose_cancelled_message_is_forgotten_gets_another_one() {
+    let world = World::new().await;
+    let queue = world.target.queue();
+    let id = format!("a@{}", START_MS + 4 * 3_600_000);
+    let sent = queue.message(&"tick".to_owned()).id(id.as_str()).throttle(HOUR * 5).send().await;
+    assert!(sent.unwrap().is_accepted());
+    queue.cancel(id).await.unwrap();
+    world.test.advance(HOUR * 4 - SECOND);
+    world.schedules.put("a", &minutely()).await.unwrap();
+    world.run_for(Duration::ZERO).await;
+    assert_eq!(queue.stats().await.unwrap().scheduled, 1);
+}
+
 #[cfg(any(feature = "redis", feature = "fred"))]
 mod on_servers {
     use std::collections::BTreeSet;

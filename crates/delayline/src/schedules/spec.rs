@@ -222,10 +222,12 @@ impl Spec {
 
     /// The instants after `after`, in order. Empty if `after` is outside the years 1970 to 9999.
     pub fn upcoming(&self, after: SystemTime) -> impl Iterator<Item = SystemTime> + '_ {
-        let after =
-            delayline_core::Timestamp::try_from(after).ok().map(delayline_core::Timestamp::as_ms);
-        let next = move |ms: &u64| self.when.next(*ms);
-        std::iter::successors(after.and_then(|after| self.when.next(after)), next)
+        // Rounded down: an instant within the same millisecond is later.
+        let after = after.duration_since(SystemTime::UNIX_EPOCH).ok();
+        let after = after.and_then(|after| u64::try_from(after.as_millis()).ok());
+        let last = delayline_core::Timestamp::MAX.as_ms();
+        let next = move |&ms: &u64| self.when.next(ms).filter(|&ms| ms <= last);
+        std::iter::successors(after.and_then(|after| next(&after)), next)
             .map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
     }
 

@@ -440,6 +440,16 @@ async fn a_schedule_runs_now_without_effect_on_its_ticks() {
     assert_eq!(entry.next.len(), 10);
 }
 
+#[test]
+fn the_next_instant_is_the_first_after_a_part_of_a_millisecond() {
+    let next = |after| every(MINUTE).upcoming(after).next();
+    assert_eq!(next(at(60) - Duration::from_micros(500)), Some(at(60)));
+    assert_eq!(next(at(60)), Some(at(120)));
+    assert_eq!(next(SystemTime::UNIX_EPOCH - MINUTE), None);
+    let end = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
+    assert_eq!((next(end - MINUTE * 2), next(end - MINUTE)), (Some(end - MINUTE), None));
+}
+
 #[derive(Serialize)]
 struct Report {
     shop: u64,

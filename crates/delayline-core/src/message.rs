@@ -293,13 +293,8 @@ impl NewMessage {
         hasher.digest()
     }
 
-    /// Checks that payload, headers and limits are in bounds, as
-    /// [`Op::validate`](crate::Op::validate) does for whole operations.
-    ///
-    /// # Errors
-    ///
-    /// [`Violation`], which names the value and the limit.
-    pub fn validate(&self) -> Result<(), Violation> {
+    /// Checks that payload, headers and limits are in bounds.
+    pub(crate) fn validate_limits(&self) -> Result<(), Violation> {
         Violation::at_most("the payload", "bytes", self.payload.len(), MAX_PAYLOAD_BYTES)?;
         self.headers.validate()?;
         let most = u64::from(MAX_ATTEMPT_LIMIT);

@@ -137,7 +137,8 @@ impl AsRef<str> for QueueName {
     }
 }
 
-/// The id of a message: 1 to 128 arbitrary bytes, chosen by the producer.
+/// The id of a message: 1 to 128 arbitrary bytes, chosen by the producer. [`SHARDS`](Self::SHARDS)
+/// is reserved.
 ///
 /// With an id such as `order-1234`, any process can cancel or reschedule the message, and repeating
 /// an enqueue is harmless (G15).
@@ -145,6 +146,13 @@ impl AsRef<str> for QueueName {
 pub struct MessageId(Arc<[u8]>);
 
 impl MessageId {
+    /// The id of the message that holds the number of shards of a queue. [`NewMessage::validate`]
+    /// refuses it; [`Op::validate`] does not, because an operation stores this message.
+    ///
+    /// [`NewMessage::validate`]: crate::NewMessage::validate
+    /// [`Op::validate`]: crate::Op::validate
+    pub const SHARDS: &str = "delayline:shards";
+
     /// Creates an id after checking it.
     ///
     /// # Errors

@@ -369,7 +369,7 @@ impl Op {
         match self {
             Self::Enqueue(messages) => {
                 batch("the enqueue", messages.iter().map(|message| &message.id))?;
-                messages.iter().try_for_each(NewMessage::validate)?;
+                messages.iter().try_for_each(NewMessage::validate_limits)?;
                 let bytes = messages.iter().map(NewMessage::content_bytes).sum();
                 Violation::at_most("the enqueue", "bytes", bytes, MAX_BATCH_BYTES)
             }

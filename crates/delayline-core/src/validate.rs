@@ -3,7 +3,27 @@
 use std::collections::HashSet;
 
 use crate::limits::{MAX_BATCH, MAX_LEASE_MS, MIN_LEASE_MS};
-use crate::{MessageId, Millis, Violation};
+use crate::{MessageId, Millis, NewMessage, Violation};
+
+impl NewMessage {
+    /// Checks that payload, headers and limits are in bounds, as
+    /// [`Op::validate`](crate::Op::validate) does for whole operations, and that the id is not
+    /// [reserved](MessageId::SHARDS).
+    ///
+    /// # Errors
+    ///
+    /// [`Violation`], which names the value and the limit.
+    pub fn validate(&self) -> Result<(), Violation> {
+        if self.id.as_bytes() == MessageId::SHARDS.as_bytes() {
+            return Err(Violation::Malformed {
+                what: "the message id",
+                value: MessageId::SHARDS.to_owned(),
+                reason: "it is reserved for the number of shards".to_owned(),
+            });
+        }
+        self.validate_limits()
+    }
+}
 
 /// A batch has 1 to [`MAX_BATCH`] items, all with different ids (G18).
 pub(crate) fn batch<'a>(

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::after::{Member, WAITS_FOR, WAKES, set_wakes};
-use delayline::backend::{Millis, NewMessage, Op, QueueName, Schedule, UpdateDue};
+use delayline::backend::{Millis, NewMessage, QueueName, Schedule, UpdateDue};
 use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::message::{Group, Headers, Priority};
 use delayline::update::{Known, Update, UpdateContent, UpdateToken};
@@ -209,12 +209,8 @@ impl Fields {
         if let Some(waiting) = waiting(after, self.on_failure, self.wait_at_most)? {
             waiting.put(&mut message).map_err(text)?;
         }
-        let op = Op::Enqueue(vec![message]);
-        op.validate().map_err(text)?;
-        match op {
-            Op::Enqueue(mut messages) => messages.pop().ok_or_else(String::new),
-            _ => Err(String::new()),
-        }
+        message.validate().map_err(text)?;
+        Ok(message)
     }
 }
 
@@ -509,6 +505,7 @@ mod tests {
             (r#"{"id": "a", hunter2}"#, "not JSON"),
             (r#"{"id": 7, "payload": "hunter2"}"#, "id must be a string"),
             (r#"{"id": "", "payload": "hunter2"}"#, "the message id is empty"),
+            (r#"{"id": "delayline:shards", "payload": "hunter2"}"#, "it is reserved"),
             (r#"{"id": "a", "payload": "hunter2", "dealy": "9s"}"#, "unknown field \"dealy\""),
             (
                 r#"{"id": "a", "payload": 1, "payload": "hunter2"}"#,

@@ -34,7 +34,7 @@ use self::heads::Heads;
 pub(crate) use self::ids::Ids;
 use self::journal::Journal;
 pub(crate) use self::lease::epoch_of;
-pub(crate) use self::open::{Opened, RECORD, delete_if_empty, names, number, open, strays};
+pub(crate) use self::open::{Opened, delete_if_empty, is_record, names, number, open, strays};
 pub(crate) use self::pages::cursor_of;
 
 /// A queue of several shards.

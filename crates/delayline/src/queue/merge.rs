@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use delayline_core::{Durability, ErrorKind, NewMessage, Op};
+use delayline_core::{Durability, ErrorKind, NewMessage};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -126,9 +126,14 @@ impl Merger {
         result
     }
 
-    async fn wait(&self, client: &Client, message: NewMessage, span: &Span) -> Result<Sent, Error> {
+    async fn wait(
+        &self,
+        client: &Client,
+        mut message: NewMessage,
+        span: &Span,
+    ) -> Result<Sent, Error> {
         // A bad message must not fail its group.
-        let mut message = valid(message)?;
+        message.validate()?;
         let give_up = client.give_up();
         let waiting = self.of_shard(client.shard_of(&message));
         loop {
@@ -416,15 +421,6 @@ async fn all_gone(callers: &mut [Option<Caller>]) {
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it is locked.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn valid(message: NewMessage) -> Result<NewMessage, Error> {
-    let alone = Op::Enqueue(vec![message]);
-    alone.validate()?;
-    match alone {
-        Op::Enqueue(messages) => messages.into_iter().next().ok_or_else(Error::unexpected_reply),
-        _ => Err(Error::unexpected_reply()),
-    }
 }
 
 /// More than a call of a backend takes, and the pause before it.

@@ -27,7 +27,7 @@ use super::batch::send_all;
 use crate::Error;
 use crate::after::{Member, Moved, Waiting, wire};
 use crate::client::Client;
-use crate::shards::RECORD;
+use crate::shards::is_record;
 
 /// Moves the waiting messages of one queue to another, page by page. Created by
 /// [`Queue::transfer_to`].
@@ -175,7 +175,7 @@ impl Transfer {
         let mut ids = HashSet::new();
         let mut infos = page.messages;
         // An id can be in two shards. The next pass moves the other message.
-        infos.retain(|it| it.id.as_bytes() != RECORD.as_bytes() && ids.insert(it.id.clone()));
+        infos.retain(|it| !is_record(it) && ids.insert(it.id.clone()));
         let next = page.next.filter(|next| after != Some(*next));
         if let Stage::Prepare(..) = self.stage {
             self.prepare(infos).await?;
@@ -598,6 +598,7 @@ const CHANGED: &str = "it was changed, cancelled or deleted in the new queue dur
 const HAS_CHECKPOINT: &str = "it has a checkpoint, which only a worker can store";
 const IS_MEMBER: &str = "a message of another queue waits for it";
 const OTHER_SERVER: &str = "it waits for messages that the new queue cannot reach";
-const TOO_LARGE: &str = "it is larger than a message may be, with the names that it waits for";
+const TOO_LARGE: &str =
+    "it is larger than a message may be, with the names that it waits for, or its id is reserved";
 const OTHER_CONTENT: &str = "the new queue knows its id with different content";
 const PURGED: &str = "the new queue knows its id as deleted";

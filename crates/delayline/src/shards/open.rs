@@ -155,7 +155,7 @@ async fn number_of(plain: &Arc<dyn QueueBackend>) -> Result<Option<u32>, Error> 
     let reply = plain.apply(At::Server, &Op::Get(vec![record_id()?])).await?.reply;
     let Reply::Get(found) = reply else { return Err(unexpected().into()) };
     match found.into_iter().next() {
-        Some(Found::Live(record)) => Ok(Some(read(&record.payload)?)),
+        Some(Found::Live(record)) if is_record(&record.info) => Ok(Some(read(&record.payload)?)),
         Some(Found::Unreadable) => Err(damaged("the record of the number of shards").into()),
         _ => Ok(None),
     }
@@ -258,11 +258,17 @@ fn damaged(what: &str) -> Fault {
     Fault::with_detail(ErrorKind::Damaged, what)
 }
 
-fn record_id() -> Result<MessageId, Violation> {
-    MessageId::try_from(RECORD)
+/// Whether the message says how many shards there are. Earlier versions let producers send others
+/// with this id.
+pub(crate) fn is_record(info: &MessageInfo) -> bool {
+    info.id.as_bytes() == MessageId::SHARDS.as_bytes()
+        && info.due == Timestamp::MAX
+        && info.group.is_none()
 }
 
-/// The id of the message of the plain queue that says how many shards there are.
-pub(crate) const RECORD: &str = "delayline:shards";
+fn record_id() -> Result<MessageId, Violation> {
+    MessageId::try_from(MessageId::SHARDS)
+}
+
 /// The version of the record.
 const VERSION: u64 = 1;

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use delayline::admin::SetLimits;
-use delayline::backend::{At, Backend, List, NewMessage, Op, Relay, Status};
-use delayline::{Connection, Enqueued, ErrorClass, ErrorKind, Job, MessageId, Queue, Worker};
+use delayline::backend::{At, Backend, FinishedIds, List, NewMessage, Op, Relay, Schedule, Status};
+use delayline::{
+    Connection, Enqueued, ErrorClass, ErrorKind, Job, MessageId, Outcome, Queue, Timestamp, Worker,
+};
 
-const RECORD: &str = "delayline:shards";
+const RECORD: &str = MessageId::SHARDS;
 
 async fn memory() -> Connection {
     delayline::connect("memory:").await.unwrap()
@@ -83,11 +85,36 @@ async fn a_lost_or_strange_record_is_noticed() {
         ("four", ErrorKind::Damaged),
     ] {
         apply(Op::Cancel(vec![record()])).await;
-        let message = NewMessage::new(record(), payload);
-        let message = message.finished_ids(delayline::backend::FinishedIds::Reuse);
+        let message = NewMessage::new(record(), payload).finished_ids(FinishedIds::Reuse);
+        let message = message.schedule(Schedule::At(Timestamp::MAX));
         apply(Op::Enqueue(vec![message])).await;
         assert_eq!(refused(&connection, 4).await, expected, "{payload}");
     }
+}
+
+#[tokio::test]
+async fn a_message_with_the_id_of_the_record_hides_no_other() {
+    let connection = memory().await;
+    let orders: Queue<u64> = connection.queue("orders").await.unwrap();
+    orders.send(&7).await.unwrap();
+    let draft = || orders.message(&7).id(RECORD);
+    let many = orders.send_many([draft(), orders.message(&8)]).await;
+    assert!(many[1].is_ok());
+    let refusals = [
+        draft().send().await.unwrap_err(),
+        many.into_iter().next().unwrap().unwrap_err(),
+        Outcome::Ack.then([draft()]).unwrap_err(),
+    ];
+    for error in refusals {
+        assert!(error.to_string().contains("reserved for the number of shards"), "{error}");
+    }
+    // Earlier versions accepted it.
+    let plain = connection.backend("orders").await.unwrap();
+    let message = NewMessage::new(MessageId::try_from(RECORD).unwrap(), "1:4");
+    plain.apply(At::Server, &Op::Enqueue(vec![message])).await.unwrap();
+    let again: Queue<u64> = connection.queue("orders").await.unwrap();
+    assert_eq!(again.stats().await.unwrap().ready, 3);
+    assert_eq!(refused(&connection, 4).await, ErrorKind::OtherShards { found: 1, requested: 4 });
 }
 
 #[tokio::test]

@@ -155,8 +155,10 @@ impl Spec {
     ///
     /// # Errors
     ///
-    /// Like [`payload`](Self::payload).
+    /// Like [`payload`](Self::payload), and [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a
+    /// [kind](Kind::KIND) that no message may have.
     pub fn job<T: Serialize + Kind + ?Sized>(self, value: &T) -> Result<Self, Error> {
+        Headers::new().set_kind(T::KIND)?;
         Ok(Self { kind: Some(T::KIND.to_owned()), ..self.payload(value)? })
     }
 

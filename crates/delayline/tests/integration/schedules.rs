@@ -459,6 +459,13 @@ impl Kind for Report {
     const KIND: &'static str = "report";
 }
 
+#[derive(Serialize)]
+struct Unnamed;
+
+impl Kind for Unnamed {
+    const KIND: &'static str = "";
+}
+
 #[tokio::test(start_paused = true)]
 async fn ticks_are_jobs_of_a_kind_and_a_group() {
     let world = World::new().await;
@@ -497,6 +504,7 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
     assert!(invalid(Spec::cron("0 0 31 2 *", "UTC", "work").unwrap_err()));
     assert!(invalid(Spec::cron("* * * * *", "Mars/Olympus", "work").unwrap_err()));
     assert!(invalid(every(SECOND).lead(MINUTE * 2).unwrap_err()));
+    assert!(invalid(every(MINUTE).job(&Unnamed).unwrap_err()));
     let each_second = Spec::cron("*/30 * * * * *", "UTC", "work").unwrap();
     assert!(invalid(each_second.lead(MINUTE * 2).unwrap_err()));
     for (line, zone) in [("@every 10ms", "UTC"), ("@every day", "UTC"), ("@every 1h", "Mars/Base")]

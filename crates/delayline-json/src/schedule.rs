@@ -3,6 +3,7 @@
 use delayline::Timestamp;
 use delayline::schedules::{Entry, Spec};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::object::{Object, distinct};
@@ -20,9 +21,17 @@ pub struct OwnedSchedules {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with `owner` and `schedules`")]
-struct Form {
+struct Form<'a> {
     owner: String,
-    schedules: Object<Value>,
+    #[serde(borrow)]
+    schedules: Object<&'a RawValue>,
+}
+
+/// The payload of a schedule as it is written: as a [`Value`], its numbers may change.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow, default)]
+    payload: Option<&'a RawValue>,
 }
 
 impl OwnedSchedules {
@@ -34,16 +43,18 @@ impl OwnedSchedules {
     /// The reason, with the name of the schedule that is malformed, or that the owner has no name.
     pub fn from_json(text: &[u8]) -> Result<Self, String> {
         distinct(text)?;
-        let form: Form = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let form: Form<'_> = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         if form.owner.is_empty() {
             return Err("the owner must have a name".to_owned());
         }
-        let schedules = form.schedules.members()?.into_iter().map(|(name, value)| {
+        let schedules = form.schedules.members()?.into_iter().map(|(name, json)| {
             let about = |reason| format!("schedule {}: {reason}", harmless_line(&name));
-            let Value::Object(fields) = value else {
+            let Ok(fields) = serde_json::from_str(json.get()) else {
                 return Err(about("it is not an object".to_owned()));
             };
-            let spec = schedule_spec(fields).map_err(about)?;
+            let Written { payload } =
+                serde_json::from_str(json.get()).map_err(|error| about(error.to_string()))?;
+            let spec = schedule_spec(fields, payload).map_err(about)?;
             Ok((name, spec))
         });
         let schedules = schedules.collect::<Result<_, _>>()?;
@@ -52,12 +63,16 @@ impl OwnedSchedules {
 }
 
 /// Makes a spec of the fields that people write: `queue`, `cron` and `zone` or `every`, `payload`,
-/// `kind`, `group`, `overlap`, `lead` and `grace`, with durations such as `5m`.
+/// `kind`, `group`, `overlap`, `lead` and `grace`, with durations such as `5m`. The payload as it is
+/// written takes the place of that of the fields, whose numbers may have changed.
 ///
 /// # Errors
 ///
 /// The reason, which never repeats the payload.
-pub fn schedule_spec(mut fields: Map<String, Value>) -> Result<Spec, String> {
+pub fn schedule_spec(
+    mut fields: Map<String, Value>,
+    payload: Option<&RawValue>,
+) -> Result<Spec, String> {
     for (name, stored) in DURATIONS {
         let Some(value) = fields.remove(name) else { continue };
         let Value::String(text) = value else {
@@ -79,7 +94,9 @@ pub fn schedule_spec(mut fields: Map<String, Value>) -> Result<Spec, String> {
         };
         return Err(format!("{name} must be {expected}, not {}", quoted(&value.to_string())));
     }
-    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+    let spec: Spec =
+        serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
+    payload.map_or(Ok(spec.clone()), |it| spec.payload(it)).map_err(|error| error.to_string())
 }
 
 /// Writes a schedule: its name, whether it is paused or a dead letter, its spec as it is stored or
@@ -139,13 +156,16 @@ mod tests {
     fn a_file_has_an_owner_and_schedules() {
         let text = br#"{"owner": "shop", "schedules": {
             "a": {"cron": "30 8 * * *", "zone": "Europe/Berlin", "queue": "reports"},
-            "b": {"every": "90s", "queue": "sync", "payload": {"x": 1}, "overlap": "skip",
+            "b": {"every": "90s", "queue": "sync", "payload": {"x": 12345678901234567890123},
+                  "overlap": "skip",
                   "group": "t-7", "lead": "0s", "grace": "1h"}}}"#;
         let OwnedSchedules { owner, schedules } =
             OwnedSchedules::from_json(text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(owner, "shop");
         let stored = serde_json::to_value(&schedules[1].1).unwrap();
         assert_eq!((&schedules[0].0[..], &schedules[1].0[..]), ("a", "b"));
+        let text = serde_json::to_string(&schedules[1].1).unwrap();
+        assert!(text.contains(r#""payload":{"x":12345678901234567890123}"#), "{text}");
         assert_eq!(stored["group"], "t-7");
         assert_eq!((&stored["every_ms"], &stored["grace_ms"]), (&90_000.into(), &3_600_000.into()));
     }
@@ -158,7 +178,7 @@ mod tests {
             (json!({"queue": "q", "every": "1500ms"}), "every 1500 ms"),
         ] {
             let Value::Object(fields) = spec else { panic!("no object") };
-            assert_eq!(times(&schedule_spec(fields).unwrap()), words);
+            assert_eq!(times(&schedule_spec(fields, None).unwrap()), words);
         }
     }
 

@@ -44,6 +44,7 @@ mod change;
 mod cron;
 mod fire;
 mod ids;
+mod payload;
 mod read;
 mod spec;
 

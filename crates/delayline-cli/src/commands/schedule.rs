@@ -12,6 +12,7 @@ use delayline_admin::doctor::SCHEDULE_OVERDUE;
 use delayline_json::{
     OwnedSchedules, Zone, distinct, harmless_line, schedule, schedule_spec, schedule_times,
 };
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::args::{
@@ -87,10 +88,11 @@ impl Place<'_> {
         let mut fields = fields(&args.when);
         fields.insert("queue".to_owned(), self.target.queue()?.into());
         if let Some(payload) = &args.payload {
-            let payload = distinct(payload.as_bytes())
+            distinct(payload.as_bytes())
                 .map_err(|why| Failure::usage(format!("the payload is not JSON: {why}")))?;
-            fields.insert("payload".to_owned(), payload);
         }
+        let payload: Option<&RawValue> =
+            args.payload.as_deref().and_then(|json| serde_json::from_str(json).ok());
         let overlap = args.overlap.map(|overlap| match overlap {
             Overlap::Allow => "allow".to_owned(),
             Overlap::Skip => "skip".to_owned(),
@@ -106,7 +108,7 @@ impl Place<'_> {
                 fields.insert(name.to_owned(), value.into());
             }
         }
-        let spec = schedule_spec(fields).map_err(Failure::usage)?;
+        let spec = schedule_spec(fields, payload).map_err(Failure::usage)?;
         self.trial().await?.put(&args.name, &spec).await?;
         let put = self.open().await?.put(&args.name, &spec).await?;
         let word = match put {
@@ -217,7 +219,7 @@ impl Place<'_> {
             let mut fields = fields(&args.when);
             // Any name will do.
             fields.insert("queue".to_owned(), "queue".into());
-            let spec = schedule_spec(fields).map_err(Failure::usage)?;
+            let spec = schedule_spec(fields, None).map_err(Failure::usage)?;
             let next = next(&spec);
             (spec, next)
         };

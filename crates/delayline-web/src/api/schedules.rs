@@ -9,7 +9,7 @@ use delayline::{Enqueued, Timestamp};
 use delayline_json::{self as json, OwnedSchedules};
 use serde_json::{Map, Value, json};
 
-use super::input::{MOST_BODY_BYTES, object};
+use super::input::{MOST_BODY_BYTES, MOST_OBJECT_BYTES, Members, members};
 use super::problem::{Problem, answer, problem};
 use crate::Role;
 use crate::body::JSON;
@@ -69,8 +69,10 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, Problem> {
     context.require(Role::Operator)?;
-    let fields = object(&context, request, &FIELDS).await?;
-    let spec = json::schedule_spec(fields).map_err(Failure::Wrong)?;
+    let body = context.shared.bodies.read(request, JSON, MOST_OBJECT_BYTES).await?;
+    let fields = members(&body, &FIELDS)?;
+    let written = Members::read("the body", &body, FIELDS.into_iter()).map_err(Failure::Wrong)?;
+    let spec = json::schedule_spec(fields, written.get("payload")).map_err(Failure::Wrong)?;
     let put = audited::put(&context, &name, spec).await?;
     let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
     let mut value = match context.schedules()?.1.get(&name).await {

@@ -7,9 +7,9 @@ use delayline_core::{Group, Headers, Millis, QueueName, Violation};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::cron::Cron;
+use super::payload::Payload;
 use crate::codec::{Encode, Json};
 use crate::error::whole_ms;
 use crate::{Error, Kind};
@@ -37,7 +37,7 @@ use crate::{Error, Kind};
 pub struct Spec {
     when: When,
     queue: QueueName,
-    payload: Value,
+    payload: Payload,
     kind: Option<String>,
     group: Option<Group>,
     overlap: Overlap,
@@ -81,7 +81,7 @@ struct Form {
     zone: Option<String>,
     queue: String,
     #[serde(default)]
-    payload: Value,
+    payload: Payload,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,19 +135,20 @@ impl Spec {
     }
 
     fn new(when: When, queue: QueueName) -> Self {
-        let (payload, overlap) = (Value::Null, Overlap::default());
+        let (payload, overlap) = (Payload::default(), Overlap::default());
         let (kind, group, lead, grace) = (None, None, None, DEFAULT_GRACE);
         Self { when, queue, payload, kind, group, overlap, lead, grace }
     }
 
     /// Sets the payload of the messages, up to 15 KiB of JSON. Without it, the payload is `null`.
+    /// Numbers of any size and precision are kept; the members of objects are sorted.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Encode`](crate::ErrorKind::Encode) if the value cannot be encoded as JSON.
     pub fn payload<T: Serialize + ?Sized>(mut self, value: &T) -> Result<Self, Error> {
         let encoded = Json.encode(value).map_err(Error::encode)?;
-        self.payload = serde_json::from_slice(&encoded).map_err(|_| not_json())?;
+        self.payload = Payload::new(&encoded).map_err(|_| not_json())?;
         Ok(self)
     }
 
@@ -248,7 +249,7 @@ impl Spec {
 
     /// The payload and headers of each message.
     pub(super) fn content(&self) -> Result<(Bytes, Option<&str>), Error> {
-        let payload = Json.encode(&self.payload).map_err(Error::encode)?;
+        let payload = Bytes::copy_from_slice(self.payload.as_str().as_bytes());
         Ok((payload, self.kind.as_deref()))
     }
 

@@ -537,7 +537,9 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
     }
     let mut forms = BTreeMap::new();
     let daily = Spec::cron("@daily", "Europe/Berlin", "work").unwrap().group("t").unwrap();
-    for spec in [every(MINUTE), daily] {
+    let members: serde_json::Value = serde_json::from_str(r#"{"b":[{},0.5],"a":[]}"#).unwrap();
+    let numbers = Spec::every(HOUR, "work").unwrap().payload(&(u128::MAX, members)).unwrap();
+    for spec in [every(MINUTE), daily, numbers] {
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
         forms.insert(text, ());
@@ -546,6 +548,7 @@ async fn invalid_names_and_specs_are_refused_before_anything_is_sent() {
         forms.into_keys().collect::<Vec<_>>(),
         [
             r#"{"cron":"@daily","zone":"Europe/Berlin","queue":"work","payload":null,"group":"t"}"#,
+            r#"{"every_ms":3600000,"queue":"work","payload":[340282366920938463463374607431768211455,{"a":[],"b":[{},0.5]}]}"#,
             r#"{"every_ms":60000,"queue":"work","payload":"tick"}"#,
         ]
     );

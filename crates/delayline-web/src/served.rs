@@ -233,7 +233,10 @@ pub(crate) async fn explained(
     queue: &Queue<Bytes, Raw>,
     found: &Found<Bytes>,
 ) -> Result<(Explanation, Timestamp, Option<Vec<Ended>>), Failure> {
-    let (stats, now) = counted(queue).await?;
+    let (stats, now) = match found.info() {
+        Some(info) => queue.stats_near(info).await?,
+        None => counted(queue).await?,
+    };
     let explanation = Explanation::new(found, now, &stats);
     if let Found::Live(message) = found
         && let Some(waiting) = &message.waiting

@@ -97,6 +97,11 @@ impl Client {
         Self { trace_source: Some(source), ..self }
     }
 
+    /// Returns the client with another backend.
+    pub(crate) fn on(self, backend: Arc<dyn QueueBackend>) -> Self {
+        Self { backend, ..self }
+    }
+
     /// Returns the client with another durability.
     pub(crate) fn durable(self, durability: Durability) -> Self {
         Self { durability, ..self }

@@ -56,14 +56,15 @@ pub enum Explanation {
         /// The time until the hold ends, by the server's clock.
         remaining: Duration,
     },
-    /// It is due, but the queue's rate limit allows no delivery now.
+    /// It is due, but the queue's rate limit, or the share of its shard, allows no delivery now.
     RateLimited {
         /// How long it has been due.
         overdue: Duration,
         /// The time until the rate limit allows the next delivery, by the server's clock.
         remaining: Duration,
     },
-    /// It is due, but the queue's limit of leased messages is reached.
+    /// It is due, but the queue's limit of leased messages is reached. If the queue has
+    /// [shards](crate::Opening::shards), both numbers are those of the shard of the message.
     AllLeased {
         /// How long it has been due.
         overdue: Duration,
@@ -130,8 +131,8 @@ pub enum Explanation {
 }
 
 impl Explanation {
-    /// Explains the result of a lookup, given the server's time then and the counters of the queue.
-    /// [`Queue::explain`](crate::Queue::explain) reads all three and explains them.
+    /// Explains the result of a lookup, given the server's time then and the counters of the queue
+    /// [near](crate::Queue::stats_near) the message. [`Queue::explain`](crate::Queue::explain) reads all three and explains them.
     #[must_use]
     pub fn new<T>(found: &Found<T>, now: Timestamp, stats: &Stats) -> Self {
         match found {

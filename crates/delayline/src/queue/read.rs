@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use delayline_core::limits::{MAX_DELAY_MS, MAX_LOOK_UP};
 use delayline_core::{
-    Applied, Completion, Forecast, History, MessageId, MessageState, Op, Reply, Resolution, Stats,
-    Timestamp,
+    Applied, Completion, Forecast, History, MessageId, MessageInfo, MessageState, Op, Reply,
+    Resolution, Stats, Timestamp,
 };
 use tokio::time::MissedTickBehavior;
 
@@ -14,6 +14,7 @@ use super::{Explanation, Found, Queue, only};
 use crate::after::{Ended, Waiting, check};
 use crate::codec::{Decode, Raw};
 use crate::error::{message_id, millis};
+use crate::shards::place_of;
 use crate::{Error, telemetry};
 
 impl<T, C: Decode<T>> Queue<T, C> {
@@ -193,10 +194,10 @@ impl<T: ?Sized, C> Queue<T, C> {
         let Applied { at, reply, .. } = self.client.apply(&Op::Get(vec![id])).await?;
         let Reply::Get(found) = reply else { return Err(Error::unexpected_reply()) };
         let found = Found::<Bytes>::read(only(found)?, &Raw).ok_or_else(Error::unexpected_reply)?;
-        let is_ready = matches!(
-            found.info(), Some(info) if info.state == MessageState::Ready
-        );
-        let stats = if is_ready { self.stats().await? } else { Stats::default() };
+        let stats = match found.info() {
+            Some(info) if info.state == MessageState::Ready => self.stats_near(info).await?.0,
+            _ => Stats::default(),
+        };
         let explanation = Explanation::new(&found, at, &stats);
         if let (Found::Live(message), Explanation::Waiting { .. }) = (&found, &explanation)
             && let Some(waiting) = &message.waiting
@@ -219,6 +220,33 @@ impl<T: ?Sized, C> Queue<T, C> {
     pub async fn stats(&self) -> Result<Stats, Error> {
         match self.ask(&Op::Stats).await? {
             Reply::Stats(stats) => Ok(*stats),
+            _ => Err(Error::unexpected_reply()),
+        }
+    }
+
+    /// Counts like [`stats`](Self::stats), with the server's time then. If the queue has
+    /// [shards](crate::Opening::shards), it counts only in the shard of this message, and the limits
+    /// are the share of that shard.
+    ///
+    /// # Cancel safety
+    ///
+    /// This call changes nothing; its future can be dropped.
+    ///
+    /// # Errors
+    ///
+    /// See [`patience`](Self::patience).
+    pub async fn stats_near(&self, info: &MessageInfo) -> Result<(Stats, Timestamp), Error> {
+        let applied = match (self.client.shards(), self.client.queue_name()) {
+            (1, _) | (_, None) => self.client.apply(&Op::Stats).await?,
+            (shards, Some(name)) => {
+                let place = place_of(info.group.as_ref(), &info.id, shards);
+                let shard = name.shard(u32::try_from(place).unwrap_or(u32::MAX))?;
+                let shard = self.client.siblings().open(&shard).await?;
+                self.client.clone().on(shard).apply(&Op::Stats).await?
+            }
+        };
+        match applied.reply {
+            Reply::Stats(stats) => Ok((*stats, applied.at)),
             _ => Err(Error::unexpected_reply()),
         }
     }

@@ -126,6 +126,21 @@ async fn what_expires_is_explained() {
     assert_eq!(said(&queue, "a").await, text);
 }
 
+#[tokio::test]
+async fn a_message_waits_for_the_share_of_its_shard() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let queue: Queue<u64> = connection.queue("orders").shards(2).await.unwrap();
+    queue.set_limits(SetLimits::new().leased(2)).await.unwrap();
+    for id in ["a", "b"] {
+        let _ = queue.message(&1).id(id).group("t-7").send().await.unwrap();
+    }
+    let id = ClaimId::from_bytes([1; ClaimId::BYTES]);
+    let lease = Millis::try_from(30 * SECOND).unwrap();
+    queue.apply(&Op::Claim(Claim::new("w".parse().unwrap(), id, 10, lease))).await.unwrap();
+    let said = said(&queue, "b").await;
+    assert!(said.ends_with("1 of 1 are leased: it waits for the end of a lease."), "{said}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hold_of_a_message_that_waits_for_others_is_explained() {
     let backend = Faulty::new();

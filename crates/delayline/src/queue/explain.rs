@@ -37,8 +37,10 @@ pub enum Explanation {
         /// The time until the next check of its members, unless one ends earlier; zero if a worker
         /// checks them as soon as it has a free slot.
         next_check: Duration,
-        /// The time until it is delivered in any case.
+        /// The time until it is delivered in any case, or until it expires if that is earlier.
         limit: Duration,
+        /// Whether it expires before it is delivered in any case. Then it becomes a dead letter.
+        expires_first: bool,
     },
     /// It is due, but has expired. It becomes a dead letter at its turn: a claim that could deliver
     /// it makes it one. While the queue is paused or held, its limits are reached, or the group of
@@ -166,11 +168,14 @@ impl Explanation {
             explanation => return explanation,
         };
         let at_most = Millis::try_from(waiting.at_most).unwrap_or(Millis::MAX);
+        let end = waiting.since(info).after(at_most);
+        let expiry = info.expires_at.filter(|expires_at| *expires_at <= end);
         Self::Waiting {
             members: waiting.members.len(),
             left: None,
             next_check,
-            limit: between(now, waiting.since(info).after(at_most)),
+            limit: between(now, expiry.unwrap_or(end)),
+            expires_first: expiry.is_some(),
         }
     }
 
@@ -180,9 +185,9 @@ impl Explanation {
         let is_left =
             |it: &&Ended| matches!(it.completion, Completion::Pending | Completion::Unknown);
         match self {
-            Self::Waiting { members, next_check, limit, .. } => {
+            Self::Waiting { members, next_check, limit, expires_first, .. } => {
                 let left = Some(ends.iter().filter(is_left).count());
-                Self::Waiting { members, left, next_check, limit }
+                Self::Waiting { members, left, next_check, limit, expires_first }
             }
             explanation => explanation,
         }
@@ -296,7 +301,7 @@ impl fmt::Display for Explanation {
                 }
                 f.write_str(".")
             }
-            Self::Waiting { members, left, next_check, limit } => {
+            Self::Waiting { members, left, next_check, limit, expires_first } => {
                 f.write_str("It waits for ")?;
                 if let Some(left) = left {
                     write!(f, "{left} of ")?;
@@ -308,7 +313,11 @@ impl fmt::Display for Explanation {
                 } else {
                     write!(f, "in {}, or when one ends", Span(*next_check))?;
                 }
-                write!(f, "; the wait ends in {} at the latest.", Span(*limit))
+                if *expires_first {
+                    write!(f, "; it expires in {}, and is a dead letter then.", Span(*limit))
+                } else {
+                    write!(f, "; the wait ends in {} at the latest.", Span(*limit))
+                }
             }
             Self::Expired => f.write_str(
                 "It has expired. The next claim that could deliver it makes it a dead letter.",

@@ -126,6 +126,14 @@ async fn what_expires_is_explained() {
     assert_eq!(said(&queue, "a").await, text);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_message_that_expires_before_its_wait_ends_is_explained() {
+    let queue: Queue<u64> = Queue::new(Faulty::new());
+    let _ = queue.message(&1).id("a").after(["b"]).expires_in(60 * SECOND).send().await.unwrap();
+    let said = said(&queue, "a").await;
+    assert!(said.ends_with("; it expires in 1 min 0 s, and is a dead letter then."), "{said}");
+}
+
 #[tokio::test]
 async fn a_message_waits_for_the_share_of_its_shard() {
     let connection = delayline::connect("memory:").await.unwrap();

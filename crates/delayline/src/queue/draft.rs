@@ -576,9 +576,14 @@ impl TryFrom<Draft> for NewMessage {
         }
         if message.headers.get(TraceContext::TRACEPARENT).is_none()
             && let Some(context) = client.trace_context()
-            && let Err(violation) = context.put(&mut message.headers)
         {
-            tracing::debug!(%violation, "sent without its trace context");
+            let without = message.headers.clone();
+            // The limits of an update are lower than those of headers.
+            let put = context.put(&mut message.headers).and_then(|()| message.validate());
+            if let Err(violation) = put {
+                message.headers = without;
+                tracing::debug!(%violation, "sent without its trace context");
+            }
         }
         Ok(message)
     }

@@ -7,6 +7,7 @@ use crate::support::{Fault, Faulty};
 use delayline::backend::Millis;
 use delayline::events::EventKind;
 use delayline::message::{Message, Status};
+use delayline::telemetry::TraceContext;
 use delayline::update::{UpdateContent, UpdateDue};
 use delayline::{Cancelled, Enqueued, ErrorClass, ErrorKind, Found, Job, Queue, Worker};
 use tokio::sync::Notify;
@@ -122,6 +123,15 @@ async fn an_update_or_a_throttle_without_an_id_is_refused() {
         assert!(draft.id("a").send().await.unwrap().is_accepted(), "the id may come last");
         queue.purge("a").await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_large_update_is_sent_without_its_trace_context() {
+    let queue: Queue<String> = Queue::new(Faulty::new());
+    let queue = queue.trace_source(|| TraceContext::new(7, 1, true).ok());
+    let draft = queue.message(&"x".repeat(16_370)).id("a");
+    let sent = draft.update(UpdateContent::Replace, UpdateDue::Set).send().await;
+    assert!(sent.unwrap().is_accepted());
 }
 
 #[tokio::test(start_paused = true)]

@@ -137,6 +137,9 @@ impl Outcome {
     /// with the outcome, if the outcome is accepted. If holds overlap, the latest end counts.
     /// Running handlers continue. [`Queue::set_limits`](crate::Queue::set_limits) can end a hold.
     ///
+    /// An outcome holds either the queue or the group. If both are called, it holds the queue only,
+    /// which stops the group as well.
+    ///
     /// ```
     /// use std::time::Duration;
     ///
@@ -168,7 +171,7 @@ impl Outcome {
     ///
     /// The hold takes effect in one step with the outcome, if the outcome is accepted. If holds of
     /// a group overlap, the latest end counts. Running handlers continue, and their messages wait
-    /// if they are released.
+    /// if they are released. With a hold of the [queue](Self::hold_queue), this one is dropped.
     ///
     /// ```
     /// use std::time::Duration;
@@ -203,10 +206,13 @@ impl Outcome {
         }
     }
 
-    /// Separates the outcome from its hold. Of several holds, the outermost counts.
+    /// Separates the outcome from its hold: the latest one of the queue, or else of the group.
     pub(crate) fn held(self) -> (Self, Option<Hold>) {
         match self {
-            Self::Hold { outcome, hold } => (outcome.held().0, Some(hold)),
+            Self::Hold { outcome, hold } => {
+                let (outcome, inner) = outcome.held();
+                (outcome, Some(inner.map_or(hold, |inner| both(inner, hold))))
+            }
             Self::Then { outcome, messages, queue } => {
                 let (outcome, hold) = outcome.held();
                 (Self::Then { outcome: Box::new(outcome), messages, queue }, hold)
@@ -406,6 +412,21 @@ fn validated(
     Ok(only.map_or((Vec::new(), None), |only| (only.messages, only.result)))
 }
 
+/// The effect of two holds, as far as a settlement can have it.
+fn both(one: Hold, other: Hold) -> Hold {
+    match (one, other) {
+        (Hold::Queue(one), Hold::Queue(other)) => Hold::Queue(later(one, other)),
+        (Hold::Group(one), Hold::Group(other)) => Hold::Group(later(one, other)),
+        (queue @ Hold::Queue(_), _) | (_, queue) => queue,
+    }
+}
+
+/// Returns the later one. Of a delay and an instant, the clock of this process decides.
+pub(crate) fn later(one: Schedule, other: Schedule) -> Schedule {
+    let now = timestamp(SystemTime::now());
+    if one.instant(now) < other.instant(now) { other } else { one }
+}
+
 /// For a result that will not be kept.
 const SHORTEST: Millis = Millis::saturating(1);
 
@@ -463,5 +484,17 @@ mod tests {
         let settled = Outcome::retry_at(at, "busy").settled(|_| panic!("it has its instant"));
         let schedule = Schedule::At(Timestamp::from_ms(1_800_000_000_001).unwrap());
         assert_eq!(settled, Settled::Retry { schedule, error: "busy".to_owned() });
+    }
+
+    #[test]
+    fn of_several_holds_the_latest_of_the_queue_counts() {
+        let seconds = Duration::from_secs;
+        let hold = |outcome: Outcome| outcome.held().1;
+        let queue = Some(Hold::Queue(Schedule::In(millis(seconds(60)))));
+        assert_eq!(hold(Outcome::Ack.hold_queue(seconds(60)).hold_queue(seconds(5))), queue);
+        let past = Outcome::Ack.hold_queue_until(SystemTime::UNIX_EPOCH);
+        assert_eq!(hold(past.hold_queue(seconds(60)).hold_group(seconds(300))), queue);
+        let group = Some(Hold::Group(Schedule::In(millis(seconds(9)))));
+        assert_eq!(hold(Outcome::Ack.hold_group(seconds(9)).hold_group(seconds(8))), group);
     }
 }

@@ -1,5 +1,7 @@
 //! Ends of leases.
 
+use std::time::SystemTime;
+
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -188,10 +190,12 @@ fn item(visitor: &Visitor, own: &str, part: &RawValue) -> Result<HandOff, String
     };
     let hold = text("hold_group")?.map(|hold| after(&hold)).transpose()?;
     // As the library does at the server that has granted the lease.
-    let hold = hold.or(match &outcome {
+    let snooze = match &outcome {
         Outcome::Snooze { schedule } if token.has_waited => Some(*schedule),
         _ => None,
-    });
+    };
+    let now = Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::MAX);
+    let hold = hold.into_iter().chain(snooze).max_by_key(|until| until.instant(now));
     let hold = hold.map(Hold::Group);
     let result = result(&members)?;
     if result.is_some() && outcome != Outcome::Ack {

@@ -64,7 +64,7 @@ async fn a_message_that_has_waited_is_snoozed_as_another_server_was_told() {
     queues[0].cancel("a").await.unwrap();
     let taken = take(&first, 1).await;
     assert_eq!(taken[0]["members"]["why"], "failure");
-    let snooze = json!({"outcome": "snooze", "delay": "10m"});
+    let snooze = json!({"outcome": "snooze", "delay": "10m", "hold_group": "1ms"});
     settle(&second, &[item(&taken[0], &snooze)]).await;
     post(&second, "messages/w/reschedule", &json!({"delay": "0s"})).await.status(200);
     assert!(take(&second, 1).await.is_empty());

@@ -18,6 +18,7 @@ use super::member::Member;
 use super::siblings::Reach;
 use super::wakeups::{LONGEST_PAUSE, Wakeups};
 use super::wire::{self, Read, WAITS_FOR};
+use crate::worker::outcome::later;
 
 /// A queue whose claims return a waiting message only if its members have ended: of the others, it
 /// checks the members and snoozes the message.
@@ -293,8 +294,14 @@ impl Gate {
 
     fn hold(&self, item: &mut Settlement) {
         let Outcome::Snooze { schedule } = &item.outcome else { return };
-        if item.hold.is_none() && self.lock().delivered.get(&item.id) == Some(&item.lease) {
-            item.hold = Some(Hold::Group(*schedule));
+        if self.lock().delivered.get(&item.id) == Some(&item.lease) {
+            item.hold = Some(match item.hold {
+                None => Hold::Group(*schedule),
+                Some(Hold::Group(until)) => Hold::Group(later(until, *schedule)),
+                // A settlement has one hold, and a wake-up changes a snooze of up to
+                // [`LONGEST_PAUSE`] only.
+                Some(hold) => hold,
+            });
         }
     }
 }

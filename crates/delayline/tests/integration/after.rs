@@ -303,6 +303,7 @@ async fn a_message_that_was_delivered_early_comes_again_when_its_handler_says() 
     for (again, second) in [
         (Outcome::retry_in(Duration::from_secs(60), "busy"), (61, Why::AllEnded)),
         (Outcome::Snooze(Duration::from_secs(10)), (11, Why::Failure)),
+        (Outcome::Snooze(Duration::from_secs(10)).hold_group(ms(1)), (11, Why::Failure)),
     ] {
         let queue: Queue<u64> = Queue::new(Faulty::new());
         let start = Instant::now();

@@ -68,6 +68,10 @@ pub enum Outcome {
     /// messages that are due later, and its lateness counts from the instant. As with
     /// [`Release`](Self::Release), that does not cause a busy loop.
     ///
+    /// A message that has [waited](crate::Draft::after) for members may have to wait again after a
+    /// snooze of an hour or more, if their ends are forgotten by then
+    /// ([G39](crate::guarantees#g39)).
+    ///
     /// ```
     /// use std::time::{Duration, SystemTime};
     ///

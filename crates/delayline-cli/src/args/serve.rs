@@ -7,8 +7,8 @@ use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use delayline::Durability;
 
-use super::Post;
 use super::work::concurrency;
+use super::{Network, Post};
 
 /// Serve a dashboard, an HTTP API and metrics
 ///
@@ -57,6 +57,11 @@ pub(crate) struct Serve {
     /// `basic USER PASSWORD` or `bearer NAME TOKEN`
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
+
+    /// Proxy, or network of proxies such as 10.0.0.0/8, whose X-Forwarded-For names the clients, so
+    /// that wrong passwords of one do not lock out the others; repeatable
+    #[arg(long, value_name = "ADDRESS", requires = "users")]
+    pub(crate) trusted_proxy: Vec<Network>,
 
     /// Roles of everyone on this machine, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "operator,worker")]
@@ -176,6 +181,7 @@ in the queue sqs-settings, and move tasks in sqs-settings-moves. Without --sqs-s
 as long as those of the library.
 
 Passwords and tokens are sent with each request, except to --sqs: on a network, put a proxy with TLS
-in front. Each action of an operator is logged on stderr, as are refused requests and failed logins,
-which are slowed down; sends, claims and settlements are logged at DEBUG (-vv).
+in front, and name its address with --trusted-proxy. Each action of an operator is logged on stderr,
+as are refused requests and failed logins, which are slowed down; sends, claims and settlements are
+logged at DEBUG (-vv).
 For exit codes, see `delayline --help`.";

@@ -2,6 +2,7 @@
 
 mod listen;
 mod patient;
+mod proxies;
 mod slots;
 mod sqs;
 mod users;
@@ -159,7 +160,8 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         failed
     };
     let servers = servers.into_iter().map(|(listener, router)| {
-        listen::serve(listener, router, limits, stop.clone().cancelled_owned())
+        let proxies = args.trusted_proxy.clone();
+        listen::serve(listener, router, limits, proxies, stop.clone().cancelled_owned())
     });
     let (failed, _) = tokio::join!(end, join_all(servers));
     // These workers release their messages, for which nothing is counted.

@@ -151,7 +151,7 @@ fn users_of_a_file_come_in_and_others_do_not() {
     let refused = run(on(&server, &["serve", "--listen", "127.0.0.1:0", "--users", path])).code(2);
     assert!(refused.stderr.contains("can be changed by every user of its group"));
     mode(0o600);
-    let (mut child, address) = serving(&server, &["--users", path]);
+    let (mut child, address) = serving(&server, &["--users", path, "--trusted-proxy", "127.0.0.1"]);
     let pause = "POST /pause?queue=orders HTTP/1.1\r\nhost: queues.example";
     for (authorization, status) in [
         ("", 401),
@@ -160,7 +160,7 @@ fn users_of_a_file_come_in_and_others_do_not() {
         // anna:secret
         ("authorization: Basic YW5uYTpzZWNyZXQ=", 303),
     ] {
-        let head = format!("{pause}\r\nx-test: 1\r\n{authorization}");
+        let head = format!("{pause}\r\nx-forwarded-for: 192.0.2.1\r\n{authorization}");
         assert_eq!(ask(&address, head.trim_end(), "").0, status, "{authorization}");
     }
     send_signal(&child, "-INT");
@@ -169,7 +169,7 @@ fn users_of_a_file_come_in_and_others_do_not() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(log.contains("visitor=anna action=\"pause\""), "{log}");
     assert!(log.contains("visitor=robot action=\"refused\" request=\"POST /pause"), "{log}");
-    let failed = "visitor=unknown action=\"login\" address=\"127.0.0.1\"";
+    let failed = "visitor=unknown action=\"login\" address=\"192.0.2.1\"";
     assert!(log.contains(failed), "{log}");
     assert!(!log.contains("secret") && !log.contains("t0ken"), "{log}");
 }

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -25,7 +26,9 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::patient::{Patient, Unread};
+use super::proxies;
 use super::slots::{Client, Reserve, Slots};
+use crate::args::Network;
 
 /// How many connections there may be, and how long they may take.
 #[derive(Clone, Copy, Debug)]
@@ -88,14 +91,16 @@ pub(super) fn on(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `end`; then requests under way may end within some seconds. Returns the value of
-/// `end`.
+/// Serves until `end`, to clients that may be behind `proxies`; then requests under way may end
+/// within some seconds. Returns the value of `end`.
 pub(super) async fn serve<T>(
     listener: TcpListener,
     router: Router,
     limits: Limits,
+    proxies: Vec<Network>,
     end: impl Future<Output = T>,
 ) -> T {
+    let proxies: Arc<[Network]> = proxies.into();
     let few = TowerToHyperService::new(router.clone().layer(from_fn(only_health_and_metrics)));
     let all = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();
@@ -117,8 +122,10 @@ pub(super) async fn serve<T>(
         let unread = Unread::default();
         let from = |service: &TowerToHyperService<Router>| {
             let (service, unread) = (service.clone(), unread.clone());
+            let proxies = Arc::clone(&proxies);
             service_fn(move |mut request: Request<Incoming>| {
-                request.extensions_mut().insert(ClientAddress(address.ip()));
+                let client = proxies::client(address.ip(), request.headers(), &proxies);
+                request.extensions_mut().insert(ClientAddress(client));
                 service.call(unread.follow(request))
             })
         };
@@ -206,7 +213,7 @@ mod tests {
         let ended = async {
             let _ = ended.await;
         };
-        tokio::spawn(serve(listener, router, limits, ended));
+        tokio::spawn(serve(listener, router, limits, Vec::new(), ended));
         (SocketAddr::from(([127, 0, 0, 1], port)), end)
     }
 

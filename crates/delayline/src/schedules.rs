@@ -150,7 +150,8 @@ impl Schedules {
     /// # Cancel safety
     ///
     /// If the future is dropped, the call may or may not have taken effect. Repeat it to complete
-    /// it. A message that a scheduler has meanwhile created for an instant of the old spec may stay.
+    /// it. A message that a scheduler has meanwhile created for an instant of the old spec may
+    /// stay.
     ///
     /// # Errors
     ///

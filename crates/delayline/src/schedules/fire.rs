@@ -188,8 +188,8 @@ impl Schedules {
 /// The first tick that may need a message. The due time of a schedule is one lead before it, and
 /// all earlier ones have been created. A failed attempt, by a scheduler that cannot read the
 /// schedule or was stopped, has moved the due time to its retry. A change that had to wait for a
-/// scheduler is due when that one ends. Then recent ticks are created again, and the queue remembers
-/// the ticks that it has.
+/// scheduler is due when that one ends. Then recent ticks are created again, and the queue
+/// remembers the ticks that it has.
 fn first_tick(job: &Job<Spec>, due: u64) -> u64 {
     let (spec, first) = (job.payload(), due.saturating_add(job.payload().lead_ms()));
     if spec.next(first.saturating_sub(1)) == Some(first) {
@@ -224,8 +224,8 @@ const FIRST_RETRY_MS: u64 = 1_000;
 const LONGEST_RETRY_MS: u64 = 3_600_000;
 /// Pauses while sends to a target queue fail.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
-/// The number of intervals after a tick during which it cannot be created a second time. It is small
-/// because the throttled ids of a target queue are limited, and most of them belong to its senders.
+/// The number of intervals after a tick during which it cannot be created a second time. It is
+/// small because a queue has a limited number of throttled ids, which are for its senders.
 const INTERVALS: u32 = 200;
 /// How long after a tick it cannot be created a second time, at most.
 const LONGEST_WINDOW: Duration = Duration::from_secs(6 * 3_600);

@@ -13,7 +13,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent.parent)]
 
-from delayline import Ack, ApiError, Client, Reject, Retry, Snooze, Worker  # noqa: E402
+from delayline import Ack, ApiError, Client, Job, Reject, Retry, Snooze, Worker  # noqa: E402
 from harness import LASTING, SCENARIOS, URLS, Cuts, Serve, play, wait_until  # noqa: E402
 
 
@@ -121,10 +121,10 @@ class Tests(unittest.TestCase):
         class Deaf(Client):
             hears = threading.Event()
 
-            def extend(self, *args):
+            def extend(self, *args, **fields):
                 if not self.hears.is_set():
                     raise OSError("the lease is not renewed")
-                return super().extend(*args)
+                return super().extend(*args, **fields)
 
         for serve, client in self.each():
             deaf, stopped = Deaf(serve.at, serve.queue), {}
@@ -134,6 +134,7 @@ class Tests(unittest.TestCase):
                     deaf.hears.set()
                 # Longer than the lease.
                 stopped[job.epoch] = job.cancelled.wait(20 if job.epoch == 1 else 1.5)
+                deaf.hears.wait(20)
 
             deaf.hears.clear()
             client.send("x", id="a")
@@ -145,6 +146,36 @@ class Tests(unittest.TestCase):
             thread.join(20)
             self.assertEqual(stopped, {1: True, 2: False})
             self.assertEqual(counts(client)["crashed_total"], 1)
+
+    def test_a_job_is_cancelled_whose_lease_cannot_be_renewed(self):
+        class Cut(Client):
+            def claim(self, *args, **fields):
+                jobs.append(Job(delivery))
+                return jobs[-1:] if len(jobs) == 1 else []
+
+            def extend(self, *args, timeout, **fields):
+                timeouts.append(timeout)
+                raise OSError("no answer")
+
+            def settle(self, items):
+                worker.stop()
+                return [{"outcome": "lost"}]
+
+        delivery = {"id": "a", "token": "t", "headers": {}, "epoch": 1, "failures": 0, "payload": "1"}
+        jobs, timeouts, cancelled = [], [], []
+        handle = lambda job: cancelled.append(job.cancelled.wait(20))  # noqa: E731
+        worker = Worker(Cut("http://localhost", "q"), handle, concurrency=1, lease=0.6)
+        worker.run(signals=False)
+        self.assertEqual(cancelled, [True])
+        # Tried again before the lease ended.
+        self.assertTrue(len(timeouts) > 1 and max(timeouts) <= 0.1, timeouts)
+
+    def test_no_duration_is_rounded_down(self):
+        job = Job({"id": "a", "token": "t", "headers": {}, "epoch": 1, "failures": 0})
+        for seconds, expected in ((1.0004, "1001ms"), (0.0005, "1ms"), (1.1, "1100ms"), (0, "0ms")):
+            self.assertEqual(job.settlement(Snooze(seconds))["delay"], expected)
+        with self.assertRaises(ValueError):
+            job.settlement(Snooze(float("nan")))
 
     def test_an_update_has_a_token(self):
         class Recorder(Client):

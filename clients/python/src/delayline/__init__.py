@@ -11,6 +11,7 @@ import copy
 import http.client
 import json
 import logging
+import math
 import os
 import queue
 import random
@@ -107,6 +108,8 @@ class Job:
         self._saves: dict[str, Any] = {}
         #: Set when the message was cancelled or its lease is lost: stop, the outcome hardly counts.
         self.cancelled = threading.Event()
+        #: When the lease has ended for certain, by `time.monotonic`. A worker sets it.
+        self._until = float("inf")
 
     @property
     def payload(self) -> bytes:
@@ -168,7 +171,7 @@ class Job:
             error = outcome.error.encode(errors="backslashreplace")
             item["error"] = error[:1024].decode(errors="ignore")
         if isinstance(outcome, (Retry, Snooze)) and outcome.delay is not None:
-            item["delay"] = ms(max(0, outcome.delay))
+            item["delay"] = ms(outcome.delay)
         return item
 
 
@@ -216,10 +219,10 @@ class Client:
         """Ends leases with items of `Job.settlement`. Returns what became of each."""
         return self.call("POST", "/settle", {"settlements": items})["results"]
 
-    def extend(self, jobs: list[Job], lease: float = 30.0) -> list[dict[str, Any]]:
+    def extend(self, jobs: list[Job], lease: float = 30.0, timeout: float = 15.0) -> list[dict[str, Any]]:
         """Lets each lease last for `lease` seconds from now, and stores what the jobs have saved."""
         leases = [job.lease() | job._saves for job in jobs]
-        return self.call("POST", "/extend", {"leases": leases, "lease": ms(lease)})["results"]
+        return self.call("POST", "/extend", {"leases": leases, "lease": ms(lease)}, timeout)["results"]
 
     def call(self, method: str, path: str, body: Any = None, timeout: float = 15.0) -> Any:
         """Makes a request, and repeats it while the server cannot be reached or cannot do it.
@@ -317,12 +320,14 @@ class Worker:
         self.concurrency, self.lease = concurrency, lease
         self.consumer = consumer or f"python-{os.getpid()}-{uuid.uuid4().hex[:16]}"
         self.settled = 0
-        self._claims = client.alone()
-        self._claims.patience = 0
+        self._claims, self._renewals = client.alone(), client.alone()
+        self._claims.patience = self._renewals.patience = 0
         self._stopping = self._is_waiting = False
         #: By identity: the messages of one claim have the same token.
         self._held: dict[int, Job] = {}
         self._free = threading.Semaphore(concurrency)
+        #: Of jobs that are claimed and not settled: a server may refuse outcomes for long.
+        self._room = threading.Semaphore(2 * concurrency + 100)
         self._ends: queue.SimpleQueue[Optional[tuple[Job, dict[str, Any]]]] = queue.SimpleQueue()
         self._done = threading.Event()
 
@@ -356,12 +361,12 @@ class Worker:
                 other.join()
 
     def _claim(self, handlers: ThreadPoolExecutor) -> None:
-        claim_id, free, pause, tell_at = "", 0, 0.05, 0.0
+        claim_id, free, pause, tell_at, failed_at = "", 0, 0.05, 0.0, None
         while not self._stopping:
             if not claim_id:
-                self._free.acquire()
+                self._take_place(blocking=True)
                 claim_id, free = str(uuid.uuid4()), 1
-                while free < self.concurrency and self._free.acquire(blocking=False):
+                while free < self.concurrency and self._take_place(blocking=False):
                     free += 1
             fields = {"lease": self.lease, "consumer": self.consumer, "claim_id": claim_id}
             try:
@@ -373,6 +378,7 @@ class Worker:
                 if is_of_worker and not error.is_retryable and error.status != 404:
                     raise
                 # The same claim is repeated: it returns the leases that it may have been granted.
+                failed_at = failed_at or time.monotonic()
                 if not self._stopping:
                     if time.monotonic() >= tell_at:
                         log.warning("a claim failed; trying again, logged each minute: %s", error)
@@ -383,12 +389,23 @@ class Worker:
                 jobs = self._take_back(free, fields)
             finally:
                 self._is_waiting = False
-            claim_id, pause, tell_at = "", 0.05, 0.0
+            until = (failed_at or time.monotonic()) + self.lease
+            claim_id, pause, tell_at, failed_at = "", 0.05, 0.0, None
             for job in jobs:
+                job._until = until
                 self._held[id(job)] = job
                 handlers.submit(self._handle, job)
             for _ in range(free - len(jobs)):
                 self._free.release()
+                self._room.release()
+
+    def _take_place(self, blocking: bool) -> bool:
+        if not self._free.acquire(blocking=blocking):
+            return False
+        if not self._room.acquire(blocking=blocking):
+            self._free.release()
+            return False
+        return True
 
     def _take_back(self, free: int, fields: dict[str, Any]) -> list[Job]:
         """Repeats the claim that a stop has cut: its leases would last until their deadline."""
@@ -425,6 +442,7 @@ class Worker:
                 self._settle_each(ended)
             for job, _ in ended:
                 self._held.pop(id(job), None)
+                self._room.release()
         self.client.close()
 
     def _settle_each(self, ended: list[tuple[Job, dict[str, Any]]], again: bool = False) -> None:
@@ -448,17 +466,25 @@ class Worker:
                 log.error("%d messages could not be settled: %s", len(ended), error)
 
     def _renew(self) -> None:
-        while not self._done.wait(self.lease / 3):
-            jobs = self._renewable()[:1000]
-            if not jobs:
-                continue
-            try:
-                for job, result in zip(jobs, self.client.extend(jobs, self.lease)):
-                    if result["outcome"] != "extended" or result["cancel_requested"]:
+        pause = self.lease / 3
+        while not self._done.wait(pause):
+            pause, jobs = self.lease / 3, self._renewable()
+            for first in range(0, len(jobs), 1000):
+                some, now = jobs[first : first + 1000], time.monotonic()
+                try:
+                    results = self._renewals.extend(some, self.lease, timeout=min(15, self.lease / 6))
+                except Exception as error:
+                    log.warning("leases could not be renewed: %s", error)
+                    # Several times more before they end.
+                    pause, results = self.lease / 30, [None] * len(some)
+                for job, result in zip(some, results):
+                    if result and result["outcome"] == "extended":
+                        job._until = now + self.lease
+                    elif result or time.monotonic() >= job._until:
                         job.cancelled.set()
-            except Exception as error:
-                log.warning("leases could not be renewed: %s", error)
-        self.client.close()
+                    if result and result["cancel_requested"]:
+                        job.cancelled.set()
+        self._renewals.close()
 
     def _renewable(self) -> list[Job]:
         """Returns the latest job of each message. An earlier one has lost its lease, and stops."""
@@ -506,5 +532,8 @@ def described(error: BaseException) -> str:
 
 
 def ms(seconds: float) -> str:
-    """Returns seconds as the API has durations."""
-    return f"{round(seconds * 1000)}ms"
+    """Returns seconds as the API has durations: rounded up, so that nothing is early."""
+    if not math.isfinite(seconds):
+        raise ValueError(f"a duration is a finite number of seconds, not {seconds}")
+    # A product such as 1.1 * 1000 is not exact.
+    return f"{max(0, math.ceil(round(seconds * 1000, 6)))}ms"

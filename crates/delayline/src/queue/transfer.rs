@@ -38,8 +38,8 @@ use crate::shards::is_record;
 /// once the other one has accepted it, and in between no queue delivers it. Workers of both queues
 /// can run.
 ///
-/// **After a crash**, up to one page of messages is set aside: they are due between the years 8775
-/// and 9975. Another transfer to the same queue continues with them, and takes every message that
+/// **After a crash**, up to one page of messages is set aside: they are due between the years 9075
+/// and 9825. Another transfer to the same queue continues with them, and takes every message that
 /// is due then for one of them. Messages that were set aside are neither lost nor delivered twice
 /// if that happens while the other queue remembers their ids, for at least an hour.
 ///

@@ -38,10 +38,10 @@ pub(super) const fn was_cancelled(due: Timestamp) -> bool {
 /// How much later a message is due while it is set aside, if the target did not know it before:
 /// about 7,605 years.
 const UNKNOWN_MS: u64 = 240_000_000_000_000;
-/// The same if the target knew it as cancelled: 400 years less.
+/// The same if the target knew it as cancelled: 250 years less.
 const CANCELLED_MS: u64 = UNKNOWN_MS - SPAN_MS;
-/// The same if the target knew it otherwise: 400 years less.
+/// The same if the target knew it otherwise: 250 years less, and later than paused schedules.
 const KNOWN_MS: u64 = CANCELLED_MS - SPAN_MS;
-/// Messages due within 400 years after 1970 are set aside.
-const SPAN_MS: u64 = 400 * 31_557_600_000;
+/// Messages due within 250 years after 1970 are set aside.
+const SPAN_MS: u64 = 250 * 31_557_600_000;
 const _: () = assert!(UNKNOWN_MS + SPAN_MS < Timestamp::MAX.as_ms());

@@ -169,10 +169,12 @@ impl Gate {
                 return Err(now);
             }
             Verdict::Wait(left) => {
-                let pause = if is_complete { pause(since, now, left) } else { FAILED };
+                let pause = pause(since, now, left);
+                let pause = if is_complete { pause } else { FAILED.max(pause / 4) };
                 let end = since.after(millis(read.waiting.at_most)).since(now);
-                let pause = millis(if end.is_zero() { pause } else { pause.min(end) });
-                let hold = (left >= MANY).then(|| Hold::Group(Schedule::In(millis(HOLD))));
+                let in_time = |pause| millis(if end.is_zero() { pause } else { end.min(pause) });
+                let hold = (left >= MANY).then(|| Hold::Group(Schedule::In(in_time(HOLD))));
+                let pause = in_time(pause);
                 let snooze = Outcome::Snooze { schedule: Schedule::In(pause) };
                 let end = Settlement::new(info.id.clone(), delivery.lease, snooze).hold(hold);
                 self.end(at, end).await;
@@ -382,7 +384,8 @@ const MANY: usize = 10;
 const HOLD: Duration = Duration::from_millis(500);
 /// The shortest pause between two checks without a wake-up.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// The pause after a check that has failed.
+/// The shortest pause after a check that has failed. With the wait, it grows to a quarter of the
+/// others: members may be in queues that cannot be read for long.
 const FAILED: Duration = Duration::from_secs(1);
 /// How long a check waits for a queue: it must not hold up the other messages of its claim.
 const LONGEST_CHECK: Duration = Duration::from_secs(2);

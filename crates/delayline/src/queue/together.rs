@@ -41,7 +41,9 @@ impl Draft {
     /// from that and from its place, so the members must be in the same order then. The waiting
     /// message is sent first. If the process dies before it has sent all members, the rest is
     /// missing until the call is repeated, and at the latest the limit of the wait ends it. If the
-    /// waiting message has been handled already, no member is sent again.
+    /// waiting message has been handled already, no member is sent again. Repeat the call while the
+    /// queues remember the members that have ended, for at least an hour
+    /// ([G15](crate::guarantees#g15)): a member that is forgotten is sent and handled again.
     ///
     /// ```
     /// # use delayline::{Error, Job, Queue, Worker};

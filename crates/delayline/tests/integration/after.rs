@@ -10,7 +10,7 @@ use delayline::{
     Cancelled, Completion, Connect, Connection, Enqueued, ErrorKind, Found, Job, Outcome, Queue,
     Worker, Workers,
 };
-use delayline_core::Op;
+use delayline_core::{Hold, Op, Schedule};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout};
 
@@ -404,6 +404,34 @@ async fn an_update_during_the_check_that_cancels_takes_the_place_of_the_message(
     let update = queue.message(&2).id("w").or_replace().send().await.unwrap();
     assert_eq!(update.outcome, Enqueued::Following { replaced: false });
     assert_eq!(working.await.unwrap().acked, 1);
+}
+
+/// With many members left, the message is held between two checks, but not beyond its limit.
+#[tokio::test]
+async fn a_wait_for_many_members_is_not_held_beyond_its_limit() {
+    let (seen, mut settlements) = unbounded_channel();
+    let backend = Faulty::with_plan(move |op| {
+        if let Op::Settle(items) = op {
+            items.iter().for_each(|it| drop(seen.send((it.hold, it.outcome.clone()))));
+        }
+        Fault::None
+    });
+    let queue: Queue<u64> = Queue::new(backend);
+    let members: Vec<_> = (0..12).map(|n| format!("part-{n}")).collect();
+    let whole = queue.message(&1).id("whole").after(members).wait_at_most(ms(700));
+    assert!(whole.send().await.unwrap().is_accepted());
+    let worker = Worker::builder(queue).until_empty(true).build().unwrap();
+    assert_eq!(worker.run(async |_| Ok::<_, &str>(())).await.acked, 1);
+    let mut holds = Vec::new();
+    while let Ok((hold, outcome)) = settlements.try_recv() {
+        let delayline::backend::Outcome::Snooze { schedule: Schedule::In(pause) } = outcome else {
+            continue;
+        };
+        let Some(Hold::Group(Schedule::In(hold))) = hold else { panic!("{hold:?}") };
+        assert!(hold <= pause, "{hold:?} {pause:?}");
+        holds.push(hold.as_ms());
+    }
+    assert!(holds.len() > 1 && holds.iter().any(|hold| *hold < 500), "{holds:?}");
 }
 
 /// Senders choose how many queues there are, and a directory has room for 1,000.

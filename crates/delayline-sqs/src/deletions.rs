@@ -51,10 +51,11 @@ async fn finish(queues: &Queues, moves: &Moves, job: &Job<Settings>) -> Result<O
         moves.forget(&name).await?;
         let deleted_ms = job.payload().modified_ms;
         // A message whose cancel was requested ends with its lease.
-        reclaim(&*queues.opened(&name).await?).await?;
+        let open = queues.opened_for_now(&name).await?;
+        reclaim(&open).await?;
         // Until they read the settings again, other servers may still send to the queue. Later
         // messages are those of programs with the library, and stay.
-        let removed = queues.remove(&name, deleted_ms.saturating_add(LATE_MS)).await?;
+        let removed = queues.remove(&open, deleted_ms.saturating_add(LATE_MS)).await?;
         let deleted_at = UNIX_EPOCH + Duration::from_millis(deleted_ms);
         // By the clock that makes the settings due.
         let now = SystemTime::from(queues.settings().server_time().await?);

@@ -159,6 +159,9 @@ impl Queues {
         }
         if let Some(settings) = self.settings_of(name).await? {
             if settings.is_deleted {
+                if !settings.is_being_deleted {
+                    self.close(name);
+                }
                 return Err(Error::no_queue());
             }
             let open = self.opened(name).await?;
@@ -173,7 +176,7 @@ impl Queues {
             self.keep(name, Some(&settings));
             return Ok((open, settings));
         }
-        self.locked_open().remove(name);
+        self.close(name);
         Err(Error::no_queue())
     }
 
@@ -198,8 +201,19 @@ impl Queues {
         if is_named && self.is_usable(name) { Ok(()) } else { Err(Error::no_queue()) }
     }
 
-    /// Returns the queue, whether or not it exists.
+    /// Returns the queue, whether or not it exists. It stays open.
     pub(crate) async fn opened(&self, name: &str) -> Result<Arc<Open>, Error> {
+        let opened = self.opened_for_now(name).await?;
+        let mut open = self.locked_open();
+        // A queue that another server has deleted may never be named here again.
+        if open.len() >= MOST_OPEN && !open.contains_key(name) {
+            open.retain(|_, it| Arc::strong_count(it) > 1);
+        }
+        Ok(Arc::clone(open.entry(opened.name.clone()).or_insert(opened)))
+    }
+
+    /// Like [`opened`](Self::opened), but only a queue that is open already stays open.
+    pub(crate) async fn opened_for_now(&self, name: &str) -> Result<Arc<Open>, Error> {
         if let Some(open) = self.locked_open().get(name) {
             return Ok(Arc::clone(open));
         }
@@ -207,8 +221,12 @@ impl Queues {
         let queue = queue.durability(self.durability);
         let (name, polls, latest) = (name.to_owned(), Arc::default(), Latest::default());
         let in_order = OnceCell::new();
-        let open = Arc::new(Open { name, queue, polls, latest, in_order });
-        Ok(Arc::clone(self.locked_open().entry(open.name.clone()).or_insert(open)))
+        Ok(Arc::new(Open { name, queue, polls, latest, in_order }))
+    }
+
+    /// Closes a queue that does not exist, once no request uses it.
+    fn close(&self, name: &str) {
+        self.locked_open().remove(name);
     }
 
     fn locked_open(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {
@@ -343,15 +361,14 @@ impl Queues {
     }
 
     /// Removes the messages of a queue that were sent before this time, and the queue.
-    pub(crate) async fn remove(&self, name: &str, before_ms: u64) -> Result<Removed, Error> {
-        let open = self.opened(name).await?;
-        let in_flight = clear(&open, before_ms).await?;
+    pub(crate) async fn remove(&self, open: &Open, before_ms: u64) -> Result<Removed, Error> {
+        let in_flight = clear(open, before_ms).await?;
         let mut dead = open.queue.list(Listed::Dead);
         while let Some(page) = dead.next_page().await? {
             let old = page.into_iter().filter(|info| info.enqueued_at.as_ms() < before_ms);
             open.queue.purge_many(old.map(|info| info.id)).await?;
         }
-        let left = match self.connection.delete_queue(name).await {
+        let left = match self.connection.delete_queue(&open.name).await {
             Ok(left) => left,
             Err(error) if error.is_retryable() => return Err(error.into()),
             Err(_) => return Ok(Removed::Messages),
@@ -359,9 +376,13 @@ impl Queues {
         let has_older = match left.messages {
             0 => left.results > 0 || left.throttled > 0,
             // A message may have moved between the lists. Then only later ones are left at most.
-            _ => in_flight > 0 || clear(&open, before_ms).await? > 0,
+            _ => in_flight > 0 || clear(open, before_ms).await? > 0,
         };
-        Ok(if has_older { Removed::InPart } else { Removed::Whole })
+        if has_older {
+            return Ok(Removed::InPart);
+        }
+        self.close(&open.name);
+        Ok(Removed::Whole)
     }
 
     /// Returns the names of all queues with settings, in order, and of the only ones.
@@ -466,9 +487,33 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How old settings may be, and the knowledge that a queue is in order. SQS promises a minute.
 const AGE: Duration = Duration::from_secs(2);
 const MOST_KNOWN: usize = 10_000;
+/// How many queues stay open, at least, though no request uses them.
+const MOST_OPEN: usize = 10_000;
 const LOOK_UP: usize = 16;
 /// Attempts of a change that changes at other servers refuse.
 pub(crate) const MOST_TRIES: usize = 100;
 /// How long the deletion of a queue is answered only when its messages are removed.
 const MOST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use delayline_test_server::Server;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_deleted_queue_does_not_stay_open() {
+        let server = Server::start();
+        let connection = delayline::connect(&server.url()).await.unwrap();
+        let queues = Queues::open(connection, "s".to_owned(), None, Durability::None, false);
+        let queues = queues.await.unwrap();
+        let open = queues.opened("orders").await.unwrap();
+        open.queue.send(&Bytes::from_static(b"x")).await.unwrap();
+        assert!(matches!(queues.remove(&open, u64::MAX).await.unwrap(), Removed::Whole));
+        assert_eq!(Arc::strong_count(&open), 1);
+        // It is removed again later, in case another server has sent a message.
+        let again = queues.opened_for_now("orders").await.unwrap();
+        assert_eq!(Arc::strong_count(&again), 1);
+    }
+}

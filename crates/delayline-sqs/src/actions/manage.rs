@@ -147,18 +147,23 @@ pub(super) async fn delete(call: &Call, input: Value) -> Result<Value, Error> {
 pub(super) async fn purge(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
     let at = open.queue.server_time().await?.as_ms();
-    change(call, &input, |settings, name| {
-        if call.shared.queues.is_strict && at < settings.purged_ms.saturating_add(MINUTE_MS) {
-            let why =
-                format!("Only one PurgeQueue operation on {name} is allowed every 60 seconds.");
-            return Err(Error::new(Code::PurgeQueueInProgress, why));
-        }
-        settings.purged_ms = at;
-        Ok(())
-    })
-    .await?;
-    to_the_end(async move { clear(&open, u64::MAX).await }).await?;
-    Ok(json!({}))
+    let known = call.shared.queues.current(&open.name).await?.1;
+    if call.shared.queues.is_strict && at < known.purged_ms.saturating_add(MINUTE_MS) {
+        let name = &open.name;
+        let why = format!("Only one PurgeQueue operation on {name} is allowed every 60 seconds.");
+        return Err(Error::new(Code::PurgeQueueInProgress, why));
+    }
+    let call = call.clone();
+    let work = async move {
+        clear(&open, u64::MAX).await?;
+        // Not before: a purge that fails can be repeated.
+        let purged = |settings: &mut Settings, _: &str| {
+            settings.purged_ms = at;
+            Ok(())
+        };
+        change(&call, &input, purged).await
+    };
+    to_the_end(work).await
 }
 
 pub(super) async fn url(call: &Call, input: Value) -> Result<Value, Error> {

@@ -136,3 +136,35 @@ async fn a_send_at_another_server_does_not_bring_a_deleted_queue_back() {
     let (_, answer) = action(&other, "GetQueueUrl", json!({"QueueName": "orders"})).await;
     assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDoesNotExist");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_purge_that_is_cut_off_is_repeated_at_another_server() {
+    let server = Server::start();
+    let proxies =
+        [Proxy::start_unix(&server).await.unwrap(), Proxy::start_unix(&server).await.unwrap()];
+    let mut routers = Vec::new();
+    for proxy in &proxies {
+        let connection = delayline::connect(proxy.url()).await.unwrap();
+        let strict = Sqs::new(connection, Access::everyone(Role::Operator)).strict(true);
+        routers.push(strict.router().await.unwrap());
+    }
+    let (_, queue) = action(&routers[0], "CreateQueue", json!({"QueueName": "orders"})).await;
+    let send = json!({"QueueUrl": queue["QueueUrl"], "MessageBody": "x"});
+    let (_, sent) = action(&routers[0], "SendMessage", send).await;
+    // The first server is cut off when it begins to remove messages.
+    proxies[0].once(Fault::Blackhole, sent["MessageId"].as_str().unwrap());
+    let (router, purge) = (routers[0].clone(), queue.clone());
+    let purges = tokio::spawn(async move { action(&router, "PurgeQueue", purge).await });
+    until(async || proxies[0].faults() == 1).await;
+    proxies[0].set(Fault::Blackhole);
+    // The second one loses the reply when it stores that it has purged the queue.
+    let tag = json!({"QueueUrl": queue["QueueUrl"], "Tags": {"a": "b"}});
+    assert_eq!(action(&routers[1], "TagQueue", tag).await.0, StatusCode::OK);
+    proxies[1].once(Fault::CutAfterExecution, &br#""purged_ms":"#[..]);
+    let (status, answer) = action(&routers[1], "PurgeQueue", queue).await;
+    assert_eq!((status, proxies[1].faults()), (StatusCode::OK, 1), "{answer}");
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let orders: Queue<Bytes> = connection.queue("orders").await.unwrap();
+    assert_eq!(orders.stats().await.unwrap().ready, 0);
+    purges.abort();
+}

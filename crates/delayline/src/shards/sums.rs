@@ -91,7 +91,8 @@ pub(super) fn add(sum: &mut Stats, one: &Stats) {
     // The shards agree, unless a change has reached only some of them.
     limits.leased = limits.leased.zip(one.limits.leased).map(|(sum, one)| sum.saturating_add(one));
     limits.each_group = limits.each_group.max(one.limits.each_group);
-    limits.in_order |= one.limits.in_order;
+    // Not if only some are: then the change has to be repeated.
+    limits.in_order &= one.limits.in_order;
     limits.rate = limits.rate.zip(one.limits.rate).map(|(sum, one)| {
         let (count, burst) =
             (sum.count.saturating_add(one.count), sum.burst.saturating_add(one.burst));

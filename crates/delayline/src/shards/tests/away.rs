@@ -1,6 +1,6 @@
 //! One of several shards whose server cannot be reached.
 
-use delayline_core::Enqueued;
+use delayline_core::{Enqueued, SetLimits};
 use tokio::sync::watch;
 
 use super::*;
@@ -112,4 +112,17 @@ async fn a_shard_that_refuses_claims_is_reported_while_another_keeps_the_worker_
     assert_eq!(summary.acked, 2);
     let refused = refused.borrow();
     assert!(refused.len() == 1 && refused[0].contains("q#1"), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_in_order_if_all_shards_are() {
+    let (queue, all) = queue();
+    let in_order = SetLimits::new().in_order(true);
+    fail(&all[1], Some(ErrorKind::Unreachable));
+    let error = queue.set_limits(in_order).await.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Partial);
+    fail(&all[1], None);
+    assert!(!queue.limits().await.unwrap().in_order);
+    assert!(queue.set_limits(in_order).await.unwrap());
+    assert!(queue.limits().await.unwrap().in_order);
 }

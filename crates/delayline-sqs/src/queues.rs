@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use delayline::admin::{Listed, QueueName, SetLimits};
-use delayline::backend::{Lease, Op, Outcome, Settlement, Stats, UpdateContent};
+use delayline::backend::{Lease, MessageInfo, Op, Outcome, Settlement, Stats, UpdateContent};
 use delayline::codec::Raw;
 use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::message::Status;
@@ -327,8 +327,11 @@ impl Queues {
     /// messages are removed.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), Error> {
         let changing = self.changing().await;
-        let mut version = self.current(name).await?.1.version;
-        let modified_ms = self.settings.server_time().await?.as_ms();
+        let (open, known) = self.current(name).await?;
+        let mut version = known.version;
+        // The queue may be at another node of a cluster, whose clock is ahead.
+        let there = open.queue.server_time().await?;
+        let modified_ms = self.settings.server_time().await?.max(there).as_ms();
         let deleted = Settings { is_deleted: true, modified_ms, ..Settings::default() };
         let mut tries = 0;
         while !self.put(name, &Settings { version, ..deleted.clone() }).await? {
@@ -364,9 +367,9 @@ impl Queues {
     pub(crate) async fn remove(&self, open: &Open, before_ms: u64) -> Result<Removed, Error> {
         let in_flight = clear(open, before_ms).await?;
         let mut dead = open.queue.list(Listed::Dead);
-        while let Some(page) = dead.next_page().await? {
-            let old = page.into_iter().filter(|info| info.enqueued_at.as_ms() < before_ms);
-            open.queue.purge_many(old.map(|info| info.id)).await?;
+        while let Some(mut page) = dead.next_page().await? {
+            retain_older(open, &mut page, before_ms).await?;
+            open.queue.purge_many(page.into_iter().map(|info| info.id)).await?;
         }
         let left = match self.connection.delete_queue(&open.name).await {
             Ok(left) => left,
@@ -453,7 +456,7 @@ pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<usize, Error> {
     for status in [Listed::Scheduled, Listed::Ready, Listed::Leased] {
         let mut listing = open.queue.list(status);
         while let Some(mut page) = listing.next_page().await? {
-            page.retain(|info| info.enqueued_at.as_ms() < before_ms);
+            retain_older(open, &mut page, before_ms).await?;
             let ids = page.iter().map(|info| info.id.clone());
             let cancelled: Vec<Cancelled> = open.queue.cancel_many(ids).await?;
             let in_flight = page.iter().zip(cancelled).filter(|(_, it)| *it == Cancelled::InFlight);
@@ -469,6 +472,21 @@ pub(crate) async fn clear(open: &Open, before_ms: u64) -> Result<usize, Error> {
         }
     }
     Ok(left)
+}
+
+/// Leaves the messages that were sent before this time.
+async fn retain_older(
+    open: &Open,
+    page: &mut Vec<MessageInfo>,
+    before_ms: u64,
+) -> Result<(), Error> {
+    let is_older = |info: &MessageInfo| info.enqueued_at.as_ms() < before_ms;
+    // Before this time, all are older: those with a later time were sent before the clock stepped
+    // back.
+    if !page.iter().all(is_older) && open.queue.server_time().await?.as_ms() >= before_ms {
+        page.retain(is_older);
+    }
+    Ok(())
 }
 
 /// Milliseconds since 1970, by the clock of this machine.

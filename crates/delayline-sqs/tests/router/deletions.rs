@@ -83,6 +83,21 @@ async fn the_settings_of_deleted_queues_end_when_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_after_a_step_back_of_the_clock_removes_the_messages() {
+    let server = Server::builder().own_clock().start();
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let router = served_too(&connection).await;
+    let (_, queue) = action(&router, "CreateQueue", json!({"QueueName": "orders"})).await;
+    let send = json!({"QueueUrl": queue["QueueUrl"], "MessageBody": "x"});
+    assert_eq!(action(&router, "SendMessage", send).await.0, StatusCode::OK);
+    server.set_clock_step(-60_000);
+    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
+    let orders: Queue<Bytes> = connection.queue("orders").await.unwrap();
+    let stats = orders.stats().await.unwrap();
+    assert_eq!((stats.scheduled, stats.ready), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn messages_of_a_fifo_queue_are_received_and_deleted_at_a_full_server() {
     let server = Server::start();
     let connection = delayline::connect(&server.url()).await.unwrap();

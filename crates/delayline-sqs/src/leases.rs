@@ -167,8 +167,18 @@ fn place(open: &Open, info: &MessageInfo) -> Digest {
 }
 
 async fn sent(to: &Open, message: NewMessage) -> Result<Enqueued, Error> {
+    let (id, place) = (message.id.clone(), Extras::of(&message.headers).place);
     let sent = to.queue.send_many(vec![message]).await.into_iter().next();
-    Ok(sent.ok_or_else(Error::internal)??.outcome)
+    let sent = sent.ok_or_else(Error::internal)??.outcome;
+    // The policy that the headers tell of may have changed before the move was repeated.
+    if let Enqueued::Conflict { status } = sent
+        && place.is_some()
+        && let Found::Live(known) = to.queue.get(&id).await?
+        && Extras::of(&known.headers).place == place
+    {
+        return Ok(Enqueued::Duplicate { status });
+    }
+    Ok(sent)
 }
 
 /// How long a deduplication id counts.
@@ -266,5 +276,23 @@ mod tests {
             }
         }
         assert_eq!(to.queue.stats().await.unwrap().ready, 1);
+    }
+
+    #[tokio::test]
+    async fn a_move_that_is_repeated_with_another_policy_makes_no_second_copy() {
+        let queues = queues().await;
+        let (from, to) =
+            (queues.opened("orders").await.unwrap(), queues.opened("dead").await.unwrap());
+        // The id of the second message is taken by the first.
+        for count in [1, 2] {
+            let draft = from.queue.message(&Bytes::from_static(b"x")).id("order-1");
+            assert!(draft.reuse_finished_id().send().await.unwrap().is_accepted());
+            let delivery = claimed(&from).await;
+            for receives in [1, 2] {
+                let extras = Extras { receives, ..Extras::default() };
+                transfer(&from, &delivery, &to, None, extras).await.unwrap();
+            }
+            assert_eq!(to.queue.stats().await.unwrap().ready, count);
+        }
     }
 }

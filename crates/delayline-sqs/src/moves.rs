@@ -194,13 +194,18 @@ impl Moves {
         Ok(())
     }
 
+    /// The tasks of a queue that have ended.
+    async fn remembered(&self, source: &str) -> Result<Vec<Task>, Error> {
+        Ok(match self.tasks.get(&*ended(source)).await? {
+            Found::Live(message) => message.payload,
+            _ => Vec::new(),
+        })
+    }
+
     /// Keeps a task that has ended.
     async fn remember(&self, task: Task) -> Result<(), Error> {
         let id = ended(&task.source);
-        let mut tasks = match self.tasks.get(&*id).await? {
-            Found::Live(message) => message.payload,
-            _ => Vec::new(),
-        };
+        let mut tasks = self.remembered(&task.source).await?;
         tasks.retain(|known| known.id != task.id);
         // Ten tasks with many names would be too long.
         tasks.insert(0, Task { returns_to: BTreeSet::new(), ..task });
@@ -212,6 +217,10 @@ impl Moves {
     /// Handles the message of a task.
     async fn run(&self, queues: &Queues, job: &Job<Vec<Task>>) -> Result<Outcome, Error> {
         let Some(mut task) = job.payload().first().cloned() else { return Ok(Outcome::Ack) };
+        // A server that ends before its ack leaves the message of a task that has ended.
+        if self.remembered(&task.source).await?.iter().any(|ended| ended.id == task.id) {
+            return Ok(Outcome::Ack);
+        }
         let result = self.move_all(queues, job, &mut task).await;
         self.running().remove(&task.source);
         task.status = match (result, job.cancel_reason()) {
@@ -334,7 +343,36 @@ pub(crate) const MOST_PER_SECOND: u64 = 500;
 
 #[cfg(test)]
 mod tests {
+    use delayline::{Bytes, Durability};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_has_ended_moves_nothing() {
+        let connection = delayline::connect("memory:").await.unwrap();
+        let settings = "s".to_owned();
+        let queues =
+            Queues::open(connection.clone(), settings, None, Durability::None, false).await;
+        let queues = Arc::new(queues.unwrap());
+        let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
+        let moves = Moves::open(&connection, &queues, stop, &tracker).await.unwrap();
+        let [dead, orders] = ["dead", "orders"].map(|name| queues.opened(name));
+        let (dead, orders) = (dead.await.unwrap(), orders.await.unwrap());
+        for open in [&dead, &orders] {
+            open.queue.send(&Bytes::from_static(b"x")).await.unwrap();
+        }
+        let task = json!({
+            "id": "1", "source": "dead", "destination": "orders", "region": "eu-central-1",
+            "total": 1, "started_ms": 1, "moved": 0, "status": "RUNNING", "failure": null,
+        });
+        let task: Task = serde_json::from_value(task).unwrap();
+        moves.remember(Task { status: Status::Completed, ..task.clone() }).await.unwrap();
+        moves.start(task).await.unwrap();
+        while moves.tasks.stats().await.unwrap().totals.acked == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(dead.queue.stats().await.unwrap().ready, 1);
+    }
 
     #[test]
     fn a_stored_task_moves_at_a_rate_that_a_request_may_ask_for() {

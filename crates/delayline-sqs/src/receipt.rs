@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use delayline::backend::{ClaimId, Lease};
+use delayline::message::MessageState;
 use delayline::{MessageId, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -70,49 +72,81 @@ impl Receipt {
 /// The latest receipts of messages that this server has delivered and not deleted, by the sequence
 /// numbers of the messages. Shards count separately, so several messages may have the same.
 #[derive(Default)]
-pub(crate) struct Latest(Mutex<BTreeMap<(u64, MessageId), Received>>);
+pub(crate) struct Latest(Mutex<Receipts>);
+
+#[derive(Default)]
+struct Receipts {
+    all: BTreeMap<(u64, MessageId), Received>,
+    /// How many more are kept until old ones are forgotten.
+    left: usize,
+}
 
 struct Received {
     receipt: Receipt,
     at: Timestamp,
     /// When the message was received first.
     first: Timestamp,
+    /// The deadline of the lease.
+    until: Timestamp,
 }
 
 impl Latest {
-    /// Keeps a receipt of this time in place of an earlier one of its message. Returns when the
-    /// message was received first, which is `first` if there was no earlier one.
-    pub(crate) fn keep(&self, receipt: &Receipt, at: Timestamp, first: Timestamp) -> Timestamp {
+    /// Keeps a receipt of this time in place of an earlier one of its message, which is leased.
+    /// Returns when the message was received first, which is `first` if there was no earlier one.
+    pub(crate) fn keep(
+        &self,
+        receipt: &Receipt,
+        at: Timestamp,
+        first: Timestamp,
+        state: &MessageState,
+    ) -> Timestamp {
+        let until = match state {
+            MessageState::Leased { deadline, .. } => *deadline,
+            _ => at,
+        };
         let mut receipts = self.locked();
-        let first = receipts.get(&receipt.key()).map_or(first, |earlier| earlier.first);
-        receipts.insert(receipt.key(), Received { receipt: receipt.clone(), at, first });
-        if receipts.len() > MOST_LATEST {
-            receipts.pop_first();
+        let first = receipts.all.get(&receipt.key()).map_or(first, |earlier| earlier.first);
+        receipts.all.insert(receipt.key(), Received { receipt: receipt.clone(), at, first, until });
+        if receipts.left == 0 {
+            // Other servers may have deleted their messages.
+            receipts.all.retain(|_, it| at.since(it.until) < MOST_AGE);
+            receipts.left = receipts.all.len().max(LEAST);
+        }
+        receipts.left -= 1;
+        if receipts.all.len() > MOST_LATEST {
+            receipts.all.pop_first();
         }
         first
+    }
+
+    /// Keeps a receipt for longer, since its lease was extended.
+    pub(crate) fn extend(&self, receipt: &Receipt, deadline: Timestamp) {
+        if let Some(latest) = self.locked().all.get_mut(&receipt.key()) {
+            latest.until = deadline;
+        }
     }
 
     /// Returns when the latest receipt of this one's message was given, if this server gave it: an
     /// earlier one than `receipt` is not the latest.
     pub(crate) fn received_at(&self, receipt: &Receipt) -> Option<Timestamp> {
         let receipts = self.locked();
-        let latest = receipts.get(&receipt.key())?;
+        let latest = receipts.all.get(&receipt.key())?;
         (latest.receipt.lease.epoch >= receipt.lease.epoch).then_some(latest.at)
     }
 
     pub(crate) fn of(&self, sequence: u64, id: MessageId) -> Option<Receipt> {
-        self.locked().get(&(sequence, id)).map(|latest| latest.receipt.clone())
+        self.locked().all.get(&(sequence, id)).map(|latest| latest.receipt.clone())
     }
 
     /// Forgets a receipt. A later one of the same message stays.
     pub(crate) fn forget(&self, receipt: &Receipt) {
         let mut receipts = self.locked();
-        if receipts.get(&receipt.key()).is_some_and(|latest| latest.receipt == *receipt) {
-            receipts.remove(&receipt.key());
+        if receipts.all.get(&receipt.key()).is_some_and(|latest| latest.receipt == *receipt) {
+            receipts.all.remove(&receipt.key());
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<(u64, MessageId), Received>> {
+    fn locked(&self) -> MutexGuard<'_, Receipts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -120,6 +154,10 @@ impl Latest {
 const VERSION: u8 = 1;
 /// As many messages of a queue may be in flight in SQS.
 const MOST_LATEST: usize = 120_000;
+/// How many receipts are kept, at least, until old ones are forgotten.
+const LEAST: usize = 1_000;
+/// How long a receipt is kept beyond its lease: the message may be received again.
+const MOST_AGE: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {
@@ -135,6 +173,27 @@ mod tests {
         for (queue, handle) in wrong.map(|it| ("orders", it)).into_iter().chain([("x", &*handle)]) {
             let error = Receipt::read(queue, handle).unwrap_err();
             assert_eq!(error.code(), Code::ReceiptHandleIsInvalid, "{queue} {handle}");
+        }
+    }
+
+    #[test]
+    fn receipts_of_messages_that_others_have_deleted_are_forgotten() {
+        let latest = Latest::default();
+        let receipt = |sequence| {
+            let lease = Lease { claim_id: ClaimId::from_bytes([7; 16]), epoch: 1 };
+            Receipt { id: MessageId::try_from("order-1").unwrap(), lease, sequence }
+        };
+        let at = |sequence: u64| Timestamp::from_ms(sequence * 1_000).unwrap();
+        for sequence in 0..10_000 {
+            let deadline = at(sequence + 30);
+            let state = MessageState::Leased { deadline, cancel_requested: false };
+            latest.keep(&receipt(sequence), at(sequence), at(sequence), &state);
+            // The lease of the first is extended again and again.
+            latest.extend(&receipt(0), deadline);
+        }
+        assert!(latest.locked().all.len() < 2 * LEAST);
+        for sequence in [0, 9_700, 9_999] {
+            assert!(latest.received_at(&receipt(sequence)).is_some(), "{sequence}");
         }
     }
 }

@@ -224,7 +224,7 @@ impl Wanted {
         // Another server may have delivered it first. Then the due time comes closest.
         let received = at.unwrap_or(info.due);
         let first = if info.epoch <= 1 { received } else { info.due };
-        let first = open.latest.keep(&receipt, received, first);
+        let first = open.latest.keep(&receipt, received, first, &info.state);
         let mut value = json!({
             "MessageId": shown(&info.id),
             "ReceiptHandle": receipt.write(&open.name),

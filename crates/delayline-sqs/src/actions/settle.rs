@@ -209,7 +209,10 @@ async fn change_lease(open: &Open, receipt: &Receipt, visibility_s: u64) -> Resu
             _ => true,
         },
         Reply::Extend(extended) => match extended.first() {
-            Some(Extended::Done { .. }) => return Ok(json!({})),
+            Some(Extended::Done { deadline, .. }) => {
+                open.latest.extend(receipt, *deadline);
+                return Ok(json!({}));
+            }
             Some(Extended::Stale) => false,
             _ => true,
         },

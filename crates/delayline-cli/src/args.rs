@@ -11,6 +11,7 @@ mod doctor;
 mod explain;
 mod forecast;
 mod get;
+mod given;
 mod groups;
 mod history;
 mod import;
@@ -57,6 +58,7 @@ pub(crate) use self::doctor::Doctor;
 pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
+use self::given::is_given;
 pub(crate) use self::groups::{GroupOrder, Groups};
 pub(crate) use self::history::History;
 pub(crate) use self::import::{How, Import, Live, OldQueue, Origin, Unit};
@@ -505,11 +507,6 @@ impl Target {
 /// Whether the URL has this scheme.
 fn is_of(url: &str, scheme: &str) -> bool {
     url.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case(scheme))
-}
-
-/// Whether a value is of the command line, and not of its variable, which other commands may need.
-fn is_given(value: Option<&str>, variable: &str) -> bool {
-    value.is_some_and(|value| std::env::var_os(variable).is_none_or(|of_it| of_it != value))
 }
 
 /// Reads `FROM=TO`.

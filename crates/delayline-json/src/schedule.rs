@@ -63,8 +63,8 @@ impl OwnedSchedules {
 }
 
 /// Makes a spec of the fields that people write: `queue`, `cron` and `zone` or `every`, `payload`,
-/// `kind`, `group`, `overlap`, `lead` and `grace`, with durations such as `5m`. The payload as it is
-/// written takes the place of that of the fields, whose numbers may have changed.
+/// `kind`, `group`, `overlap`, `lead` and `grace`, with durations such as `5m`. The payload as
+/// it is written takes the place of that of the fields, whose numbers may have changed.
 ///
 /// # Errors
 ///

@@ -16,6 +16,7 @@ mod failure;
 #[cfg(feature = "testing")]
 mod gathering;
 mod handler;
+pub(crate) mod holds;
 mod hook;
 pub(crate) mod job;
 mod linger;

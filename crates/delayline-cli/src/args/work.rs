@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::builder::RangedU64ValueParser;
 use delayline::limits::MAX_BATCH;
 
-use super::is_given;
+use super::given::is_given;
 use crate::failure::Failure;
 
 /// Handle messages: print each one, run a command for it, or post it to a URL

@@ -18,7 +18,7 @@ use super::member::Member;
 use super::siblings::Reach;
 use super::wakeups::{LONGEST_PAUSE, Wakeups};
 use super::wire::{self, Read, WAITS_FOR};
-use crate::worker::outcome::later;
+use crate::worker::holds::later;
 
 /// A queue whose claims return a waiting message only if its members have ended: of the others, it
 /// checks the members and snoozes the message.

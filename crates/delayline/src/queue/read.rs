@@ -225,8 +225,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     }
 
     /// Counts like [`stats`](Self::stats), with the server's time then. If the queue has
-    /// [shards](crate::Opening::shards), it counts only in the shard of this message, and the limits
-    /// are the share of that shard.
+    /// [shards](crate::Opening::shards), it counts only in the shard of this message, and the
+    /// limits are the share of that shard.
     ///
     /// # Cancel safety
     ///

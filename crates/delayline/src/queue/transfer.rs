@@ -3,25 +3,26 @@
 //! A message must not be delivered by both queues, and no operation spans both. So a message is
 //! *set aside* first: a reschedule, which fails if a worker holds the message, makes it due
 //! thousands of years later than it was. Then no worker takes it while it is sent to the other
-//! queue and cancelled in this one. The original due time is part of the new one, and so is what the
-//! other queue knew of it before: only of a message that it did not know, the move explains that it
-//! is known afterwards. So a process that continues after a crash needs no other record.
+//! queue and cancelled in this one. The original due time is part of the new one, and so is whether
+//! the other queue knew the message before: if not, and if it does later, a transfer has sent it.
+//! So a process that continues after a crash needs no other record.
 
 mod aside;
+mod lookups;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-use delayline_core::limits::{MAX_BATCH, MAX_LOOK_UP, MAX_PAGE, MAX_UPDATE_BYTES};
+use delayline_core::limits::{MAX_PAGE, MAX_UPDATE_BYTES};
 use delayline_core::{
-    Cancelled, Claim, ClaimId, Completion, ConsumerName, Enqueued, ErrorClass, FinishedIds, Found,
-    Known, List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Position,
-    Reply, Reschedule, Rescheduled, Schedule, Status, Timestamp, Update, UpdateContent, UpdateDue,
+    Cancelled, Claim, ClaimId, Completion, ConsumerName, Enqueued, ErrorClass, FinishedIds, Known,
+    List, Message, MessageId, MessageInfo, MessageState, Millis, NewMessage, Op, Position, Reply,
+    Reschedule, Rescheduled, Schedule, Status, Timestamp, Update, UpdateContent, UpdateDue,
     UpdateToken, Violation,
 };
-use futures_util::future::try_join_all;
 use uuid::Uuid;
 use xxhash_rust::xxh3::Xxh3;
 
+use self::lookups::{completions, look_up};
 use super::Queue;
 use super::batch::send_all;
 use crate::Error;
@@ -52,8 +53,8 @@ use crate::shards::is_record;
 ///
 /// **What stays**, with the reason in [`left`](Self::left): messages with a checkpoint, which only
 /// a worker can store, and messages whose id the other queue knows with different content or as
-/// purged. A message that an interrupted transfer has sent, and that was changed, cancelled or purged
-/// in the other queue, stays set aside: cancel it here as well.
+/// purged. A message that an interrupted transfer has sent, and that was changed, cancelled or
+/// purged in the other queue, stays set aside: cancel it here as well.
 ///
 /// Leased messages stay until their leases end, and dead letters until they are redriven.
 /// Pauses, limits, results and throttles are not moved.
@@ -230,7 +231,7 @@ impl Transfer {
         let mut movable = Vec::new();
         for info in infos {
             let known = self.left.get(&info.id).copied();
-            // Whoever wants a message moved that has changed there makes it due here.
+            // An operator who wants a message moved that has changed there makes it due here.
             let is_due = aside::before(info.due).is_none();
             let may_move = |why| why == SET_ASIDE || why == CHANGED && is_due;
             match known.filter(|(sequence, why)| *sequence == info.sequence && !may_move(*why)) {
@@ -543,40 +544,6 @@ fn returning(item: &Item, message: NewMessage) -> NewMessage {
     // Not 0.
     let token = UpdateToken::from_bytes((hasher.digest() | 1).to_be_bytes());
     message.known(Known::Update(Update::new(UpdateContent::Keep, UpdateDue::Keep, token)))
-}
-
-/// Reads the live and readable ones of these messages.
-async fn look_up(client: &Client, ids: Vec<MessageId>) -> Result<Vec<Box<Message>>, Error> {
-    let gets = ids.chunks(MAX_LOOK_UP).map(|ids| Op::Get(ids.to_vec())).collect::<Vec<_>>();
-    let replies = try_join_all(gets.iter().map(|op| client.apply(op))).await?;
-    let mut messages = Vec::new();
-    for applied in replies {
-        let Reply::Get(found) = applied.reply else { return Err(Error::unexpected_reply()) };
-        messages.extend(found.into_iter().filter_map(|it| match it {
-            Found::Live(message) => Some(message),
-            _ => None,
-        }));
-    }
-    Ok(messages)
-}
-
-/// Queries how far messages have come, in order.
-async fn completions(client: &Client, ids: &[MessageId]) -> Result<Vec<Completion>, Error> {
-    let unique: HashSet<_> = ids.iter().cloned().collect();
-    let mut waiting: VecDeque<_> = unique.into_iter().collect();
-    let mut known = BTreeMap::new();
-    while !waiting.is_empty() {
-        let batch: Vec<_> = waiting.iter().take(MAX_BATCH).cloned().collect();
-        let Reply::Progress(found) = client.apply(&Op::Progress(batch)).await?.reply else {
-            return Err(Error::unexpected_reply());
-        };
-        // With large results, the reply is shorter.
-        if found.is_empty() {
-            return Err(Error::unexpected_reply());
-        }
-        known.extend(waiting.drain(..found.len()).zip(found));
-    }
-    Ok(ids.iter().map(|id| known.get(id).cloned().unwrap_or(Completion::Unknown)).collect())
 }
 
 /// What a message still waits for, if it waits for others.

@@ -10,6 +10,7 @@ use delayline_core::{
     Outcome as Settled, QueueName, Schedule, Settlement, Timestamp, Violation,
 };
 
+use super::holds::both;
 use crate::Error;
 use crate::message::Sendable;
 use crate::queue::same_queue;
@@ -29,8 +30,8 @@ pub enum Outcome {
     /// Handled, with a result of up to 64 KiB. The queue keeps it for as long as the sender has
     /// requested with [`Draft::keep_result`](crate::Draft::keep_result)
     /// ([G32](crate::guarantees#g32)). If the sender has not requested a result, or if the queue
-    /// would keep more than 64 MiB or 1,000,000 results, the message is acked without it. A result that is too
-    /// large counts as a failure.
+    /// would keep more than 64 MiB or 1,000,000 results, the message is acked without it. A result
+    /// that is too large counts as a failure.
     AckWith(Bytes),
     /// Failed: a failure is counted. The message is retried, or becomes a dead letter after its
     /// last allowed failure ([G9](crate::guarantees#g9)).
@@ -414,21 +415,6 @@ fn validated(
         _ => None,
     };
     Ok(only.map_or((Vec::new(), None), |only| (only.messages, only.result)))
-}
-
-/// The effect of two holds, as far as a settlement can have it.
-fn both(one: Hold, other: Hold) -> Hold {
-    match (one, other) {
-        (Hold::Queue(one), Hold::Queue(other)) => Hold::Queue(later(one, other)),
-        (Hold::Group(one), Hold::Group(other)) => Hold::Group(later(one, other)),
-        (queue @ Hold::Queue(_), _) | (_, queue) => queue,
-    }
-}
-
-/// Returns the later one. Of a delay and an instant, the clock of this process decides.
-pub(crate) fn later(one: Schedule, other: Schedule) -> Schedule {
-    let now = timestamp(SystemTime::now());
-    if one.instant(now) < other.instant(now) { other } else { one }
 }
 
 /// For a result that will not be kept.

@@ -134,8 +134,8 @@ pub enum Explanation {
 
 impl Explanation {
     /// Explains the result of a lookup, given the server's time then and the counters of the queue
-    /// [near](crate::Queue::stats_near) the message. [`Queue::explain`](crate::Queue::explain) reads
-    /// all three and explains them.
+    /// [near](crate::Queue::stats_near) the message. [`Queue::explain`](crate::Queue::explain)
+    /// reads all three and explains them.
     #[must_use]
     pub fn new<T>(found: &Found<T>, now: Timestamp, stats: &Stats) -> Self {
         match found {

@@ -151,24 +151,31 @@ class Tests(unittest.TestCase):
         class Cut(Client):
             def claim(self, *args, **fields):
                 jobs.append(Job(delivery))
-                return jobs[-1:] if len(jobs) == 1 else []
+                return jobs[-1:] if len(jobs) <= 2 else []
 
             def extend(self, *args, timeout, **fields):
                 timeouts.append(timeout)
+                # As for a job that ends meanwhile; then nothing answers.
+                if len(timeouts) == 1:
+                    return [{"outcome": "missing"}]
                 raise OSError("no answer")
 
             def settle(self, items):
-                worker.stop()
                 return [{"outcome": "lost"}]
 
         delivery = {"id": "a", "token": "t", "headers": {}, "epoch": 1, "failures": 0, "payload": "1"}
         jobs, timeouts, cancelled = [], [], []
-        handle = lambda job: cancelled.append(job.cancelled.wait(20))  # noqa: E731
+
+        def handle(job):
+            cancelled.append(job.cancelled.wait(20))
+            if len(cancelled) == 2:
+                worker.stop()
+
         worker = Worker(Cut("http://localhost", "q"), handle, concurrency=1, lease=0.6)
         worker.run(signals=False)
-        self.assertEqual(cancelled, [True])
+        self.assertEqual(cancelled, [True, True])
         # Tried again before the lease ended.
-        self.assertTrue(len(timeouts) > 1 and max(timeouts) <= 0.1, timeouts)
+        self.assertTrue(len(timeouts) > 2 and max(timeouts) <= 0.1, timeouts)
 
     def test_no_duration_is_rounded_down(self):
         job = Job({"id": "a", "token": "t", "headers": {}, "epoch": 1, "failures": 0})

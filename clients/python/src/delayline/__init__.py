@@ -361,10 +361,12 @@ class Worker:
                 other.join()
 
     def _claim(self, handlers: ThreadPoolExecutor) -> None:
-        claim_id, free, pause, tell_at, failed_at = "", 0, 0.05, 0.0, None
+        claim_id, free, pause, tell_at = "", 0, 0.05, 0.0
         while not self._stopping:
             if not claim_id:
                 self._take_place(blocking=True)
+                if self._stopping:
+                    break
                 claim_id, free = str(uuid.uuid4()), 1
                 while free < self.concurrency and self._take_place(blocking=False):
                     free += 1
@@ -378,19 +380,18 @@ class Worker:
                 if is_of_worker and not error.is_retryable and error.status != 404:
                     raise
                 # The same claim is repeated: it returns the leases that it may have been granted.
-                failed_at = failed_at or time.monotonic()
                 if not self._stopping:
                     if time.monotonic() >= tell_at:
                         log.warning("a claim failed; trying again, logged each minute: %s", error)
                         tell_at = time.monotonic() + 60
                     time.sleep(pause)
                     pause = min(pause * 2, 2)
+                if not self._stopping:
                     continue
                 jobs = self._take_back(free, fields)
             finally:
                 self._is_waiting = False
-            until = (failed_at or time.monotonic()) + self.lease
-            claim_id, pause, tell_at, failed_at = "", 0.05, 0.0, None
+            claim_id, pause, tell_at, until = "", 0.05, 0.0, time.monotonic() + self.lease
             for job in jobs:
                 job._until = until
                 self._held[id(job)] = job
@@ -468,23 +469,37 @@ class Worker:
     def _renew(self) -> None:
         pause = self.lease / 3
         while not self._done.wait(pause):
-            pause, jobs = self.lease / 3, self._renewable()
+            jobs, pause = self._renewable(), self.lease / 3
             for first in range(0, len(jobs), 1000):
-                some, now = jobs[first : first + 1000], time.monotonic()
-                try:
-                    results = self._renewals.extend(some, self.lease, timeout=min(15, self.lease / 6))
-                except Exception as error:
+                error = self._extend(jobs[first : first + 1000])
+                if error is not None:
                     log.warning("leases could not be renewed: %s", error)
                     # Several times more before they end.
-                    pause, results = self.lease / 30, [None] * len(some)
-                for job, result in zip(some, results):
-                    if result and result["outcome"] == "extended":
-                        job._until = now + self.lease
-                    elif result or time.monotonic() >= job._until:
-                        job.cancelled.set()
-                    if result and result["cancel_requested"]:
-                        job.cancelled.set()
-        self._renewals.close()
+                    pause = self.lease / 30
+            # By the next time, the server may have closed it.
+            self._renewals.close()
+
+    def _extend(self, jobs: list[Job], splits: int = 4) -> Optional[Exception]:
+        """Renews leases. Returns the error if some could not be renewed."""
+        now = time.monotonic()
+        try:
+            results = self._renewals.extend(jobs, self.lease, timeout=min(15, self.lease / 6))
+        except Exception as error:
+            if isinstance(error, ApiError) and splits > 0 and len(jobs) > 1:
+                # A part of the queue may be away, and must not end the leases of the others.
+                half = len(jobs) // 2
+                failures = [self._extend(it, splits - 1) for it in (jobs[:half], jobs[half:])]
+                return failures[0] or failures[1]
+            for job in jobs:
+                if time.monotonic() >= job._until:
+                    job.cancelled.set()
+            return error
+        for job, result in zip(jobs, results):
+            if result["outcome"] == "extended":
+                job._until = now + self.lease
+            if result["outcome"] != "extended" or result["cancel_requested"]:
+                job.cancelled.set()
+        return None
 
     def _renewable(self) -> list[Job]:
         """Returns the latest job of each message. An earlier one has lost its lease, and stops."""

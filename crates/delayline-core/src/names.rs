@@ -147,7 +147,7 @@ pub struct MessageId(Arc<[u8]>);
 
 impl MessageId {
     /// The id of the message that holds the number of shards of a queue. [`NewMessage::validate`]
-    /// refuses it; [`Op::validate`] does not, because an operation stores this message.
+    /// refuses it; [`Op::validate`] does not in an enqueue, because one stores this message.
     ///
     /// [`NewMessage::validate`]: crate::NewMessage::validate
     /// [`Op::validate`]: crate::Op::validate

@@ -106,6 +106,16 @@ struct Item {
     message: Box<Message>,
     /// Its due time before it was set aside.
     due: Timestamp,
+    /// Whether it was set aside before this page, so that a transfer may have sent it.
+    was_aside: bool,
+}
+
+/// The due times of a message before it was set aside, and since.
+#[derive(Clone, Copy, Debug)]
+struct Aside {
+    before: Timestamp,
+    due: Timestamp,
+    was_aside: bool,
 }
 
 /// What happens to a message that was set aside.
@@ -265,7 +275,9 @@ impl Transfer {
                     gone.push(item);
                 }
                 // A transfer has sent it, and what became of it there counts.
-                Ok(_) if aside::was_unknown(item.message.info.due) => self.leave(&item, CHANGED),
+                Ok(_) if item.was_aside && aside::was_unknown(item.message.info.due) => {
+                    self.leave(&item, CHANGED);
+                }
                 Ok(Enqueued::Duplicate { status: Status::Cancelled }) => gone.push(item),
                 Ok(outcome) => {
                     let is_purged = matches!(outcome, Enqueued::Duplicate { .. });
@@ -292,12 +304,8 @@ impl Transfer {
         self.left_now.insert(info.id.clone(), (info.sequence, reason));
     }
 
-    /// Sets waiting messages aside. Returns the due time of each before and after that, except
-    /// for messages that have stopped waiting.
-    async fn set_aside(
-        &self,
-        infos: Vec<MessageInfo>,
-    ) -> Result<HashMap<MessageId, (Timestamp, Timestamp)>, Error> {
+    /// Sets waiting messages aside, except for messages that have stopped waiting.
+    async fn set_aside(&self, infos: Vec<MessageInfo>) -> Result<HashMap<MessageId, Aside>, Error> {
         let mut all = HashMap::new();
         let (mut ids, mut before) = (Vec::new(), Vec::new());
         for MessageInfo { id, due, .. } in infos {
@@ -305,7 +313,9 @@ impl Transfer {
                 ids.push(id);
                 before.push(due);
             } else {
-                all.insert(id, (aside::before(due).unwrap_or(due), due));
+                let before = aside::before(due);
+                let was_aside = before.is_some();
+                all.insert(id, Aside { before: before.unwrap_or(due), due, was_aside });
             }
         }
         // Before they can be there because of this transfer.
@@ -318,21 +328,19 @@ impl Transfer {
         let results = self.reschedule(dues.collect()).await?;
         for ((id, due, aside), result) in changes.into_iter().zip(results) {
             if matches!(result, Rescheduled::Done { .. }) {
-                all.insert(id, (due, aside));
+                all.insert(id, Aside { before: due, due: aside, was_aside: false });
             }
         }
         Ok(all)
     }
 
     /// Reads messages, in the order of their sequence numbers, except for changed ones.
-    async fn contents(
-        &self,
-        mut dues: HashMap<MessageId, (Timestamp, Timestamp)>,
-    ) -> Result<Vec<Item>, Error> {
+    async fn contents(&self, mut dues: HashMap<MessageId, Aside>) -> Result<Vec<Item>, Error> {
         let messages = self.look_up(dues.clone().keys()).await?;
         let item = |message: Box<Message>| {
-            let (due, aside) = dues.remove(&message.info.id)?;
-            (message.info.due == aside).then_some(Item { message, due })
+            let aside = dues.remove(&message.info.id)?;
+            let is_same = message.info.due == aside.due;
+            is_same.then_some(Item { message, due: aside.before, was_aside: aside.was_aside })
         };
         let mut items: Vec<_> = messages.into_iter().filter_map(item).collect();
         // Messages of a group, and of equal due time, keep their order.
@@ -445,8 +453,9 @@ impl Transfer {
         let mut results = self.send_all(messages.iter().cloned().enumerate().collect()).await;
         // The target may be where a message was before, and has left it.
         let is_returning = |&place: &usize| {
+            let due = items[place].message.info.due;
             matches!(results[place], Ok(Enqueued::Duplicate { status: Status::Cancelled }))
-                && aside::was_cancelled(items[place].message.info.due)
+                && (aside::was_cancelled(due) || aside::before(due).is_none())
         };
         let places: Vec<_> = (0..results.len()).filter(is_returning).collect();
         let again = places.iter().map(|&place| returning(&items[place], messages[place].clone()));

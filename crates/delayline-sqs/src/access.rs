@@ -100,7 +100,10 @@ impl Access {
             signature.check(&key.secret, parts, body, now_s)?;
             Ok(key.visitor.clone())
         };
-        let login = (parts.extensions.get::<ClientAddress>(), &signature.access_key_id);
+        let login = (
+            parts.extensions.get::<ClientAddress>().map(|it| it.network()),
+            &signature.access_key_id,
+        );
         // Wrong signatures of others must not lock out a key in use. A short secret may be guessed.
         let is_long = key.is_some_and(|key| key.secret.len() >= LONG_SECRET_BYTES);
         let checked = if is_long

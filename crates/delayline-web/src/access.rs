@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
@@ -120,7 +120,7 @@ impl Access {
         }
         let presented = Presented::read(parts);
         let user = presented.as_ref().and_then(|presented| presented.user.as_deref());
-        let address = parts.extensions.get::<ClientAddress>();
+        let address = parts.extensions.get::<ClientAddress>().map(|it| it.network());
         let find = || presented.as_ref().and_then(|it| it.find(credentials)).ok_or(());
         let token = presented.as_ref().filter(|it| it.is_long_token());
         let token = token.map(|it| (address, &it.secret));
@@ -228,6 +228,21 @@ pub(crate) enum Admission {
 /// are slowed together. Do not set the address of a proxy that all visitors share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
+
+impl ClientAddress {
+    /// Returns the address by which the client is counted: of an IPv6 address, the network of 2^64
+    /// addresses, of which one machine can have all.
+    #[must_use]
+    pub fn network(self) -> IpAddr {
+        match self.0.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+            }
+            v4 @ IpAddr::V4(_) => v4,
+        }
+    }
+}
 
 /// What a request says of who makes it.
 struct Presented {

@@ -1,9 +1,10 @@
 //! Which connections are served, and how many.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use delayline_web::ClientAddress;
 use tokio::task::AbortHandle;
 
 /// What counts as one client: an IPv4 address, or a network of 2^64 IPv6 addresses, of which one
@@ -13,13 +14,7 @@ pub(super) struct Client(IpAddr);
 
 impl Client {
     pub(super) fn of(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-            }
-            v4 @ IpAddr::V4(_) => v4,
-        })
+        Self(ClientAddress(address).network())
     }
 }
 

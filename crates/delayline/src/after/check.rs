@@ -76,7 +76,7 @@ impl<'a> Check<'a> {
             by_queue.entry(self.members[place].queue()).or_default().push(place);
         }
         let this = &*self;
-        // All at once, so that a silent queue does not hide what the others answer.
+        // All at once, so that no silent queue, of 255 at most, hides what the others answer.
         let queries = by_queue.into_iter().map(async |(queue, places)| {
             let mut found = Vec::new();
             let query = this.query_queue(queue, &places, &mut found);
@@ -107,7 +107,10 @@ impl<'a> Check<'a> {
         mut places: &[usize],
         found: &mut Vec<(usize, Completion)>,
     ) -> Result<(), crate::Error> {
-        let _permit = self.reach.may_query().await;
+        let _permit = match queue {
+            Some(_) => self.reach.may_query().await,
+            None => None,
+        };
         let backend = self.reach.queue(queue).await?;
         while !places.is_empty() {
             let batch = places.get(..MAX_BATCH).unwrap_or(places);

@@ -165,8 +165,9 @@ impl Schedules {
                 Enqueued::Throttled { .. } => {
                     match self.target(spec.queue_name()).await?.get(id).await? {
                         Found::Finished(status) => status == Status::Cancelled,
-                        // It has ended before its instant, and a busy queue has forgotten it.
-                        Found::Unknown => tick > now,
+                        // If its instant is still to come, it was cancelled, and a busy queue has
+                        // forgotten it.
+                        Found::Unknown => tick > self.now().await?,
                         _ => false,
                     }
                 }

@@ -84,23 +84,30 @@ pub(crate) async fn delete_if_empty(
     let mut sum = Removal::default();
     sum.existed = true;
     let is_empty = |sum: &Removal| (sum.messages, sum.results, sum.throttled) == (0, 0, 0);
+    let add = |sum: &mut Removal, one: Removal| {
+        sum.messages += one.messages;
+        sum.results += one.results;
+        sum.throttled += one.throttled;
+    };
     // An empty shard must keep its pause, limits and finished ids as long as others hold anything.
-    for is_trial in [true, false] {
-        for shard in 0..number {
-            let removal = store.delete_if_empty(name.shard(shard)?, is_trial).await?;
-            sum.messages += removal.messages;
-            sum.results += removal.results;
-            sum.throttled += removal.throttled;
-            if !is_trial && !is_empty(&sum) {
-                return Ok(Some(sum));
-            }
-        }
+    let mut plain_holds = store.delete_if_empty(name.clone(), true).await?;
+    // The record.
+    plain_holds.messages = plain_holds.messages.saturating_sub(1);
+    add(&mut sum, plain_holds);
+    for shard in 0..number {
+        add(&mut sum, store.delete_if_empty(name.shard(shard)?, true).await?);
+    }
+    for shard in 0..number {
         if !is_empty(&sum) {
             return Ok(Some(sum));
         }
+        add(&mut sum, store.delete_if_empty(name.shard(shard)?, false).await?);
+    }
+    if !is_empty(&sum) {
+        return Ok(Some(sum));
     }
     plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
-    sum.messages = store.delete_if_empty(name.clone(), false).await?.messages;
+    add(&mut sum, store.delete_if_empty(name.clone(), false).await?);
     // Programs that have opened the queue may have sent to a shard since it was removed.
     let late = strays(store, name).await?;
     if late > 0 {

@@ -130,12 +130,17 @@ pub fn failures(totals: &Totals) -> u64 {
 
 /// Returns the delays of the forecast whose counts [`steps`] takes, and the number of the step that
 /// is now: steps are numbered from 1970 on.
+///
+/// A forecast also counts messages that are due at the end of a delay, and the server makes it some
+/// time after `now`. The delays end that much before the steps. Otherwise messages at a round time,
+/// which begins a step, would be in the step before.
 #[must_use]
 pub fn step_delays(span: Span, now: Timestamp) -> (u64, Vec<Millis>) {
     let length = part_of(span).as_ms();
     let number = now.as_ms() / length;
     let rest = length - now.as_ms() % length;
-    let delays = (0..span.parts()).map(|n| Millis::saturating(rest + n * length));
+    let before_end = |n: u64| (rest + n * length).saturating_sub(1 + MOST_CALL);
+    let delays = (0..span.parts()).map(|n| Millis::saturating(before_end(n)));
     (number, delays.collect())
 }
 
@@ -176,6 +181,8 @@ impl Figures {
 }
 
 const MINUTE: u64 = 60_000;
+/// How many ms after its delays were computed a forecast may be made.
+const MOST_CALL: u64 = 250;
 /// The time over which rates are taken.
 const MINUTES: u64 = 5;
 
@@ -252,11 +259,17 @@ mod tests {
     }
 
     #[test]
-    fn delays_reach_the_ends_of_the_steps() {
+    fn a_message_at_the_end_of_a_step_is_in_the_next_one() {
         let now = Timestamp::from_ms(7 * 6 * MINUTE + 1_000).unwrap();
         let (number, delays) = step_delays(Span::SixHours, now);
-        let ms: Vec<u64> = delays.iter().map(|it| it.as_ms()).collect();
-        assert_eq!((number, ms[0], ms[1], ms.len()), (7, 359_000, 719_000, 60));
+        assert_eq!((number, delays.len()), (7, 60));
+        // The server makes the forecast 200 ms later, and counts the ends of the delays, too.
+        let last = |n: usize| now.as_ms() + 200 + delays[n].as_ms();
+        let ends = [8, 9].map(|step| step * 6 * MINUTE);
+        assert!(last(0) < ends[0] && last(0) + 100 > ends[0], "{}", last(0));
+        assert!(last(1) < ends[1] && last(1) + 100 > ends[1], "{}", last(1));
+        let at_the_end = Timestamp::from_ms(8 * 6 * MINUTE - 1).unwrap();
+        assert_eq!(step_delays(Span::SixHours, at_the_end).1[0].as_ms(), 0);
         for span in Span::ALL {
             assert!(step_delays(span, now).1.len() <= delayline::limits::MAX_FORECAST);
         }

@@ -132,6 +132,8 @@ impl Served {
         age: Option<Duration>,
     ) -> Result<Option<Ahead>, Failure> {
         let read = async {
+            // The counts, and with them `now`, may be seconds old.
+            let now = self.counted.last().0.map_or(now, |(_, now)| now);
             let (step, delays) = step_delays(span, now);
             let Forecast { due, later, .. } =
                 self.queue.forecast(delays.into_iter().map(Duration::from)).await?;

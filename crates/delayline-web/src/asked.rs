@@ -52,10 +52,10 @@ impl Asked {
     pub(crate) const NAMES: [&str; 6] =
         ["reason", "error", "error_like", "group", "died_after", "died_before"];
 
-    /// The letters of a group.
-    pub(crate) fn group(group: &ErrorGroup) -> Self {
-        let error_like = Some(group.error.clone());
-        Self { reasons: vec![group.reason], texts: Texts { error_like, ..Texts::default() } }
+    /// The letters of a group among these letters: all other filters stay.
+    pub(crate) fn of_group(&self, group: &ErrorGroup) -> Self {
+        let texts = Texts { error_like: Some(group.error.clone()), ..self.texts.clone() };
+        Self { reasons: vec![group.reason], texts }
     }
 
     /// From the query of a page or from a form. Times in words become instants, because they would

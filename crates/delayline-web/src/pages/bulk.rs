@@ -281,7 +281,7 @@ fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
             }
         }
         @if counts {
-            (groups::table(rights, of, job.now(), &job.groups(), GroupOrder::Largest))
+            (groups::table(rights, of, job.now(), asked, &job.groups(), GroupOrder::Largest))
         }
         div.actions {
             @if progress.end.is_none() {

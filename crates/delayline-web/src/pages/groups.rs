@@ -32,7 +32,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         (views(&of, None, Some(order), ""))
         div data-part="groups" {
             (extent(&of, &groups, stats.dead, order, context.may(Role::Operator)))
-            (table(context.visitor.rights, &of, now, &groups, order))
+            (table(context.visitor.rights, &of, now, &Asked::default(), &groups, order))
         }
     };
     let live = Some(format!("live?queue={of}&since={}", stamp(&[Some(stats)])));
@@ -83,11 +83,12 @@ fn extent(of: &str, groups: &Groups, dead: u64, order: GroupOrder, counts: bool)
     }
 }
 
-/// The groups, and what can be done to each.
+/// The groups of the letters that were asked for, and what can be done to each.
 pub(super) fn table(
     rights: Rights,
     of: &str,
     now: Timestamp,
+    asked: &Asked,
     groups: &Groups,
     order: GroupOrder,
 ) -> Markup {
@@ -103,7 +104,7 @@ pub(super) fn table(
                     th scope="col" { "Earliest death" }
                     @if rights.include(Role::Operator) { th scope="col" { "Action" } }
                 } }
-                tbody { @for group in &list { (row(rights, of, now, group)) } }
+                tbody { @for group in &list { (row(rights, of, now, asked, group)) } }
             }
         }
         @if groups.ungrouped() > 0 {
@@ -115,8 +116,8 @@ pub(super) fn table(
     }
 }
 
-fn row(rights: Rights, of: &str, now: Timestamp, group: &Group) -> Markup {
-    let asked = Asked::group(group);
+fn row(rights: Rights, of: &str, now: Timestamp, asked: &Asked, group: &Group) -> Markup {
+    let asked = asked.of_group(group);
     let error = if group.error.is_empty() { "(no error)" } else { &group.error };
     let which = format!("of {}: {}", group.reason.name().replace('_', " "), short(error, 80));
     html! {

@@ -111,6 +111,11 @@ async fn letters_of_one_group_are_chosen_exactly() {
     // A field of a form would drop the line break, and choose the group eu.
     get(&site, "/dead?queue=orders&group=e%0Au").await.status(400).has("printable");
     get(&site, &format!("/dead?queue=orders&group={}", "x".repeat(129))).await.status(400);
+    // The letters of a group are those of one error. An action on them keeps the other filters.
+    let job = start(&site, &json!({"action": "count", "group": "eu"})).await;
+    ended(&site, &job).await;
+    let page = get(&site, "/job?queue=orders").await.status(200);
+    page.has(r#"name="group" value="eu""#).has("down&amp;group=eu\">");
     let job = start(&site, &json!({"action": "redrive", "group": "e\nu"})).await;
     ended(&site, &job).await;
     let live = orders.stats().await.unwrap();

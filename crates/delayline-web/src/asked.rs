@@ -8,7 +8,7 @@ use delayline::backend::is_printable;
 use delayline::limits;
 use delayline::message::{DeathReason, Group};
 use delayline_admin::{Group as ErrorGroup, LetterFilter};
-use delayline_json::duration;
+use delayline_json::{Zone, duration};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
@@ -184,8 +184,11 @@ fn died(now: Timestamp, text: &str) -> Result<String, Failure> {
         let yesterday = Timestamp::from_ms(noon.saturating_sub(DAY_MS))?;
         return Ok(moment(yesterday, &format!("today{time}"))?.to_string());
     }
-    let today = moment(now, &format!("today {text}"));
-    Ok(today.or_else(|_| moment(now, text))?.to_string())
+    let today = format!("today {text}");
+    // A time of day that clocks skip or have twice is refused. Alone, it would mean tomorrow.
+    // UTC has each time of day once.
+    let is_time_of_day = delayline_json::moment(&today, now.into(), &Zone::UTC).is_ok();
+    Ok(moment(now, if is_time_of_day { &today } else { text })?.to_string())
 }
 
 const DAY_MS: u64 = 86_400_000;
@@ -207,6 +210,19 @@ mod tests {
 
     use super::*;
     use crate::when::in_zone_of;
+
+    #[tokio::test]
+    async fn a_time_of_day_that_clocks_skip_or_repeat_is_refused() {
+        let cookie = "delayline_zone=Europe%2FBerlin".parse().unwrap();
+        let headers = HeaderMap::from_iter([(COOKIE, cookie)]);
+        for (now, why) in [("2026-03-29T10:00:00Z", "skips it"), ("2026-10-25T10:00:00Z", "twice")]
+        {
+            let now = Timestamp::try_from(delayline_json::instant(now).unwrap()).unwrap();
+            let died = in_zone_of(&headers, async { died(now, "02:30") }).await;
+            let told = died.unwrap_err().detail();
+            assert!(told.contains(why), "{told}");
+        }
+    }
 
     #[tokio::test]
     async fn yesterday_is_the_day_before_when_clocks_change_too() {

@@ -34,17 +34,18 @@ impl<T: Clone> Latest<T> {
     ) -> Option<T> {
         let _turn = self.turn.lock().await;
         if !self.is_older(age) {
-            return self.last();
+            return self.younger_than(Duration::MAX);
         }
         let value = read.await.ok();
         self.keep(value.clone());
         value
     }
 
-    /// Returns the latest value, however old it is, also while another one is being read.
-    pub(crate) fn last(&self) -> Option<T> {
+    /// Returns the latest value if it is younger than this, also while another one is being read.
+    pub(crate) fn younger_than(&self, most: Duration) -> Option<T> {
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        value.as_ref().and_then(|(_, value)| value.clone())
+        let value = value.as_ref().filter(|(taken, _)| taken.elapsed() < most);
+        value.and_then(|(_, value)| value.clone())
     }
 
     /// Returns `true` if the latest value is older than this, or there is none.

@@ -73,16 +73,16 @@ impl Served {
     }
 
     /// Reads past and future for a row of the first page: at most one of both in [`ROW_AGE`],
-    /// except for the first time.
+    /// unless the future is unknown.
     pub(crate) async fn read_more(&self, now: Timestamp) {
         let span = Span::SixHours;
         let more = async {
-            let is_first = self.minutes.last().is_none();
+            let is_unknown = self.ahead[span as usize].is_older(KNOWN_AGE);
             let is_old = self.minutes.is_older(HISTORY_AGE);
             if is_old {
                 self.recent_history(span, HISTORY_AGE).await;
             }
-            if is_first || !is_old {
+            if is_unknown || !is_old {
                 self.ahead(span, now, Some(ROW_FORECAST_AGE)).await?;
             }
             Ok::<_, Failure>(())
@@ -90,16 +90,20 @@ impl Served {
         self.turn.within(ROW_AGE, more).await;
     }
 
-    /// Whether messages were taken lately, by the history that was read last.
-    pub(crate) fn is_consumed(&self, stats: &Stats, now: Timestamp) -> bool {
-        let history = self.minutes.last();
-        history.is_some_and(|history| is_consumed(Span::SixHours, stats, now, &history))
+    /// Whether messages were taken lately, by a history that is at most a minute old. `None` if it
+    /// cannot be read.
+    pub(crate) async fn is_consumed(&self, stats: &Stats, now: Timestamp) -> Option<bool> {
+        let span = Span::SixHours;
+        let history = self.recent_history(span, HISTORY_AGE).await?;
+        Some(is_consumed(span, stats, now, &history))
     }
 
-    /// What a row of the first page shows: the counts, and the known past and future.
+    /// What a row of the first page shows: the counts, and the known past and future. Readings
+    /// from the last time that a page was open would be taken for those of now.
     pub(crate) async fn recent(&self) -> Result<Recent, Failure> {
         let (stats, now) = self.counts_within(ROW_AGE).await?;
-        let (history, ahead) = (self.minutes.last(), self.ahead[Span::SixHours as usize].last());
+        let history = self.minutes.younger_than(KNOWN_AGE);
+        let ahead = self.ahead[Span::SixHours as usize].younger_than(KNOWN_AGE);
         Ok(Recent { stats, now, history, ahead })
     }
 
@@ -265,4 +269,6 @@ pub(crate) const FORECAST_AGE: Duration = Duration::from_secs(10);
 pub(crate) const ROW_AGE: Duration = Duration::from_secs(5);
 const ROW_FORECAST_AGE: Duration = Duration::from_secs(15);
 const HISTORY_AGE: Duration = Duration::from_secs(60);
+/// How old readings of past and future may be that rows show. An open page reads them sooner.
+const KNOWN_AGE: Duration = Duration::from_secs(120);
 const SURVEY_AGE: Duration = Duration::from_secs(60);

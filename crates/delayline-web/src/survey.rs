@@ -71,7 +71,11 @@ impl<'a> Survey<'a> {
                     served.counts_within(ROW_AGE).await.ok()
                 };
                 let of = handlers.map(|it| it.get(name.as_str()).copied().unwrap_or_default());
-                (need(last, of, |it, now| served.is_consumed(it, now)), of, name.as_str(), *served)
+                let need = match need(last, of) {
+                    Need::Worker if !is_idle(served, last).await => Need::Behind,
+                    need => need,
+                };
+                (need, of, name.as_str(), *served)
             }
         });
         let mut placed = one_then_all(placed).await;
@@ -91,10 +95,10 @@ impl<'a> Survey<'a> {
         self.matching.div_ceil(MOST_ROWS)
     }
 
-    /// Counts of the rows, and whether their past and future is known.
+    /// Needs and counts of the rows, and whether their past and future is known.
     pub(crate) fn stamp(&self) -> String {
         let known = |it: &Recent| (it.stats, it.history.is_some(), it.ahead.is_some());
-        let rows = self.rows.iter().map(|row| row.recent.as_ref().ok().map(known));
+        let rows = self.rows.iter().map(|row| (row.need, row.recent.as_ref().ok().map(known)));
         stamp(&rows.collect::<Vec<_>>())
     }
 }
@@ -135,22 +139,24 @@ pub(crate) async fn handlers(context: &Context) -> Option<BTreeMap<String, u32>>
     (list.complete && list.processes.iter().all(|it| it.more_queues == 0)).then_some(all)
 }
 
-/// Relays, and consumers over HTTP, are in no list of workers, so recent deliveries and relays
-/// count as well.
-fn need(
-    counts: Option<(Stats, Timestamp)>,
-    handlers: Option<u32>,
-    is_consumed: impl Fn(&Stats, Timestamp) -> bool,
-) -> Need {
+/// Whether it is known that nothing takes messages. Relays, and consumers over HTTP, are in no list
+/// of workers, so recent deliveries and relays count as well.
+async fn is_idle(served: &Served, counts: Option<(Stats, Timestamp)>) -> bool {
+    match counts {
+        Some((stats, now)) => served.is_consumed(&stats, now).await == Some(false),
+        None => false,
+    }
+}
+
+/// What a queue needs by its counts. [`Need::Worker`] holds only if it [is idle](is_idle), too.
+fn need(counts: Option<(Stats, Timestamp)>, handlers: Option<u32>) -> Need {
     let Some((stats, now)) = counts else { return Need::Unread };
     let late = stats.earliest_due.filter(|_| stats.ready > 0);
     let is_late = late.is_some_and(|due| now.since(due).as_secs() >= LATE_SECONDS);
     match is_late {
         false => Need::Nothing,
         true if stats.paused || stats.limits.held_until.is_some() => Need::Stopped,
-        true if handlers == Some(0) && stats.leased == 0 && !is_consumed(&stats, now) => {
-            Need::Worker
-        }
+        true if handlers == Some(0) && stats.leased == 0 => Need::Worker,
         true => Need::Behind,
     }
 }
@@ -173,7 +179,6 @@ mod tests {
     #[test]
     fn the_need_of_a_queue_is_the_worst_that_applies() {
         let mut stats = Stats::default();
-        let need = |counts, handlers| need(counts, handlers, |it, _| it.totals.relayed > 0);
         let need_of = |stats: &Stats, handlers| need(Some((*stats, at(20_000))), handlers);
         assert_eq!((need(None, Some(1)), need_of(&stats, Some(0))), (Need::Unread, Need::Nothing));
         (stats.ready, stats.earliest_due) = (1, Some(at(10_001)));
@@ -181,9 +186,7 @@ mod tests {
         stats.earliest_due = Some(at(10_000));
         assert_eq!(need_of(&stats, Some(0)), Need::Worker);
         assert_eq!([Some(2), None].map(|it| need_of(&stats, it)), [Need::Behind; 2]);
-        stats.totals.relayed = 1;
-        assert_eq!(need_of(&stats, Some(0)), Need::Behind, "a relay is in no list");
-        (stats.totals.relayed, stats.leased) = (0, 1);
+        stats.leased = 1;
         assert_eq!(need_of(&stats, Some(0)), Need::Behind, "an unlisted consumer holds a message");
         stats.paused = true;
         assert_eq!(need_of(&stats, Some(0)), Need::Stopped);

@@ -14,7 +14,7 @@ use delayline_web::{Access, Dashboard, Role, Router};
 use futures_util::StreamExt as _;
 use tower::ServiceExt as _;
 
-use crate::support::{Raws, get, let_die, open, orders, post, send, site};
+use crate::support::{Raws, get, let_die, open, orders, post, send, send_later, site};
 
 /// A queue that counts how often it is counted.
 #[derive(Debug)]
@@ -204,6 +204,29 @@ async fn a_row_costs_two_commands_in_five_seconds_for_all_who_see_it() {
     let mut other = events(&site, "/queues?name=texts").await;
     changed(&mut other).await;
     assert_eq!(backend.all.load(Ordering::Relaxed), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_knows_nothing_from_the_last_time_that_its_page_was_open() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let orders = open(&connection, "orders").await;
+    // The messages are taken, but by no listed worker.
+    let_die(&orders, &["order-1"], "no").await;
+    let minute_ago = std::time::SystemTime::now() - Duration::from_secs(60);
+    let draft = orders.message(&delayline::Bytes::from_static(b"1")).id("late").due_at(minute_ago);
+    assert!(draft.send().await.unwrap().is_accepted());
+    let dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(orders.clone());
+    let site = dashboard.workers(connection).router().unwrap();
+    let row = async || {
+        let page = get(&site, "/queues").await.status(200);
+        let page = page.has("The queue falls behind.").lacks("no listed worker");
+        let (_, due) = page.text().split_once("class=\"due\" d=\"").expect("a picture");
+        due.split('"').next().unwrap().to_owned()
+    };
+    let nothing = row().await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    send_later(&orders, "order-2", 7_200).await;
+    assert_ne!(row().await, nothing);
 }
 
 #[tokio::test(start_paused = true)]

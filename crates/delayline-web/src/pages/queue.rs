@@ -57,7 +57,10 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
                 None => p.alert { "The history of the queue cannot be read." },
             }
         }
-        @if stats.waiting_groups > 0 { (groups(&context, name, served, now, &stats).await) }
+        // An open page can only replace a part that it has.
+        div data-part="turns" {
+            @if stats.waiting_groups > 0 { (groups(&context, name, served, now, &stats).await) }
+        }
         @if context.may(Role::Operator) { (limits::settings(&context, name, &stats)) }
         div.actions {
             form.line method="get" action="message" {
@@ -165,7 +168,7 @@ async fn groups(
     groups.sort_by_key(|it| (std::cmp::Reverse(it.ready), it.oldest_due, it.group.clone()));
     let to = format!("search?queue={}", encoded(queue.as_bytes()));
     html! {
-        section data-part="turns" {
+        section {
             h2 { "Groups" span.far { " " (number(stats.waiting_groups)) " wait for a turn" } }
             table.stack {
                 thead { tr {

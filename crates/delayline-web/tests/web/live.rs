@@ -148,7 +148,7 @@ async fn the_ages_history_and_forecast_of_an_open_page_do_not_grow_old() {
     let site = site(&queue, Role::Viewer);
     let live = async || get(&site, "/queue?queue=orders&live=1").await.status(200);
     get(&site, "/queue?queue=orders").await.status(200);
-    for part in ["counts", "line", "totals"] {
+    for part in ["counts", "line", "turns", "totals"] {
         live().await.has(&format!("data-part=\"{part}\""));
     }
     let_die(&queue, &["order-1"], "no").await;

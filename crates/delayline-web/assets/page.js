@@ -4,13 +4,15 @@
 
 const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 
-function showOwnTimes(root) {
+// Adds what needs this file to a page, or to a new part of it.
+function prepare(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const instant = new Date(time.dateTime);
     if (!Number.isNaN(instant.getTime())) time.title = format.format(instant);
   }
+  for (const all of root.querySelectorAll("input[data-all]")) all.closest("label").hidden = false;
 }
-showOwnTimes(document);
+prepare(document);
 
 // The next pages have times in the viewer's zone, unless another one was chosen.
 if (!document.cookie.includes("delayline_zone=")) {
@@ -18,13 +20,10 @@ if (!document.cookie.includes("delayline_zone=")) {
   if (zone) document.cookie = `delayline_zone=${encodeURIComponent(zone)}; max-age=31536000; samesite=strict`;
 }
 
-for (const all of document.querySelectorAll("input[data-all]")) {
-  const boxes = all.closest("form").querySelectorAll("input[name=id]");
-  all.closest("label").hidden = false;
-  all.addEventListener("change", () => {
-    for (const box of boxes) box.checked = all.checked;
-  });
-}
+document.addEventListener("change", ({ target }) => {
+  if (!target.matches("input[data-all]")) return;
+  for (const box of target.form.querySelectorAll("input[name=id]")) box.checked = target.checked;
+});
 
 // Replaces parts of the page by their current versions, except where the user is typing, points at a
 // picture, or has ticked something. Rows stay in their places as long as they are the same rows.
@@ -46,7 +45,7 @@ async function refresh() {
     if ("rows" in part.dataset && String(parts(part).map(name).sort()) === String(parts(now).map(name).sort())) continue;
     if (part.contains(document.activeElement) || part.querySelector(":checked, details[open], .plot:hover")) continue;
     part.replaceWith(now);
-    showOwnTimes(now);
+    prepare(now);
   }
 }
 

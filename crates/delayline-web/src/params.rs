@@ -66,6 +66,11 @@ impl Params {
         }
     }
 
+    /// The same, if the first field shows the value of the page before: a picked value counts.
+    pub(crate) fn picked_or_typed(&self, name: &str) -> Option<&str> {
+        self.texts(name).map(str::trim).filter(|text| !text.is_empty()).last()
+    }
+
     /// All values of a name.
     pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| &value[..])

@@ -31,7 +31,7 @@ impl Window {
         status: Listed,
     ) -> Result<Option<Self>, Failure> {
         let read =
-            |name: &str| params.typed_or_picked(name)?.map(|text| moment(now, &text)).transpose();
+            |name: &str| params.picked_or_typed(name).map(|text| moment(now, text)).transpose();
         let (from, until) = (read("from")?, read("until")?);
         if from.is_none() && until.is_none() {
             return Ok(None);

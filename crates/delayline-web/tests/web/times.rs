@@ -124,6 +124,10 @@ async fn a_window_counts_and_lists_what_falls_due_in_it() {
     let page = get(&site, &format!("{list}&until=2100-01-01")).await.status(200);
     page.has("<strong>120</strong> due from").has("Ready now, and not listed here: 1.");
     get(&site, &format!("{list}&from=&until=&from=")).await.status(200).lacks(" due from");
+    // A picked time counts, not what the form shows of the window before.
+    let fields = "&from=2030-01-31T09:10:00Z&from=2030-01-31T10:50&until=2030-01-31T10:10:00Z\
+                  &until=2030-01-31T10:55";
+    get(&site, &format!("{list}{fields}")).await.status(200).has("<strong>5</strong> due from");
     get(&site, "/messages?queue=orders&state=leased&from=1h").await.status(200).has("Leases that");
     for (uri, why) in [
         ("&from=2030-01-31&until=2030-01-31", "the window ends at"),

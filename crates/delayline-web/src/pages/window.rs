@@ -39,6 +39,9 @@ impl Window {
         if status == Listed::Ready {
             return Err(Failure::Wrong("ready messages have no window of time".to_owned()));
         }
+        if status != Listed::Scheduled && until.is_some() {
+            return Err(Failure::Wrong("`until` is for scheduled messages only".to_owned()));
+        }
         let from = from.unwrap_or(now);
         if let Some(until) = until.filter(|until| *until <= from) {
             let why = format!("the window ends at {until}, but begins at {from}");

@@ -128,7 +128,9 @@ async fn a_window_counts_and_lists_what_falls_due_in_it() {
     let fields = "&from=2030-01-31T09:10:00Z&from=2030-01-31T10:50&until=2030-01-31T10:10:00Z\
                   &until=2030-01-31T10:55";
     get(&site, &format!("{list}{fields}")).await.status(200).has("<strong>5</strong> due from");
-    get(&site, "/messages?queue=orders&state=leased&from=1h").await.status(200).has("Leases that");
+    let leased = "/messages?queue=orders&state=leased&from=1h";
+    get(&site, leased).await.status(200).has("Leases that");
+    get(&site, &format!("{leased}&until=2h")).await.status(400).has("for scheduled messages only");
     for (uri, why) in [
         ("&from=2030-01-31&until=2030-01-31", "the window ends at"),
         ("&from=2031-01-01&until=2030-01-01", "the window ends at"),

@@ -64,7 +64,7 @@ fn shown() -> [Row; 16] {
         ("/message", get(message::page), &["queue", "id", "as"]),
         ("/dead", get(dead::page), LETTERS),
         ("/groups", get(groups::page), &["queue", "order"]),
-        ("/job", get(bulk::page), &["queue"]),
+        ("/job", get(bulk::page), &["queue", "order"]),
         ("/check", get(check::page), &["queue", "after"]),
         ("/server", get(server::page), &["queue"]),
         ("/workers", get(workers::page), NONE),
@@ -84,7 +84,7 @@ fn plain() -> [Row; 5] {
         ("/content", get(message::content), &["queue", "id"]),
         ("/pause", post(buttons::pause), &["queue"]),
         ("/resume", post(buttons::resume), &["queue"]),
-        ("/stop", post(bulk::stop), &["queue", "id"]),
+        ("/stop", post(bulk::stop), &["queue", "id", "order"]),
     ]
 }
 

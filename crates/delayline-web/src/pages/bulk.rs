@@ -9,6 +9,7 @@ use delayline_json::harmless_line;
 use maud::{Markup, html};
 
 use super::buttons::{see, when};
+use super::dead_views::{newest_first, order_query};
 use super::groups;
 use super::layout::Frame;
 use super::parts::{capitalised, number};
@@ -22,29 +23,32 @@ use crate::when::{span, time};
 use crate::{Rights, Role};
 
 /// The job that runs, and what there is to find letters and to deal with all that match.
-pub(super) fn tools(context: &Context, queue: &str, asked: &Asked) -> Markup {
+pub(super) fn tools(context: &Context, queue: &str, asked: &Asked, newest: bool) -> Markup {
     let running = context.served(queue).ok().and_then(|(_, served)| served.job.running());
     let offers = running.is_none() && context.may(Role::Operator);
+    let order = order_query(newest);
     html! {
         @if let Some(job) = running {
             p.notice {
                 "A job is running on these letters: "
-                a href=(format!("job?queue={}", encoded(queue.as_bytes()))) {
+                a href=(format!("job?queue={}{order}", encoded(queue.as_bytes()))) {
                     (job.order.action.name()) ", started by " (harmless_line(&job.by))
                 }
             }
         }
         details open[!asked.is_everything()] {
             summary { (if offers { "Filter, or act on all that match" } else { "Filter" }) }
-            (filters(queue, asked, offers, context.may(Role::Admin)))
+            (filters(queue, asked, newest, offers.then(|| context.may(Role::Admin))))
         }
     }
 }
 
-/// The fields to filter a list of dead letters with, and what can be done to all that match. It is
-/// one form, so that every button acts on what the fields say when it is pressed.
-fn filters(queue: &str, asked: &Asked, offers: bool, deletes: bool) -> Markup {
-    let to = format!("bulk?queue={}", encoded(queue.as_bytes()));
+/// The fields to filter a list of dead letters with, and what can be done to all that match, if
+/// `deletes` says whether that includes deleting them. It is one form, so that every button acts on
+/// what the fields say when it is pressed.
+fn filters(queue: &str, asked: &Asked, newest: bool, deletes: Option<bool>) -> Markup {
+    let of = encoded(queue.as_bytes());
+    let to = format!("bulk?queue={of}");
     let act = |action: &str, danger: bool, text: &str| {
         html! {
             button.danger[danger] formmethod="post" formaction=(to) name="action" value=(action) {
@@ -55,10 +59,12 @@ fn filters(queue: &str, asked: &Asked, offers: bool, deletes: bool) -> Markup {
     html! {
         form method="get" action="dead" role="search" aria-label="Filter dead letters" {
             input type="hidden" name="queue" value=(queue);
+            (hidden_order(newest))
             @if let Some(error) = asked.error_like() {
                 input type="hidden" name="error_like" value=(error);
                 p { "Error like " strong { (if error.is_empty() { "none" } else { error }) } ". "
-                    a href=(format!("dead?queue={}", encoded(queue.as_bytes()))) { "All letters" } }
+                    a href=(format!("dead?queue={of}{}", order_query(newest))) { "All letters" }
+                }
             }
             div.actions {
                 label {
@@ -87,7 +93,7 @@ fn filters(queue: &str, asked: &Asked, offers: bool, deletes: bool) -> Markup {
                 // The first button is what the Enter key presses.
                 button { "Filter" }
             }
-            @if offers {
+            @if let Some(deletes) = deletes {
                 div.actions {
                     (act("count", false, "Count all that match"))
                     (act("redrive", false, "Redrive all that match..."))
@@ -122,6 +128,11 @@ fn bounds(order: &Order, when: Option<&str>) -> Markup {
     }
 }
 
+/// The order of the list, to which links lead back.
+fn hidden_order(newest: bool) -> Markup {
+    html! { @if newest { input type="hidden" name="order" value="newest"; } }
+}
+
 fn hidden(asked: &Asked) -> Markup {
     html! {
         @for (name, value) in asked.fields() { input type="hidden" name=(name) value=(value); }
@@ -144,6 +155,7 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     }
     let (_, now) = served.counts_for(true).await?;
     let asked = Asked::in_params(&fields, now)?;
+    let newest = newest_first(&fields)?;
     // A count is of all, as its button says.
     let number = |name: &str| fields.text(name).filter(|_| !matches!(action, BulkAction::Count));
     let rate = number("rate").map(Order::rate).transpose()?;
@@ -151,15 +163,24 @@ pub(super) async fn start(context: Context, request: Request) -> Result<Response
     let order = Order { action, asked, rate, limit };
     if !matches!(action, BulkAction::Count) && fields.text("sure").is_none() {
         let seen = run::survey(&context, name, &order.asked).await?;
-        return Ok(ask(&context, name, &order, &seen, fields.text("when")));
+        return Ok(ask(&context, name, &order, newest, &seen, fields.text("when")));
     }
     run::start(&context, name, order).await?;
-    Ok(see(&format!("job?queue={}", encoded(name.as_bytes()))))
+    Ok(see(&format!("job?queue={}{}", encoded(name.as_bytes()), order_query(newest))))
 }
 
 /// Asks whether to act on all that match, with the filter and how many there are.
-fn ask(context: &Context, queue: &str, order: &Order, seen: &Seen, when: Option<&str>) -> Response {
+fn ask(
+    context: &Context,
+    queue: &str,
+    order: &Order,
+    newest: bool,
+    seen: &Seen,
+    when: Option<&str>,
+) -> Response {
     let asked = &order.asked;
+    let of = encoded(queue.as_bytes());
+    let back = format!("dead?queue={of}{}{}", asked.query(), order_query(newest));
     let deletes = matches!(order.action, BulkAction::Purge);
     let verb = if deletes { "Delete" } else { "Redrive" };
     let which = if asked.is_everything() { "" } else { " that match" };
@@ -170,13 +191,12 @@ fn ask(context: &Context, queue: &str, order: &Order, seen: &Seen, when: Option<
         (told(asked))
         form method="post" {
             (hidden(asked))
+            (hidden_order(newest))
             input type="hidden" name="action" value=(order.action.name());
             div.actions { (bounds(order, when)) }
             div.actions {
                 button.danger[deletes] name="sure" value="yes" { (verb) }
-                a.button href=(format!("dead?queue={}{}", encoded(queue.as_bytes()), asked.query())) {
-                    "Back"
-                }
+                a.button href=(back) { "Back" }
             }
         }
     };
@@ -227,6 +247,7 @@ fn told(asked: &Asked) -> Markup {
 pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let (name, served) = context.served(context.params.text("queue").unwrap_or_default())?;
     let of = encoded(name.as_bytes());
+    let order = order_query(newest_first(&context.params)?);
     let job = served.job.job();
     let progress = job.as_ref().map(|job| job.progress());
     let running = progress.as_ref().is_some_and(|progress| progress.end.is_none());
@@ -236,7 +257,9 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         h1 { "Job" }
         div data-part="job" {
             @match (&job, &progress) {
-                (Some(job), Some(progress)) => (state(context.visitor.rights, &of, job, progress)),
+                (Some(job), Some(progress)) => {
+                    (state(context.visitor.rights, &of, order, job, progress))
+                },
                 _ => p { "No job has run on this queue since the dashboard started." },
             }
         }
@@ -245,7 +268,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     Ok(frame.page(&content))
 }
 
-fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
+fn state(rights: Rights, of: &str, order: &str, job: &Job, progress: &Progress) -> Markup {
     let asked = &job.order.asked;
     let counts = matches!(job.order.action, BulkAction::Count);
     html! {
@@ -286,13 +309,15 @@ fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
         div.actions {
             @if progress.end.is_none() {
                 @if rights.include(Role::Operator) {
-                    form method="post" action=(format!("stop?queue={of}&id={}", job.id)) {
+                    form method="post" action=(format!("stop?queue={of}&id={}{order}", job.id)) {
                         button { "Stop" }
                     }
                 }
-                a.button href=(format!("job?queue={of}")) { "Reload" }
+                a.button href=(format!("job?queue={of}{order}")) { "Reload" }
             }
-            a.button href=(format!("dead?queue={of}{}", asked.query())) { "Show these letters" }
+            a.button href=(format!("dead?queue={of}{}{order}", asked.query())) {
+                "Show these letters"
+            }
         }
         @if progress.end.is_none() {
             p.far { "It runs in the process of this dashboard, and stops if that ends. Its effects so far remain." }
@@ -303,16 +328,18 @@ fn state(rights: Rights, of: &str, job: &Job, progress: &Progress) -> Markup {
 /// Stops the job of the query, if it is the last one.
 pub(super) async fn stop(context: Context) -> Result<Response, Failure> {
     let text = |name: &str| context.params.text(name).unwrap_or_default();
+    let order = order_query(newest_first(&context.params)?);
     run::stop(&context, text("queue"), text("id"))?;
-    Ok(see(&format!("job?queue={}", encoded(text("queue").as_bytes()))))
+    Ok(see(&format!("job?queue={}{order}", encoded(text("queue").as_bytes()))))
 }
 
 /// What a redrive or a purge is offered with.
 const USUAL_RATE: u32 = 50;
 
 /// Of the form that filters letters, and of the question that follows.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "queue",
+    "order",
     "action",
     "reason*",
     "error",

@@ -41,7 +41,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
     let content = html! {
         h1 { "Dead letters" }
         (views(&of, Some(order), None, &asked.query()))
-        (tools(&context, name, &asked))
+        (tools(&context, name, &asked, newest))
         div data-part="letters" {
             @if letters.is_empty() {
                 @if asked.is_everything() { p { "There are none." } }

@@ -126,6 +126,13 @@ async fn the_newest_letters_come_first_if_asked_for() {
     let past = "/dead?queue=orders&order=newest&died_before=2000-01-01T00:00Z";
     get(&site, past).await.status(200).has("None of the 0 ");
     get(&site, "/dead?queue=orders&order=largest").await.status(400);
+    // A filter, and a question about all that match, keep the order.
+    let hidden = r#"type="hidden" name="order" value="newest""#;
+    get(&site, "/dead?queue=orders&order=newest").await.status(200).has(hidden);
+    get(&site, "/dead?queue=orders").await.status(200).lacks(hidden);
+    let fields = "action=redrive&error=first&order=newest";
+    let asked = post(&site, "/bulk?queue=orders", fields).await.status(200).has(hidden);
+    asked.has("dead?queue=orders&amp;error=first&amp;order=newest\">Back");
     // A button leads back to the same order.
     let fields = "scope=selected&id=first-3";
     let next = post(&site, "/redrive?queue=orders&order=newest", fields).await.leads_to();

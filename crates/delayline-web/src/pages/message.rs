@@ -45,7 +45,9 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
             Found::Unreadable => p.alert {
                 "The record of this message is damaged. The next claim that reads it makes it a \
                  dead letter; "
-                a href=(format!("check?queue={}", encoded(name.as_bytes()))) { "a repair" }
+                @if context.may(Role::Operator) {
+                    a href=(format!("check?queue={}", encoded(name.as_bytes()))) { "a repair" }
+                } @else { "a repair" }
                 " does so now."
             },
             _ => p { (explanation) },
@@ -150,16 +152,14 @@ fn waits(
     let is_left = |it: &&Ended| matches!(it.completion, Completion::Pending | Completion::Unknown);
     let all = ends.unwrap_or_default();
     let left = all.iter().filter(is_left).count();
-    // It may be in a queue that the visitor does not know.
+    // It may be in a queue that is not shown here, or that the visitor does not know.
     let shown = |member: &Member| {
         let of = member.queue().map_or(queue, |name| name.as_str());
+        let name = html! { @if of != queue { (of) ": " } (member.id()) };
         html! {
-            @if context.visitor.knows(of) {
-                a href=(message_link(of, member.id())) {
-                    @if of != queue { (of) ": " }
-                    (member.id())
-                }
-            } @else { "a message of another queue" }
+            @if context.served(of).is_ok() {
+                a href=(message_link(of, member.id())) { (name) }
+            } @else if context.visitor.knows(of) { (name) } @else { "a message of another queue" }
         }
     };
     html! {

@@ -7,6 +7,7 @@ use delayline_json::harmless_line;
 use maud::{Markup, html};
 
 use crate::content::short;
+use crate::context::Context;
 use crate::ids::encoded;
 use crate::survey::LATE_SECONDS;
 use crate::when::{relative, time};
@@ -14,6 +15,15 @@ use crate::when::{relative, time};
 /// The relative address of a message's page.
 pub(super) fn message_link(queue: &str, id: &delayline::MessageId) -> String {
     format!("message?queue={}&id={}", encoded(queue.as_bytes()), encoded(id.as_bytes()))
+}
+
+/// The name of a queue, which leads to its page if the visitor has one here.
+pub(super) fn queue_link(context: &Context, queue: &str) -> Markup {
+    html! {
+        @if context.served(queue).is_ok() {
+            a href=(format!("queue?queue={}", encoded(queue.as_bytes()))) { (name(queue)) }
+        } @else { (name(queue)) }
+    }
 }
 
 /// A number with its digits in groups of three.

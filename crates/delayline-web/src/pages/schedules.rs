@@ -13,7 +13,7 @@ use maud::{Markup, html};
 
 use super::buttons::see;
 use super::layout::Frame;
-use super::parts::{message_link, name};
+use super::parts::{message_link, name, queue_link};
 use crate::Role;
 use crate::context::{Context, form};
 use crate::failure::Failure;
@@ -73,7 +73,7 @@ pub(super) async fn page(context: Context) -> Result<Response, Failure> {
         p.far {
             "A scheduler sends the messages. It is a program, or "
             code { "delayline schedule run" } ". The schedules are messages of the queue "
-            a href=(format!("queue?queue={}", encoded(queue.as_bytes()))) { (queue) } "."
+            (queue_link(&context, queue)) "."
         }
     };
     let frame =
@@ -92,14 +92,12 @@ fn row(context: &Context, now: Timestamp, entry: &Entry, last: Option<&LastTick>
             }
             td data-label="When" { (harmless_line(&schedule_times(entry))) }
             td data-label="Queue" {
-                @if let Some(target) = target {
-                    a href=(format!("queue?queue={}", encoded(target.as_bytes()))) { (name(target)) }
-                }
+                @if let Some(target) = target { (queue_link(context, target)) }
             }
             td data-label="Next" { (upcoming(now, entry)) }
             td data-label="Last" {
                 @match (target, last) {
-                    (Some(target), Some(last)) => (outcome(now, target, last)),
+                    (Some(target), Some(last)) => (outcome(context, now, target, last)),
                     (Some(_), None) => span.far { (none(now, entry)) },
                     (None, _) => span.far { "unknown" },
                 }
@@ -134,14 +132,15 @@ fn upcoming(now: Timestamp, entry: &Entry) -> Markup {
 }
 
 /// The outcome of the message of the last instant.
-fn outcome(now: Timestamp, queue: &str, last: &LastTick) -> Markup {
+fn outcome(context: &Context, now: Timestamp, queue: &str, last: &LastTick) -> Markup {
     let word = match last.status {
         Some(Status::Leased) => "with a worker",
         Some(Status::Dead) => "dead letter",
         Some(status) => status.name(),
         None => "unknown",
     };
-    let link = MessageId::new(last.id.clone()).ok().filter(|_| last.status.is_some());
+    let has_page = last.status.is_some() && context.served(queue).is_ok();
+    let link = MessageId::new(last.id.clone()).ok().filter(|_| has_page);
     html! {
         @match link {
             Some(id) => a href=(message_link(queue, &id)) {

@@ -9,7 +9,7 @@ use delayline_json::harmless_line;
 use maud::{Markup, html};
 
 use super::layout::Frame;
-use super::parts::{self, bar, message_link};
+use super::parts::{self, bar, message_link, queue_link};
 use crate::Role;
 use crate::context::Context;
 use crate::failure::told;
@@ -111,7 +111,7 @@ fn row(context: &Context, now: Timestamp, holder: &Holder) -> Markup {
                 None => "-",
             } }
             td data-label="Queues" { @match process {
-                Some(process) => (queues(process)),
+                Some(process) => (queues(context, process)),
                 None => "-",
             } }
             td data-label="Since" { @match process {
@@ -151,14 +151,11 @@ fn name(context: &Context, process: Option<&WorkerProcess>, id: Option<ProcessId
     }
 }
 
-fn queues(process: &WorkerProcess) -> Markup {
+fn queues(context: &Context, process: &WorkerProcess) -> Markup {
     html! {
         @for (number, (queue, handlers)) in process.queues.iter().enumerate() {
             @if number > 0 { ", " }
-            a href=(format!("queue?queue={}", encoded(queue.as_str().as_bytes()))) {
-                (parts::name(queue.as_str()))
-            }
-            " (" (handlers) ")"
+            (queue_link(context, queue.as_str())) " (" (handlers) ")"
         }
         @if process.more_queues > 0 { " and " (process.more_queues) " more" }
     }

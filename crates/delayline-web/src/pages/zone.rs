@@ -55,11 +55,34 @@ pub(super) async fn choose(
 fn back(referer: &str) -> String {
     let (path, query) = referer.split_once('?').unwrap_or((referer, ""));
     let page = path.rsplit('/').next().unwrap_or_default();
-    let is_page = !page.is_empty() && page.bytes().all(|it| it.is_ascii_lowercase());
     let query = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("note="));
     let query: String = query.map(|pair| format!("{pair}&")).collect();
-    if is_page { format!("{page}?{query}note=zone") } else { "queues?note=zone".to_owned() }
+    if PAGES.contains(&page) {
+        format!("{page}?{query}note=zone")
+    } else {
+        "queues?note=zone".to_owned()
+    }
 }
+
+/// The pages that a link may lead to. Other paths only take forms.
+const PAGES: [&str; 16] = [
+    "queues",
+    "queue",
+    "messages",
+    "message",
+    "dead",
+    "groups",
+    "job",
+    "check",
+    "server",
+    "workers",
+    "schedules",
+    "find",
+    "search",
+    "send",
+    "edit",
+    "zone",
+];
 
 const YEAR: u32 = 31_536_000;
 
@@ -73,11 +96,15 @@ mod tests {
             ("http://a/q/dead?queue=x&note=zone", "dead?queue=x&note=zone"),
             ("http://a/queues", "queues?note=zone"),
             ("http://a/q/", "queues?note=zone"),
+            // A question after a form, which a link cannot ask.
+            ("http://a/q/bulk?queue=x", "queues?note=zone"),
             ("", "queues?note=zone"),
             ("http://evil.example/x//evil.example", "queues?note=zone"),
             ("javascript:alert(1)", "queues?note=zone"),
         ] {
             assert_eq!(back(referer), to, "{referer}");
         }
+        let pages = crate::pages::shown().map(|(path, ..)| path.trim_start_matches('/'));
+        assert_eq!(pages, PAGES);
     }
 }

@@ -62,6 +62,7 @@ async fn walk(site: &Router) -> BTreeSet<String> {
         let (path, query) = address.split_once('?').unwrap_or((&address, ""));
         // A message or a page of a list stands for all whose ids differ in their digits.
         let names = query.split('&').map(|pair| match pair.split_once('=') {
+            Some(("queue", queue)) => queue,
             Some(("id", id)) => id.trim_end_matches(|it: char| it.is_ascii_digit()),
             other => other.unwrap_or_default().0,
         });
@@ -76,7 +77,8 @@ async fn walk(site: &Router) -> BTreeSet<String> {
             Some(fields) => post(site, &uri, fields).await,
         };
         let said = String::from_utf8_lossy(&answer.body);
-        for refusal in ["has the unknown", "more than once", "UTF-8", "takes no body"] {
+        let refusals = ["has the unknown", "more than once", "UTF-8", "takes no body"];
+        for refusal in refusals.into_iter().chain(["there is no such queue here"]) {
             assert!(!said.contains(refusal), "{address} {fields:?}: {said}");
         }
         next.push_back((answer.header("location").to_owned(), None));

@@ -32,6 +32,9 @@ use crate::{Error, Kind};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Its `Serialize` and `Deserialize` are for JSON by `serde_json` alone: a payload keeps its
+/// numbers as they were written, which other formats cannot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Form", into = "Form")]
 pub struct Spec {

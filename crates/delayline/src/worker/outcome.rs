@@ -143,7 +143,8 @@ impl Outcome {
     /// Running handlers continue. [`Queue::set_limits`](crate::Queue::set_limits) can end a hold.
     ///
     /// An outcome holds either the queue or the group. If both are called, it holds the queue only,
-    /// which stops the group as well.
+    /// which stops the group as well. A message that has waited for others, and is snoozed for less
+    /// than 30 s with a hold of the queue, can come back when one of them ends.
     ///
     /// ```
     /// use std::time::Duration;

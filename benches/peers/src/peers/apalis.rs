@@ -28,6 +28,8 @@ pub(crate) struct ApalisRedis {
 const MOST_WAITING: usize = 5_000;
 
 impl Peer for ApalisRedis {
+    type Store = Server;
+
     async fn open(server: &Server) -> Result<Self> {
         // As `apalis_redis::connect` does, except for the time limit of a reply.
         let config = ConnectionManagerConfig::new().set_response_timeout(Some(PATIENCE));

@@ -26,6 +26,8 @@ const QUEUE: &str = "bench";
 const PATIENCE_MS: u64 = 10_000;
 
 impl Peer for BullmqOfficial {
+    type Store = Server;
+
     async fn open(server: &Server) -> Result<Self> {
         let connection = RedisConnectionOptions::new().url(server.url());
         let options = QueueOptions::new().connection(connection.clone());

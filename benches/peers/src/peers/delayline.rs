@@ -18,6 +18,8 @@ pub(crate) type ByRedisRs = Delayline<false>;
 pub(crate) type ByFred = Delayline<true>;
 
 impl<const FRED: bool> Peer for Delayline<FRED> {
+    type Store = Server;
+
     async fn open(server: &Server) -> Result<Self> {
         let driver = if FRED { RedisClient::Fred } else { RedisClient::Redis };
         let connection = Connect::new(&server.url())?.client(driver).connect().await?;

@@ -20,6 +20,8 @@ pub(crate) type InBatches = Oxana<true>;
 const CONNECTIONS: usize = TASKS + 16;
 
 impl<const BATCHES: bool> Peer for Oxana<BATCHES> {
+    type Store = Server;
+
     async fn open(server: &Server) -> Result<Self> {
         let storage = Storage::builder()
             .max_pool_size(CONNECTIONS)

@@ -23,6 +23,8 @@ pub(crate) type Singly = RsmqAsync<1>;
 const QUEUE: &str = "bench";
 
 impl<const BATCH: u32> Peer for RsmqAsync<BATCH> {
+    type Store = Server;
+
     async fn open(server: &Server) -> Result<Self> {
         let mut queue = Rsmq::new_with_connection(connect(server).await?, false, None).await?;
         queue.create_queue(QUEUE, None, None, None).await?;

@@ -36,6 +36,8 @@ impl Blocking {
 }
 
 impl Peer for Blocking {
+    type Store = Server;
+
     async fn open(server: &Server) -> Result<Self> {
         let (connection, client) = (connect(server).await?, Client::open(server.url())?);
         let mut peer = Self { connection, client, blocking: Vec::new() };

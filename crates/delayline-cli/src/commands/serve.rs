@@ -123,8 +123,9 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
     }
     let router = dashboard.router();
     let router = router.map_err(|error| Failure::usage(error.to_string()))?;
+    let sqs = sqs
+        .map(|(address, sqs)| (address, sqs::with_health(&sqs, &router), args.sqs_url.as_deref()));
     let router = Some((args.listen, router, None)).filter(|_| !args.sqs_only);
-    let sqs = sqs.map(|(address, router)| (address, router, args.sqs_url.as_deref()));
     let mut servers = Vec::new();
     for (address, mut router, url) in router.into_iter().chain(sqs) {
         if args.users.is_none() {

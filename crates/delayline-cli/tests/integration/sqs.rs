@@ -25,7 +25,11 @@ fn act(address: &str, action: &str, input: &Value) -> (u16, Value) {
 }
 
 fn page(address: &str) -> u16 {
-    ask(address, &format!("GET /queues HTTP/1.1\r\nhost: {address}"), "").0
+    get(address, "queues")
+}
+
+fn get(address: &str, path: &str) -> u16 {
+    ask(address, &format!("GET /{path} HTTP/1.1\r\nhost: {address}"), "").0
 }
 
 #[test]
@@ -65,7 +69,7 @@ fn there_may_be_no_pages_and_the_limits_and_urls_of_sqs() {
     let server = Server::start();
     let args = ["--sqs-only", "--sqs-strict", "--sqs-url", "https://sqs.example/"];
     let (_child, [sqs]) = serving(&server, "127.0.0.1:0", &args);
-    assert_eq!(page(&sqs), 404);
+    assert_eq!(["queues", "health", "ready"].map(|path| get(&sqs, path)), [404, 200, 200]);
     let url = "https://sqs.example/000000000000/orders";
     assert_eq!(act(&sqs, "ListQueues", &json!({})), (200, json!({"QueueUrls": [url]})));
     // The proxy may keep the host of the client.

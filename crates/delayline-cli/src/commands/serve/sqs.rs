@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::Router;
+use axum::routing::get_service;
 use delayline::{Connection, Error};
 use delayline_sqs::{Access, Sqs};
 use tokio_util::sync::CancellationToken;
@@ -29,4 +30,11 @@ pub(super) async fn router(
         sqs = sqs.public_url(url);
     }
     Ok(Some((address, sqs.router().await?)))
+}
+
+/// Adds the health checks of the dashboard, for platforms that check this port.
+pub(super) fn with_health(sqs: &Router, dashboard: &Router) -> Router {
+    let checks = get_service(dashboard.clone()).fallback_service(sqs.clone());
+    let router = Router::new().route("/health", checks.clone()).route("/ready", checks);
+    router.fallback_service(sqs.clone())
 }

@@ -15,6 +15,7 @@ use delayline_web::Visitor;
 use delayline_web::waiting::Polls;
 use tokio::sync::{OnceCell, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::{Code, Error};
 use crate::names::FIFO;
@@ -29,11 +30,17 @@ pub(crate) struct Open {
     pub(crate) latest: Latest,
     /// When the queue was last seen to deliver the messages of a group in order, once it was.
     in_order: OnceCell<Mutex<Instant>>,
+    stop: Mutex<CancellationToken>,
 }
 
 impl Open {
     pub(crate) fn is_fifo(&self) -> bool {
         self.name.ends_with(FIFO)
+    }
+
+    /// Ends waiting receives when the server stops, or the queue is deleted.
+    pub(crate) fn stop(&self) -> CancellationToken {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Lets a FIFO queue deliver the messages of a group in order, unless it was seen to do so
@@ -105,6 +112,7 @@ pub(crate) struct Queues {
     /// Held while settings are read, changed and stored, so that changes at this server do not
     /// refuse each other.
     changing: Arc<tokio::sync::Mutex<()>>,
+    stop: CancellationToken,
 }
 
 impl Queues {
@@ -118,7 +126,7 @@ impl Queues {
         let settings = connection.queue(&settings_name).await?.patience(PATIENCE);
         let settings = settings.durability(durability);
         let tasks_name = format!("{settings_name}-moves");
-        let (open, known, changing) = Default::default();
+        let (open, known, changing, stop) = Default::default();
         Ok(Self {
             connection,
             durability,
@@ -130,7 +138,13 @@ impl Queues {
             open,
             known,
             changing,
+            stop,
         })
+    }
+
+    /// Ends waiting receives once this token is cancelled.
+    pub(crate) fn stop_on(self, stop: CancellationToken) -> Self {
+        Self { stop, ..self }
     }
 
     pub(crate) const fn settings(&self) -> &Queue<Settings> {
@@ -159,8 +173,9 @@ impl Queues {
         }
         if let Some(settings) = self.settings_of(name).await? {
             if settings.is_deleted {
-                if !settings.is_being_deleted {
-                    self.close(name);
+                match settings.is_being_deleted {
+                    true => self.end_receives(self.locked_open().get(name)),
+                    false => self.close(name),
                 }
                 return Err(Error::no_queue());
             }
@@ -220,13 +235,21 @@ impl Queues {
         let queue = self.connection.queue(name).await?.codec(Raw).patience(PATIENCE);
         let queue = queue.durability(self.durability);
         let (name, polls, latest) = (name.to_owned(), Arc::default(), Latest::default());
-        let in_order = OnceCell::new();
-        Ok(Arc::new(Open { name, queue, polls, latest, in_order }))
+        let (in_order, stop) = (OnceCell::new(), Mutex::new(self.stop.child_token()));
+        Ok(Arc::new(Open { name, queue, polls, latest, in_order, stop }))
     }
 
     /// Closes a queue that does not exist, once no request uses it.
     fn close(&self, name: &str) {
-        self.locked_open().remove(name);
+        self.end_receives(self.locked_open().remove(name).as_ref());
+    }
+
+    /// Ends the receives that wait for messages of a deleted queue: with its settings, they must
+    /// not receive from the next queue of its name.
+    fn end_receives(&self, open: Option<&Arc<Open>>) {
+        let Some(open) = open else { return };
+        let mut stop = open.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *stop, self.stop.child_token()).cancel();
     }
 
     fn locked_open(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {
@@ -346,6 +369,7 @@ impl Queues {
             }
         }
         drop(changing);
+        self.end_receives(Some(&open));
         // It is deleted, also if that cannot be seen now.
         drop(self.wait_for_removal(name, MOST_WAIT).await);
         Ok(())

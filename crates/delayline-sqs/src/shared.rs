@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 
 use crate::access::Access;
 use crate::bodies::Bodies;
@@ -18,5 +18,4 @@ pub(crate) struct Shared {
     pub(crate) moves: Arc<Moves>,
     /// Ends the workers of move tasks and deletions with the router.
     pub(crate) _workers_end: DropGuard,
-    pub(crate) stop: CancellationToken,
 }

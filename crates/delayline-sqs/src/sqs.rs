@@ -142,7 +142,7 @@ impl Sqs {
         } = self;
         let queues =
             Queues::open(connection.clone(), settings_queue, only, durability, is_strict).await?;
-        let queues = Arc::new(queues);
+        let queues = Arc::new(queues.stop_on(stop.clone()));
         let stop_workers = stop.child_token();
         let moves = Moves::open(&connection, &queues, stop_workers.clone(), &tracker).await?;
         deletions::spawn(&queues, &moves, stop_workers.clone(), &tracker)?;
@@ -153,7 +153,6 @@ impl Sqs {
             bodies: Bodies::new(),
             moves,
             _workers_end: stop_workers.drop_guard(),
-            stop,
         });
         let handler = move |request: Request| wire::answer(Arc::clone(&shared), request);
         let forged = |_: ProtectionError| {

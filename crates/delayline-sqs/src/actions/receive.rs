@@ -42,6 +42,7 @@ struct Asked {
 
 pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> {
     let (open, settings) = call.queue(&input).await?;
+    let stop = open.stop();
     let asked: Asked = read(input)?;
     let shared = &call.shared;
     let max = asked.max_number_of_messages.unwrap_or(Number(1));
@@ -59,8 +60,8 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
     // A lease has at least a millisecond.
     let lease = Millis::new((visibility_s * 1_000).max(1))?;
     let max = usize::try_from(max).unwrap_or(1);
-    let deadline = (wait_s > 0 && !shared.stop.is_cancelled())
-        .then(|| Instant::now() + Duration::from_secs(wait_s));
+    let deadline =
+        (wait_s > 0 && !stop.is_cancelled()).then(|| Instant::now() + Duration::from_secs(wait_s));
     let attempt = token("ReceiveRequestAttemptId", asked.receive_request_attempt_id)?;
     let mut attempt = attempt.filter(|_| open.is_fifo());
     let (mut failure, mut failures) = (None, 0);
@@ -72,8 +73,8 @@ pub(super) async fn receive(call: &Call, input: Value) -> Result<Answer, Error> 
         let hold = Hold::new(&open.polls.claims, &open.queue, claim_id).await;
         // As in Amazon SQS, several messages of a group come together.
         let claim = Claim::new(consumer, claim_id, max, lease).several_in_order(open.is_fifo());
-        let (queue, stop) = (&open.queue, &shared.stop);
-        let granted = open.polls.claim(queue, claim, is_new, &hold, deadline, stop).await?;
+        let queue = &open.queue;
+        let granted = open.polls.claim(queue, claim, is_new, &hold, deadline, &stop).await?;
         let was_empty = granted.claimed.deliveries.is_empty();
         let work = {
             let (call, open, settings) = (call.clone(), Arc::clone(&open), Arc::clone(&settings));

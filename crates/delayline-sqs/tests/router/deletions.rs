@@ -21,6 +21,27 @@ async fn a_change_does_not_bring_a_deleted_queue_back() {
 }
 
 #[tokio::test]
+async fn a_waiting_receive_ends_with_its_queue() {
+    let (connection, router) = served().await;
+    let create = json!({"QueueName": "orders"});
+    let (_, queue) = action(&router, "CreateQueue", create.clone()).await;
+    // From here on, the settings are known, so that the receive begins before the deletion.
+    action(&router, "ReceiveMessage", queue.clone()).await;
+    let url = &queue["QueueUrl"];
+    let receive = json!({"QueueUrl": url, "WaitTimeSeconds": 20});
+    let next = async {
+        assert_eq!(action(&router, "DeleteQueue", queue.clone()).await.0, StatusCode::OK);
+        assert_eq!(action(&router, "CreateQueue", create).await.0, StatusCode::OK);
+        let send = json!({"QueueUrl": url, "MessageBody": "x"});
+        assert_eq!(action(&router, "SendMessage", send).await.0, StatusCode::OK);
+    };
+    let ((status, answer), ()) = tokio::join!(action(&router, "ReceiveMessage", receive), next);
+    assert_eq!((status, answer), (StatusCode::OK, json!({})));
+    let orders: Queue<Bytes> = connection.queue("orders").await.unwrap();
+    assert_eq!(orders.stats().await.unwrap().ready, 1);
+}
+
+#[tokio::test]
 async fn a_deleted_queue_is_created_again_after_a_minute_if_that_is_strict() {
     let (connection, router) = served().await;
     let access = Access::everyone(Role::Operator);

@@ -135,6 +135,9 @@ pub(crate) struct Extras {
     /// How many times a dead letter was received before.
     #[serde(default, skip_serializing_if = "is_zero", rename = "r")]
     pub(crate) receives: u64,
+    /// When a dead letter was sent first, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "e")]
+    pub(crate) sent_ms: Option<u64>,
 }
 
 impl Extras {
@@ -205,10 +208,11 @@ pub(crate) fn set(headers: &mut Headers, extras: &Extras) -> Result<(), ()> {
 /// that is moved needs least. Returns the headers, and `false` if they have no extras at all.
 pub(crate) fn set_what_fits(headers: &Headers, mut extras: Extras) -> (Headers, bool) {
     let mut changed = headers.clone();
-    let drops: [fn(&mut Extras); 4] = [
+    let drops: [fn(&mut Extras); 5] = [
         |_| {},
         |extras| extras.trace_header = None,
         |extras| extras.sender = None,
+        |extras| extras.sent_ms = None,
         |extras| extras.types.clear(),
     ];
     for leave_out in drops {

@@ -318,7 +318,7 @@ async fn move_one(
 ) -> Result<(), Error> {
     let mut extras = Extras::of(&delivery.message.headers);
     let origin = extras.source.take().filter(|origin| user.knows(origin));
-    extras.receives = 0;
+    (extras.receives, extras.sent_ms) = (0, None);
     let target = task.destination.as_ref().or(origin.as_ref());
     let target = target.ok_or_else(|| Error::value("CouldNotDetermineMessageSource"))?;
     let (target, settings) = queues.existing(target).await?;

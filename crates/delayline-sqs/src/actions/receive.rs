@@ -187,9 +187,12 @@ async fn buried(
     };
     let mut extras = Extras::of(&delivery.message.headers);
     extras.source = Some(open.name.clone());
-    // As in Amazon SQS: replayed under the first one, the message would be a duplicate of itself.
+    let info = &delivery.message.info;
     if open.is_fifo() {
-        extras.deduplication_id = Some(shown(&delivery.message.info.id));
+        // Replayed under the first one, the message would be a duplicate of itself.
+        extras.deduplication_id = Some(shown(&info.id));
+    } else {
+        extras.sent_ms.get_or_insert(info.enqueued_at.as_ms());
     }
     // Not the epoch: if the move is repeated, the message must have the same content.
     extras.receives = extras.receives.saturating_add(redrive.max_receive_count);
@@ -244,10 +247,11 @@ impl Wanted {
             members.insert("MessageAttributes".to_owned(), attributes::write(&attributes));
         }
         let receives = info.epoch.saturating_add(extras.receives);
+        let sent_ms = extras.sent_ms.unwrap_or(info.enqueued_at.as_ms());
         let source = extras.source.as_ref();
         let system = [
             ("SenderId", Some(extras.sender.unwrap_or_else(|| SENDER.to_owned()))),
-            ("SentTimestamp", Some(info.enqueued_at.as_ms().to_string())),
+            ("SentTimestamp", Some(sent_ms.to_string())),
             ("ApproximateReceiveCount", Some(receives.to_string())),
             ("ApproximateFirstReceiveTimestamp", Some(first.as_ms().to_string())),
             ("SequenceNumber", open.is_fifo().then(|| format!("{:020}", info.sequence))),

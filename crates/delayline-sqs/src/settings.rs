@@ -147,6 +147,13 @@ impl Settings {
         attributes: &BTreeMap<String, String>,
         is_strict: bool,
     ) -> Result<(), Error> {
+        let sets_key = attributes.get(KEY).is_some_and(|key| !key.is_empty());
+        let sets_sse = attributes.get(SSE).is_some_and(|value| value == "true");
+        if sets_key && sets_sse {
+            let why = "You can use one type of server-side encryption (SSE) at one time. You can \
+                       either enable KMS SSE or SQS SSE.";
+            return Err(Error::new(Code::InvalidAttributeName, why));
+        }
         for (name, value) in attributes {
             check(queue, name, value, is_strict)?;
             let value = match &**name {
@@ -165,6 +172,12 @@ impl Settings {
                 self.attributes.insert(name.clone(), value);
             }
         }
+        // One kind of encryption ends the other one.
+        if sets_key {
+            self.attributes.remove(SSE);
+        } else if sets_sse {
+            self.attributes.remove(KEY);
+        }
         Ok(())
     }
 
@@ -172,8 +185,8 @@ impl Settings {
     pub(crate) fn shown(&self, is_fifo: bool) -> BTreeMap<String, String> {
         let mut shown = self.with_defaults(is_fifo);
         // It belongs to a key.
-        if !shown.contains_key("KmsMasterKeyId") {
-            shown.remove("KmsDataKeyReusePeriodSeconds");
+        if !shown.contains_key(KEY) {
+            shown.remove(KEY_PERIOD);
         }
         shown
     }
@@ -189,7 +202,11 @@ impl Settings {
         usual("ReceiveMessageWaitTimeSeconds", self.wait_s().to_string());
         usual("MaximumMessageSize", self.most_message_bytes().to_string());
         usual("MessageRetentionPeriod", self.retention_s().to_string());
-        usual("SqsManagedSseEnabled", "true".to_owned());
+        let has_key = self.attributes.contains_key(KEY);
+        usual(SSE, (!has_key).to_string());
+        if has_key {
+            usual(KEY_PERIOD, "300".to_owned());
+        }
         usual("CreatedTimestamp", (self.created_ms / 1_000).to_string());
         usual("LastModifiedTimestamp", (self.modified_ms / 1_000).to_string());
         if is_fifo {
@@ -207,7 +224,7 @@ fn limits(name: &str, is_strict: bool) -> Option<RangeInclusive<u64>> {
     let within = |strict: u64, ours: u64| if is_strict { strict } else { ours };
     Some(match name {
         "DelaySeconds" => 0..=within(900, MAX_DELAY_MS / 1_000),
-        "KmsDataKeyReusePeriodSeconds" => 60..=86_400,
+        KEY_PERIOD => 60..=86_400,
         "MaximumMessageSize" => 1_024..=MOST_MESSAGE_BYTES,
         "MessageRetentionPeriod" => 60..=within(1_209_600, MAX_DELAY_MS / 1_000),
         "ReceiveMessageWaitTimeSeconds" => 0..=MOST_WAIT_S,
@@ -233,7 +250,7 @@ fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Er
     let is = |word: &str| value.eq_ignore_ascii_case(word);
     let one_of = |values: &[&str]| if values.contains(&value) { Ok(()) } else { wrong() };
     match name {
-        "KmsDataKeyReusePeriodSeconds" if value.is_empty() => Ok(()),
+        KEY_PERIOD if value.is_empty() => Ok(()),
         _ if !is_within_limits(name, value, is_strict) => wrong(),
         "RedrivePolicy" if !value.is_empty() => {
             let redrive = redrive(value)?;
@@ -261,9 +278,9 @@ fn check(queue: &str, name: &str, value: &str, is_strict: bool) -> Result<(), Er
             let why = format!("You can specify the {name} only when FifoQueue is set to true.");
             Err(Error::new(Code::InvalidAttributeName, why))
         }
-        "SqsManagedSseEnabled" => one_of(&["true", "false", ""]),
+        SSE => one_of(&["true", "false", ""]),
         // An empty text removes them. The policy and the key have no effect here.
-        "Policy" | "RedrivePolicy" | "RedriveAllowPolicy" | "KmsMasterKeyId" => Ok(()),
+        "Policy" | "RedrivePolicy" | "RedriveAllowPolicy" | KEY => Ok(()),
         _ if limits(name, is_strict).is_some() => Ok(()),
         _ => Err(Error::new(Code::InvalidAttributeName, format!("Unknown Attribute {name}."))),
     }
@@ -327,8 +344,8 @@ const KNOWN: [&str; 22] = [
     "DelaySeconds",
     "FifoQueue",
     "FifoThroughputLimit",
-    "KmsDataKeyReusePeriodSeconds",
-    "KmsMasterKeyId",
+    KEY_PERIOD,
+    KEY,
     "LastModifiedTimestamp",
     "MaximumMessageSize",
     "MessageRetentionPeriod",
@@ -337,10 +354,13 @@ const KNOWN: [&str; 22] = [
     "ReceiveMessageWaitTimeSeconds",
     "RedriveAllowPolicy",
     "RedrivePolicy",
-    "SqsManagedSseEnabled",
+    SSE,
     "VisibilityTimeout",
 ];
 
+const KEY: &str = "KmsMasterKeyId";
+const KEY_PERIOD: &str = "KmsDataKeyReusePeriodSeconds";
+const SSE: &str = "SqsManagedSseEnabled";
 /// Queues that a redrive allow policy may name.
 const MOST_SOURCES: usize = 10;
 /// Longest message, with its attributes.
@@ -394,6 +414,28 @@ mod tests {
             let settings = set("q", "DelaySeconds", value, true).unwrap();
             assert_eq!(settings.shown(false)["DelaySeconds"], "5");
         }
+    }
+
+    #[test]
+    fn a_queue_has_one_kind_of_encryption() {
+        let mut settings = Settings::default();
+        let (key, period, sse) = (KEY, KEY_PERIOD, SSE);
+        for (asked, expected) in [
+            (vec![(key, "k")], [Some("k"), Some("300"), Some("false")]),
+            (vec![(sse, "true")], [None, None, Some("true")]),
+            (vec![(key, "k"), (period, "60")], [Some("k"), Some("60"), Some("false")]),
+            (vec![(key, "")], [None, None, Some("true")]),
+            (vec![(sse, "false")], [None, None, Some("false")]),
+            (vec![(key, "k"), (sse, "false")], [Some("k"), Some("60"), Some("false")]),
+        ] {
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            settings.set("q", &asked.iter().map(owned).collect(), true).unwrap();
+            let shown = settings.shown(false);
+            let shown = [key, period, sse].map(|name| shown.get(name).map(String::as_str));
+            assert_eq!(shown, expected, "{asked:?}");
+        }
+        let both = BTreeMap::from([(key.into(), "k".into()), (sse.into(), "true".into())]);
+        assert!(settings.set("q", &both, true).is_err());
     }
 
     #[test]

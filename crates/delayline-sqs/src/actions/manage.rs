@@ -94,13 +94,18 @@ pub(super) async fn create(call: &Call, input: Value) -> Result<Value, Error> {
     Ok(url)
 }
 
-/// Returns an error unless a queue that exists has the values that a request asks for.
+/// Returns an error unless a queue that exists has the values that a request asks for, and its tags
+/// if it has any.
 fn same<'a>(
     known: &Settings,
     asked: &Settings,
     queue: &str,
     mut names: impl Iterator<Item = &'a String>,
 ) -> Result<(), Error> {
+    if !asked.tags.is_empty() && asked.tags != known.tags {
+        let why = "A queue already exists with the same name and different tags";
+        return Err(Error::new(Code::QueueNameExists, why));
+    }
     let [known, asked] = [known, asked].map(|it| it.with_defaults(queue.ends_with(FIFO)));
     let other = names.find(|name| {
         let [has, asked] = [&known, &asked].map(|it| it.get(*name).map_or("", String::as_str));

@@ -4,6 +4,7 @@
 
 mod dead;
 mod deletions;
+mod refusals;
 mod users;
 
 use std::time::Duration;

@@ -328,9 +328,9 @@ fn sources(json: &str) -> Option<Option<Vec<String>>> {
     }
 }
 
-/// The names of attributes that a request may ask for.
-pub(crate) fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name)
+/// Whether a request may ask for an attribute of this name.
+pub(crate) fn is_known(name: &str, is_fifo: bool) -> bool {
+    KNOWN.contains(&name) && (is_fifo || !OF_FIFO.contains(&name))
 }
 
 const KNOWN: [&str; 22] = [
@@ -358,6 +358,8 @@ const KNOWN: [&str; 22] = [
     "VisibilityTimeout",
 ];
 
+const OF_FIFO: [&str; 4] =
+    ["ContentBasedDeduplication", "DeduplicationScope", "FifoQueue", "FifoThroughputLimit"];
 const KEY: &str = "KmsMasterKeyId";
 const KEY_PERIOD: &str = "KmsDataKeyReusePeriodSeconds";
 const SSE: &str = "SqsManagedSseEnabled";

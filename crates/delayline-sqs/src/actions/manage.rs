@@ -250,7 +250,7 @@ struct Wanted {
 pub(super) async fn attributes(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, settings) = call.queue(&input).await?;
     let wanted = read::<Wanted>(input)?.attribute_names.unwrap_or_default();
-    if let Some(unknown) = wanted.iter().find(|name| !settings::is_known(name)) {
+    if let Some(unknown) = wanted.iter().find(|name| !settings::is_known(name, open.is_fifo())) {
         let shown: String = unknown.chars().take(80).collect();
         let why = format!("Unknown Attribute {shown}.");
         return Err(Error::new(Code::InvalidAttributeName, why));

@@ -54,8 +54,18 @@ pub(super) async fn delete_batch(call: &Call, input: Value) -> Result<Value, Err
         }
     }
     let done = to_the_end(async move { Ok(delete_all(&open, receipts).await) }).await?;
-    results.extend(done);
+    results.extend(done.into_iter().map(|(id, result)| (id, result.map_err(in_batch))));
     Ok(batch_answer(results))
+}
+
+/// The error of an entry, for which SQS has another code than for a single deletion.
+fn in_batch(error: Error) -> Error {
+    match error.code() {
+        Code::InvalidParameterValue => {
+            Error::new(Code::ReceiptHandleIsInvalid, "The receipt handle has expired")
+        }
+        _ => error,
+    }
 }
 
 /// Deletes messages, most of them in one operation.

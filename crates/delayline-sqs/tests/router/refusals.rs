@@ -33,3 +33,21 @@ async fn a_standard_queue_has_no_attributes_of_fifo_queues() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_expired_receipt_has_another_error_in_a_batch() {
+    let (connection, router) = served().await;
+    let queue: Queue<str> = connection.queue("q.fifo").await.unwrap();
+    assert!(queue.message("x").group("g").send().await.unwrap().is_accepted());
+    let url = json!({"QueueUrl": "/000000000000/q.fifo"});
+    let handle = receive_and_release(&router, &url).await["ReceiptHandle"].clone();
+    let delete = json!({"QueueUrl": url["QueueUrl"], "ReceiptHandle": handle});
+    let (_, answer) = action(&router, "DeleteMessage", delete).await;
+    assert!(answer["__type"].as_str().unwrap().ends_with("InvalidParameterValueException"));
+    let entries = json!([{"Id": "a", "ReceiptHandle": handle}]);
+    let delete = json!({"QueueUrl": url["QueueUrl"], "Entries": entries});
+    let (_, answer) = action(&router, "DeleteMessageBatch", delete).await;
+    let failed = &answer["Failed"][0];
+    assert_eq!(failed["Code"], "ReceiptHandleIsInvalid", "{answer}");
+    assert_eq!(failed["Message"], "The receipt handle has expired");
+}

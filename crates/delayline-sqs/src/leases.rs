@@ -109,13 +109,14 @@ const fn may_be_full(kind: &ErrorKind) -> bool {
 
 /// Moves a leased message to another queue: sends it, and then acks it. Repeated after a failure in
 /// between, it sends nothing, because the other queue knows the id and the content, even if the
-/// message there has been deleted.
+/// message there has been deleted. With a new id, that is the same one each time.
 pub(crate) async fn transfer(
     from: &Open,
     delivery: &Delivery,
     to: &Open,
     expiry: Option<Duration>,
     mut extras: Extras,
+    has_new_id: bool,
 ) -> Result<(), Error> {
     let message = &delivery.message;
     let place = place(from, &message.info);
@@ -135,8 +136,8 @@ pub(crate) async fn transfer(
     let of_place = place.as_ref().first_chunk().copied().ok_or_else(Error::internal)?;
     let of_place = uuid::Builder::from_random_bytes(of_place).into_uuid().to_string();
     let of_place = MessageId::try_from(of_place)?;
-    if !has_extras {
-        // The content does not distinguish it from an earlier message with this id.
+    // Without extras, the content does not distinguish it from an earlier message with this id.
+    if has_new_id || !has_extras {
         moved.id = of_place.clone();
     }
     let mut sent = sent(to, moved.clone()).await?;
@@ -270,7 +271,7 @@ mod tests {
                 send(&to.queue, "z").await;
             }
             for _ in 0..2 {
-                transfer(&from, &delivery, &to, None, Extras::default()).await.unwrap();
+                transfer(&from, &delivery, &to, None, Extras::default(), false).await.unwrap();
                 assert_eq!(enqueued().await, count, "{body}");
                 to.queue.cancel("order-1").await.unwrap();
             }
@@ -283,14 +284,14 @@ mod tests {
         let queues = queues().await;
         let (from, to) =
             (queues.opened("orders").await.unwrap(), queues.opened("dead").await.unwrap());
-        // The id of the second message is taken by the first.
-        for count in [1, 2] {
+        // The id of the second message is taken by the first. The third one has a new id.
+        for (count, has_new_id) in [(1, false), (2, false), (3, true)] {
             let draft = from.queue.message(&Bytes::from_static(b"x")).id("order-1");
             assert!(draft.reuse_finished_id().send().await.unwrap().is_accepted());
             let delivery = claimed(&from).await;
             for receives in [1, 2] {
                 let extras = Extras { receives, ..Extras::default() };
-                transfer(&from, &delivery, &to, None, extras).await.unwrap();
+                transfer(&from, &delivery, &to, None, extras, has_new_id).await.unwrap();
             }
             assert_eq!(to.queue.stats().await.unwrap().ready, count);
         }

@@ -323,7 +323,8 @@ async fn move_one(
     let target = target.ok_or_else(|| Error::value("CouldNotDetermineMessageSource"))?;
     let (target, settings) = queues.existing(target).await?;
     let expiry = settings.expiry(Duration::ZERO, queues.is_strict);
-    transfer(source, delivery, &target, expiry, extras).await
+    // As in Amazon SQS, it is a new message.
+    transfer(source, delivery, &target, expiry, extras, true).await
 }
 
 /// The id of the message with the tasks of a queue that have ended. No queue has this name.

@@ -197,7 +197,7 @@ async fn buried(
     // Not the epoch: if the move is repeated, the message must have the same content.
     extras.receives = extras.receives.saturating_add(redrive.max_receive_count);
     let expiry = to.expiry(Duration::ZERO, call.shared.queues.is_strict);
-    transfer(open, delivery, &target, expiry, extras).await?;
+    transfer(open, delivery, &target, expiry, extras, false).await?;
     Ok(true)
 }
 

@@ -41,5 +41,6 @@ async fn a_dead_letter_has_the_attributes_of_its_kind_of_queue() {
         assert_eq!(status, StatusCode::OK, "{answer}");
         let returned = receive_and_release(&router, &orders).await;
         assert!(sent_ms(&returned) > sent_ms(&first));
+        assert_ne!(returned["MessageId"], letter["MessageId"]);
     }
 }

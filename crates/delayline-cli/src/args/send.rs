@@ -185,4 +185,6 @@ with the fields
                            a repeated update counts as a new one
 Invalid lines are skipped and reported: ten for each reason, then their number. The others are sent.
 If you send the file again, only the missing messages are added: a known id with the same content is
-a harmless duplicate. Ids are remembered for at least one hour after their message has finished."#;
+a harmless duplicate, unless its message was cancelled or purged, or is a dead letter: such a line
+is reported, since it will not be delivered, and the exit code is 1. Ids are remembered for at least
+one hour after their message has finished."#;

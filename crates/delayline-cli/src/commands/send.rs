@@ -46,9 +46,7 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
             eprintln!("following: a worker holds the message, and this one will take its place");
         }
         Enqueued::Duplicate { status } if !sent.is_accepted() => {
-            let state = status.name();
-            let sentence =
-                format!("the message {id} is known as {state} and will not be delivered");
+            let sentence = not_delivered(&id, status);
             let hint = match status {
                 Status::Dead => "`delayline dead redrive` makes it due again",
                 _ => "--reuse-finished-id sends it again",
@@ -73,6 +71,10 @@ async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn not_delivered(id: &str, status: Status) -> String {
+    format!("the message {id} is known as {} and will not be delivered", status.name())
+}
+
 fn too_many_throttled() -> String {
     let most = MAX_THROTTLED_IDS;
     format!(
@@ -86,6 +88,8 @@ struct Counts {
     created: u64,
     updated: u64,
     duplicate: u64,
+    /// Known, but cancelled, purged or a dead letter.
+    not_delivered: u64,
     conflict: u64,
     throttled: u64,
     /// Not valid, or refused.
@@ -126,22 +130,24 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
         }
     };
     bar.finish_and_clear();
-    let Counts { created, updated, duplicate, conflict, throttled, bad } = counts;
+    let Counts { created, updated, duplicate, not_delivered, conflict, throttled, bad } = counts;
     complaints.finish();
     if args.json {
         let counts = json!({
-            "created": created, "updated": updated, "duplicate": duplicate, "conflict": conflict,
-            "throttled": throttled, "bad": bad
+            "created": created, "updated": updated, "duplicate": duplicate,
+            "not_delivered": not_delivered, "conflict": conflict, "throttled": throttled,
+            "bad": bad
         });
         write(&format!("{counts}\n"))?;
     } else {
         eprintln!(
-            "created {created}, updated {updated}, duplicate {duplicate}, conflict {conflict}, \
-             throttled {throttled}, bad {bad}"
+            "created {created}, updated {updated}, duplicate {duplicate}, \
+             not delivered {not_delivered}, conflict {conflict}, throttled {throttled}, bad {bad}"
         );
     }
     result?;
-    Ok(if conflict == 0 && bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
+    let all_good = not_delivered == 0 && conflict == 0 && bad == 0;
+    Ok(if all_good { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
 }
 
 fn interrupted() -> Failure {
@@ -184,6 +190,11 @@ async fn send_chunk(
         match sent.outcome {
             Enqueued::Created { .. } => counts.created += 1,
             Enqueued::Updated { .. } | Enqueued::Following { .. } => counts.updated += 1,
+            Enqueued::Duplicate { status } if !sent.is_accepted() => {
+                counts.not_delivered += 1;
+                let why = not_delivered(&sent.id.to_string(), status);
+                complaints.add_of(number, status.name(), &why);
+            }
             // Also if a reply was lost and this call itself has created it before.
             Enqueued::Duplicate { .. } => counts.duplicate += 1,
             Enqueued::Conflict { .. } => {

@@ -47,6 +47,11 @@ impl Failure {
         failure
     }
 
+    /// Whether the operation may have been executed.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        self.code == UNKNOWN
+    }
+
     /// Adds its subject.
     pub(crate) fn about(mut self, what: &str) -> Self {
         self.sentence = format!("{what}: {}", self.sentence);

@@ -11,7 +11,8 @@ use delayline::limits::MAX_ATTEMPT_LIMIT;
 #[derive(clap::Args)]
 #[command(after_help = SEND_HELP)]
 pub(crate) struct Send {
-    /// Message id, needed to cancel; sending the same message again has no effect
+    /// Message id, needed to cancel; sending the same message again has no effect [default: a new
+    /// one, which is printed]
     #[arg(long)]
     pub(crate) id: Option<String>,
 

@@ -233,7 +233,11 @@ impl Place<'_> {
     }
 
     async fn run_now(&self, args: &ScheduleNamed) -> Result<ExitCode, Failure> {
-        let sent = self.open_for(&args.name).await?.run_now(&args.name).await?;
+        let schedules = self.open_for(&args.name).await?;
+        let sent = schedules.run_now(&args.name).await.map_err(|error| {
+            let failure = Failure::from(error);
+            if failure.is_unknown() { failure.hint(MAY_HAVE_RUN) } else { failure }
+        })?;
         let sent = sent.ok_or_else(|| unknown(&args.name))?;
         let id = sent.id.to_string();
         let created = matches!(sent.outcome, Enqueued::Created { .. });
@@ -310,3 +314,7 @@ fn local(spec: Option<&Spec>, instant: SystemTime) -> String {
 fn shown(instant: SystemTime) -> String {
     Timestamp::try_from(instant).unwrap_or(Timestamp::MAX).to_string()
 }
+
+/// The id has the time of the server, so a repeat has another one.
+const MAY_HAVE_RUN: &str = "it may have been sent, under an id like NAME@INSTANT.now, and a repeat \
+                            may send another message; `delayline list` shows those that wait";

@@ -31,9 +31,23 @@ pub(crate) async fn run(target: &Target, args: Box<Send>) -> Result<ExitCode, Fa
 /// Sends the message of the flags; prints its id.
 async fn one(target: &Target, args: Send) -> Result<ExitCode, Failure> {
     let (as_json, durability) = (args.json, args.durability);
+    let has_new_id = args.id.is_none();
     let message = message(target.queue()?, args).map_err(Failure::usage)?;
+    let id = message.id.clone();
     let queue = target.open().await?.durability(durability);
-    let sent = only(queue.send_many([message]).await)?;
+    let sent = match only(queue.send_many([message]).await) {
+        Err(failure) if failure.is_unknown() => {
+            if as_json {
+                let mut object = json::id(&id);
+                object.insert("outcome".to_owned(), "unknown".into());
+                write(&json_line(&object.into()))?;
+            }
+            // Without its id, a repeated command would send another message.
+            let failure = failure.about(&format!("the message {id}"));
+            return Err(if has_new_id { failure.hint(REPEAT_WITH_ID) } else { failure });
+        }
+        sent => sent?,
+    };
     if as_json {
         // Also of a message that is not accepted.
         write(&json_line(&json::sent(&sent).into()))?;
@@ -109,7 +123,7 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
         // A chunk under way is finished first, so that the counts are right.
         let chunk = tokio::select! {
             biased;
-            () = signals.next() => break Err(interrupted()),
+            () = signals.next() => break Err(interrupted(args.make_ids)),
             chunk = items.recv() => chunk,
         };
         match chunk {
@@ -121,9 +135,11 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
             Some(Ok(chunk)) => {
                 if let Err(failure) = send_chunk(&queue, chunk, &mut counts, &mut complaints).await
                 {
-                    break Err(failure.hint(
-                        "the counted lines were sent; send the file again to send the rest",
-                    ));
+                    break Err(failure.hint(if args.make_ids {
+                        SENT_TWICE
+                    } else {
+                        "the counted lines were sent; send the file again to send the rest"
+                    }));
                 }
                 bar.set_message(format!("created {}", counts.created));
             }
@@ -150,8 +166,9 @@ async fn file(target: &Target, path: &Path, args: &Send) -> Result<ExitCode, Fai
     Ok(if all_good { ExitCode::SUCCESS } else { ExitCode::from(SOME_BAD) })
 }
 
-fn interrupted() -> Failure {
-    Failure::input("interrupted").hint("send the file again to send the rest")
+fn interrupted(make_ids: bool) -> Failure {
+    let hint = if make_ids { SENT_TWICE } else { "send the file again to send the rest" };
+    Failure::input("interrupted").hint(hint)
 }
 
 async fn send_chunk(
@@ -267,6 +284,10 @@ fn only(sent: Vec<Result<Sent, Error>>) -> Result<Sent, Failure> {
         None => Err(Failure::usage("there was nothing to send")),
     }
 }
+
+const REPEAT_WITH_ID: &str = "it may have been sent; to repeat the command, give this id with --id";
+const SENT_TWICE: &str =
+    "the counted lines were sent; in the same file, lines without an id would be sent again";
 
 /// Fields whose errors begin with their name.
 const FLAGS: [&str; 6] =

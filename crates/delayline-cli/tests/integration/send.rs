@@ -300,6 +300,14 @@ fn an_answer_waits_for_replicas_or_the_disk_if_asked_to() {
         replica.pause();
         let unconfirmed = send("replicas=1").code(4);
         assert!(unconfirmed.stderr.contains("0 of 1 replicas"), "{}", unconfirmed.stderr);
+        // Without its id, a repeat would send another message.
+        let made = ["send", "--payload", "x", "--durability=replicas=1", "--json"];
+        let made = run(on(&server, &made)).code(4);
+        let outcome = &made.lines()[0];
+        assert_eq!(outcome["outcome"], "unknown");
+        let id = outcome["id"].as_str().unwrap();
+        assert!(made.stderr.contains(id) && made.stderr.contains("with --id"), "{}", made.stderr);
+        run(on(&server, &["get", id])).code(0);
         replica.resume();
         send("replicas=1").code(0);
     }

@@ -28,7 +28,7 @@ class Serve:
         self.start()
 
     def start(self):
-        env = os.environ | {"DELAYLINE_URL": self.url, "DELAYLINE_CLAIM_SECRET": "secret"}
+        env = os.environ | {"DELAYLINE_URL": self.url, "DELAYLINE_CLAIM_SECRET": "a secret for tests"}
         args = [BIN, "serve", "--listen", self.listen, self.queue or "--all"]
         if self.sqs:
             args += ["--sqs", self.sqs, *self.args]

@@ -34,12 +34,15 @@ mod window;
 mod work;
 mod workers;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use clap::builder::Resettable;
 use clap::error::ErrorKind::{TooManyValues, UnknownArgument};
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
 use delayline::admin::QueueName;
 use delayline::backend::Op;
 use delayline::codec::Raw;
@@ -81,6 +84,7 @@ pub(crate) use self::top::Top;
 pub(crate) use self::upgrade::Upgrade;
 pub(crate) use self::wait::Wait;
 pub(crate) use self::window::Window;
+use self::work::POST_SECRET;
 pub(crate) use self::work::{Post, Work};
 pub(crate) use self::workers::Workers;
 use crate::failure::Failure;
@@ -217,7 +221,7 @@ impl Args {
     /// Reads a command line. A word like `-5s` behind an option is its value, so that the verb can
     /// refuse it in its own words.
     pub(crate) fn of(mut words: Vec<OsString>) -> Result<Self, clap::Error> {
-        let result = Self::try_parse_from(&words);
+        let result = Self::parsed(&words);
         let is = |kind| move |error: &clap::Error| error.kind() == kind;
         let Some(option) =
             negated(&words).filter(|_| result.as_ref().is_err_and(is(UnknownArgument)))
@@ -233,6 +237,24 @@ impl Args {
         // The option takes no value, so the first error names what the user has written.
         if joined.as_ref().is_err_and(is(TooManyValues)) { result } else { joined }
     }
+
+    fn parsed(words: &[OsString]) -> Result<Self, clap::Error> {
+        let mut command = without_empty_variables(Self::command());
+        let matches = command.try_get_matches_from_mut(words)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+}
+
+/// An empty variable counts as not set: files of variables and containers often have such lines.
+/// But without their signature, receivers would refuse all requests.
+fn without_empty_variables(command: Command) -> Command {
+    let is_empty = |name: &OsStr| {
+        name != POST_SECRET && std::env::var_os(name).is_some_and(|value| value.is_empty())
+    };
+    let command = command.mut_args(|arg| {
+        if arg.get_env().is_some_and(is_empty) { arg.env(Resettable::Reset) } else { arg }
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 /// Where an option without a value stands before a number below zero.

@@ -77,9 +77,9 @@ pub(crate) struct Serve {
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(16..=100_000))]
     pub(crate) connections: usize,
 
-    /// Secret that makes claim ids unguessable; safer in the environment variable. With the same
-    /// secret, a claim can be repeated at another server or after a restart. Default: a new secret
-    /// at each start
+    /// Secret that makes claim ids unguessable, of at least 16 bytes; safer in the environment
+    /// variable. With the same secret, a claim can be repeated at another server or after a
+    /// restart. Default: a new secret at each start
     #[arg(long, value_name = "SECRET", env = "DELAYLINE_CLAIM_SECRET", hide_env_values = true)]
     pub(crate) claim_secret: Option<String>,
 

@@ -104,7 +104,7 @@ pub(super) fn concurrency() -> RangedU64ValueParser<usize> {
 }
 
 /// The variable for `--post-secret`.
-const POST_SECRET: &str = "DELAYLINE_POST_SECRET";
+pub(super) const POST_SECRET: &str = "DELAYLINE_POST_SECRET";
 
 const WORK_HELP: &str = "\
 Examples:
@@ -122,10 +122,11 @@ DELAYLINE_HEADERS (JSON) and, if the message has a group, DELAYLINE_GROUP. Exit 
 message; if it was sent with --keep-result, the command's stdout is its result. Any other code
 retries the message later, with the end of the command's stderr as the reason; leftover child
 processes are then terminated. After exit code 0, they continue to run. Commands do not inherit
-DELAYLINE_POST_SECRET. They inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD only with
---pass-url. When `work` ends, a command that still runs after the grace period is terminated with
-its child processes, and its message is released, which is not counted. A message is delivered at
-least once: a command can run twice for it, the second time with a higher DELAYLINE_EPOCH.
+DELAYLINE_POST_SECRET, DELAYLINE_CLAIM_SECRET, DELAYLINE_FROM_URL and DELAYLINE_PROMETHEUS. They
+inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD only with --pass-url. When `work` ends, a
+command that still runs after the grace period is terminated with its child processes, and its
+message is released, which is not counted. A message is delivered at least once: a command can run
+twice for it, the second time with a higher DELAYLINE_EPOCH.
 
 A command saves its progress and a checkpoint of up to 4 KiB as lines of JSON on file descriptor 3,
 whose number is in DELAYLINE_SAVE_FD:

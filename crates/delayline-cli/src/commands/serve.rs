@@ -66,6 +66,10 @@ pub(crate) async fn run(target: &Target, args: Serve) -> Result<ExitCode, Failur
         return Err(Failure::usage("--exec names no command"));
     }
     args.post.check()?;
+    if args.claim_secret.as_ref().is_some_and(|secret| secret.len() < LEAST_SECRET_BYTES) {
+        let why = format!("the secret must have at least {LEAST_SECRET_BYTES} bytes");
+        return Err(Failure::usage(why).about("--claim-secret"));
+    }
     target.confirms("--sqs-durability", args.sqs_durability)?;
     if let Some(name) = &args.schedules {
         name.parse::<QueueName>().map_err(Error::from)?;
@@ -305,6 +309,8 @@ fn in_a_url(address: IpAddr) -> String {
         IpAddr::V6(address) => format!("[{address}]"),
     }
 }
+/// As many as a secret for signatures needs.
+const LEAST_SECRET_BYTES: usize = 16;
 /// For deliveries under way at the end.
 const GRACE: Duration = Duration::from_secs(20);
 /// As long as a worker without a grace takes to stop, even without a server.

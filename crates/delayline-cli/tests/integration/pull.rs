@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 fn serving(url: &str, listen: &str, args: &[&str]) -> (Running, String) {
     let args = [&["serve", "--listen", listen], args, &["orders"]].concat();
     let mut command = bare(&args);
-    command.env("DELAYLINE_URL", url).env("DELAYLINE_CLAIM_SECRET", "secret");
+    command.env("DELAYLINE_URL", url).env("DELAYLINE_CLAIM_SECRET", "a secret for tests");
     let (child, [address]) = listening(start(&mut command));
     (child, address)
 }

@@ -212,3 +212,14 @@ fn tls_needs_an_authority_that_is_trusted() {
     let said = format!("{none} has no certificate");
     refused(run(on(&server, &["--tls-ca", none, "stats"])), 2, &said);
 }
+
+#[test]
+fn an_empty_variable_is_not_set_and_a_short_secret_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", place.path().display());
+    let mut top = bare(&["--url", &url, "top", "--once"]);
+    top.env("DELAYLINE_QUEUE", "");
+    assert_eq!(run(top).code(0).stderr, "no queues\n");
+    let serve = ["--url", &url, "serve", "--listen", "127.0.0.1:0", "--claim-secret", ""];
+    refused(run(bare(&serve)), 2, "at least 16 bytes");
+}

@@ -268,12 +268,16 @@ fn commands_learn_the_url_only_if_they_are_to_and_the_secret_never() {
     let server = Server::start();
     let log = tempfile::NamedTempFile::new().unwrap();
     let path = log.path().to_str().unwrap();
-    let script = r#"echo "${DELAYLINE_URL:-none} $DELAYLINE_QUEUE $DELAYLINE_POST_SECRET" >> "$0""#;
+    let script = r#"
+        secrets=$DELAYLINE_POST_SECRET$DELAYLINE_FROM_URL$DELAYLINE_PROMETHEUS
+        echo "${DELAYLINE_URL:-none} $DELAYLINE_QUEUE $secrets" >> "$0""#;
     for flags in [&["work", "--until-empty"][..], &["work", "--until-empty", "--pass-url"]] {
         crate::support::send(&server, &["--payload", "x"]);
         let mut work = on(&server, flags);
         work.args(["--exec", "sh", "-c", script, path]);
         work.env("DELAYLINE_POST_SECRET", "hunter2hunter2hunter2");
+        work.env("DELAYLINE_FROM_URL", "redis://:hunter2@old");
+        work.env("DELAYLINE_PROMETHEUS", "http://me:hunter2@prometheus");
         run(work).code(0);
     }
     let expected = format!("none orders \n{} orders \n", server.url());

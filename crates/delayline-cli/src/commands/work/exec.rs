@@ -29,6 +29,9 @@ pub(super) const SENTINEL_PASSWORD: &str = "DELAYLINE_SENTINEL_PASSWORD";
 /// The variables with keys of this process, which never reach a command.
 const POST_SECRET: &str = "DELAYLINE_POST_SECRET";
 const CLAIM_SECRET: &str = "DELAYLINE_CLAIM_SECRET";
+/// The variables of other subcommands that may contain passwords.
+const FROM_URL: &str = "DELAYLINE_FROM_URL";
+const PROMETHEUS: &str = "DELAYLINE_PROMETHEUS";
 /// The variable with the group of the message.
 const GROUP: &str = "DELAYLINE_GROUP";
 
@@ -158,6 +161,8 @@ impl Command {
             .env_remove(SENTINEL_PASSWORD)
             .env_remove(POST_SECRET)
             .env_remove(CLAIM_SECRET)
+            .env_remove(FROM_URL)
+            .env_remove(PROMETHEUS)
             .stdin(Stdio::piped())
             .stdout(if wants_result(job) { Stdio::piped() } else { Stdio::inherit() })
             .stderr(Stdio::piped())

@@ -30,5 +30,5 @@ again.
 
 Run this as the user who owns the directory. It needs memory for all messages, and room for them at
 TO. If it is killed, a directory .NAME.delayline-backup stays beside TO: it can be removed, and the
-next backup to TO replaces it. If TO exists, is within the directory, or cannot be written, the exit
-code is 3, and there is no copy. For other exit codes, see `delayline --help`.";
+next backup to TO replaces it. If TO exists, the exit code is 2. If TO is within the directory or
+cannot be written, it is 3, and there is no copy. For other exit codes, see `delayline --help`.";

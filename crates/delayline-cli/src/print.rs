@@ -32,6 +32,16 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> Result<ControlFlow<()>, Failure> {
     }
 }
 
+/// Runs a function that writes, in another thread: a reader that pauses must not hold up signals.
+pub(crate) async fn aside<T: Send + 'static>(
+    writes: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(writes).await {
+        Ok(written) => written,
+        Err(error) => Err(Failure::other("the output could not be written", &error)),
+    }
+}
+
 /// Whether stdout was closed when the program began. The standard library then opens `/dev/null`
 /// for reading and writing in its place, as some programs do for the programs that they start.
 pub(crate) fn is_closed() -> bool {

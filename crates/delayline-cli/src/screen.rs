@@ -1,9 +1,14 @@
 //! Draws a table on the terminal, over the previous one.
 
+use std::ops::ControlFlow;
+
 use console::{Term, measure_text_width};
 
+use crate::failure::Failure;
+use crate::print::{aside, write_on};
+
 /// The terminal of stdout, and the size of the latest table.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Screen {
     /// Rows of the terminal that the table takes, which wraps lines that are too long.
     drawn: usize,
@@ -36,8 +41,24 @@ impl Screen {
         Term::stdout().size()
     }
 
+    /// Writes a text to stdout: over the previous one, if a size of the terminal is given. Returns
+    /// `Break` if stdout is closed. After a drop, the text is still written if stdout is read.
+    pub(crate) async fn draw(
+        mut self,
+        text: String,
+        size: Option<(u16, u16)>,
+    ) -> Result<(Self, ControlFlow<()>), Failure> {
+        aside(move || {
+            if let Some(size) = size {
+                self.clear_for(&text, size);
+            }
+            Ok((self, write_on(&text)?))
+        })
+        .await
+    }
+
     /// Clears the previous table, so that this text can be written.
-    pub(crate) fn clear_for(&mut self, text: &str, size: (u16, u16)) {
+    fn clear_for(&mut self, text: &str, size: (u16, u16)) {
         let term = Term::stdout();
         // A terminal that cannot clear lines shows one table below the other.
         let _ = match self.size {

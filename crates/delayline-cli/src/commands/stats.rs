@@ -15,7 +15,7 @@ use super::durations::duration_of;
 use crate::args::{self, Target};
 use crate::clock::now;
 use crate::failure::Failure;
-use crate::print::{write, write_on};
+use crate::print::write;
 use crate::screen::Screen;
 use crate::signals::Signals;
 
@@ -64,19 +64,23 @@ async fn watch(
             () = signals.next() => return Ok(()),
             stats = async { ticks.tick().await; queue.stats().await } => stats?,
         };
+        let size = redraw.then(Screen::size);
         let text = if as_json {
             let mut object = json::stats(name, &stats);
             object["at"] = now().to_string().into();
             format!("{object}\n")
-        } else if redraw {
-            let size = Screen::size();
-            let text = fitting(name, &stats, size);
-            screen.clear_for(&text, size);
-            text
+        } else if let Some(size) = size {
+            fitting(name, &stats, size)
         } else {
             line(&stats)
         };
-        if write_on(&text)? == ControlFlow::Break(()) {
+        let next;
+        (screen, next) = tokio::select! {
+            biased;
+            () = signals.next() => return Ok(()),
+            drawn = screen.draw(text, size) => drawn?,
+        };
+        if next == ControlFlow::Break(()) {
             return Ok(());
         }
     }

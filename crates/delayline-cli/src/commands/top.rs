@@ -19,7 +19,7 @@ use self::rates::{Counted, Row};
 use super::durations::duration_of;
 use crate::args::{Target, Top};
 use crate::failure::{Failure, SOME_BAD};
-use crate::print::{columns, json_line, write_on};
+use crate::print::{columns, json_line};
 use crate::screen::Screen;
 use crate::signals::Signals;
 
@@ -65,10 +65,14 @@ pub(crate) async fn run(target: &Target, args: Top) -> Result<ExitCode, Failure>
         } else {
             table(&rows, left_out, size)
         };
-        if let Some(size) = size {
-            screen.clear_for(&text, size);
-        }
-        if write_on(&text)? == ControlFlow::Break(()) {
+        let next;
+        (screen, next) = tokio::select! {
+            biased;
+            () = signals.next() => return Ok(ExitCode::SUCCESS),
+            () = keys.quit() => return Ok(ExitCode::SUCCESS),
+            drawn = screen.draw(text, size) => drawn?,
+        };
+        if next == ControlFlow::Break(()) {
             return Ok(ExitCode::SUCCESS);
         }
         if args.once {

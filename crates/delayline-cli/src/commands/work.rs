@@ -230,10 +230,13 @@ fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure>
         let mut grace = grace;
         loop {
             signals.next().await;
-            if !grace.is_zero() {
-                eprintln!("delayline: stopping; send the signal again to stop at once");
-            }
             worker.stop(grace);
+            if !grace.is_zero() {
+                // A reader of stderr that pauses must not hold up the next signal.
+                tokio::task::spawn_blocking(|| {
+                    eprintln!("delayline: stopping; send the signal again to stop at once");
+                });
+            }
             grace = Duration::ZERO;
         }
     });

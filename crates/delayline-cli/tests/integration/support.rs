@@ -5,13 +5,14 @@
 pub mod old;
 pub mod terminal;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _, pipe};
 use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use delayline_test_server::Server;
+use rustix::io::ioctl_fionbio;
 use serde_json::Value;
 
 pub const DRIVERS: [&str; 2] = ["redis", "fred"];
@@ -185,6 +186,16 @@ pub fn served(address: &str) -> u64 {
         own == Some(&*local) && state == Some("01") && !unread
     };
     table.lines().filter(is_served).count().try_into().unwrap()
+}
+
+/// A pipe without room, for an output that is not read.
+pub fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    // Both ends would be so for the command as well.
+    ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&[b'\n'; 4_096]).is_ok() {}
+    ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer)
 }
 
 pub fn send_signal(child: &Child, signal: &str) {

@@ -1,11 +1,12 @@
 //! `delayline top`, without a terminal.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::{on, run, send, send_signal, start, wait_until};
+use crate::support::{full_pipe, on, run, send, send_signal, start, wait_until};
 use delayline_test_server::Server;
+use rustix::io::ioctl_fionread;
 use serde_json::Value;
 
 #[test]
@@ -76,6 +77,24 @@ fn a_queue_that_cannot_be_opened_has_a_line_until_it_can() {
     next("orders", false);
     server.command(&["DEL", control]);
     next("future", false);
+    send_signal(&top, "-TERM");
+    assert_eq!(crate::support::ended(top).code, Some(0));
+}
+
+#[test]
+fn a_signal_ends_the_top_although_stdout_is_not_read() {
+    let server = Server::start();
+    // Together, their rows are longer than what is written to a pipe at once or not at all.
+    for n in 0..16 {
+        let name = format!("{n}-{}", "x".repeat(100));
+        send(&server, &["--queue", &name, "--id", "a", "--payload", "x"]);
+    }
+    let (mut reader, writer) = full_pipe();
+    let full = ioctl_fionread(&reader).unwrap();
+    reader.read_exact(&mut [0; 4_096]).unwrap();
+    let mut command = on(&server, &["top", "--json", "--interval", "200ms"]);
+    let top = start(command.env_remove("DELAYLINE_QUEUE").stdout(writer));
+    wait_until("it waits for room", || ioctl_fionread(&reader).unwrap() == full);
     send_signal(&top, "-TERM");
     assert_eq!(crate::support::ended(top).code, Some(0));
 }

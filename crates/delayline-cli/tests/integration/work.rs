@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::{
-    DRIVERS, Running, count, ended, on, run, run_with_input, send_signal, start, wait_until,
+    DRIVERS, Running, count, ended, full_pipe, on, run, run_with_input, send_signal, start,
+    wait_until,
 };
 use delayline_test_server::Server;
 use serde_json::Value;
@@ -396,6 +397,17 @@ fn sigterm_lets_a_command_finish() {
     lifeline.last_words();
     ended(child).code(0);
     assert_eq!((count(&server, "acked_total"), count(&server, "scheduled")), (1, 1));
+}
+
+#[test]
+fn a_signal_ends_the_work_although_stderr_is_not_read() {
+    let server = Server::start();
+    send(&server, [("a".to_owned(), 0)]);
+    let (_reader, writer) = full_pipe();
+    let child = start(on(&server, &["work"]).stderr(writer));
+    wait_until("the message is handled", || count(&server, "acked_total") == 1);
+    send_signal(&child, "-TERM");
+    ended(child).code(0);
 }
 
 #[test]

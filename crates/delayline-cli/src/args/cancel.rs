@@ -14,7 +14,7 @@ pub(crate) struct Cancel {
     #[arg(required_unless_present = "file", value_name = "ID")]
     pub(crate) ids: Vec<OsString>,
 
-    /// File of ids, one per line; - is stdin
+    /// File of ids, one per line, or of JSON lines with the id in id or id_base64; - is stdin
     #[arg(long, value_name = "PATH", conflicts_with = "ids")]
     pub(crate) file: Option<PathBuf>,
 
@@ -31,8 +31,9 @@ const HELP: &str = "\
 Examples:
   delayline cancel order-1234
   delayline cancel --yes order-1234 order-1235
-  delayline list --state scheduled --all --json | jq -r .id |
-    delayline cancel --file - --yes
+  delayline list --state scheduled --all --json | delayline cancel --file - --yes
+
+An id that has line breaks, is not UTF-8, or is itself a JSON object needs a JSON line.
 
 The exit code is 0 if all messages are cancelled, now or recently. It is 1 if one is unknown or with
 a worker (in flight), or if a line of the file is not a valid id; the others are still cancelled.

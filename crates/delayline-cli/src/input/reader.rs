@@ -122,7 +122,7 @@ fn message(line: &Line, own: &str, make_ids: bool) -> Option<Result<NewMessage, 
 }
 
 /// A payload of 1 MiB in which every byte is written as `\u00XX`, and room for the rest.
-const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+pub(super) const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 const READ_BYTES: usize = 256 * 1024;
 const CHUNK_ITEMS: usize = 1_000;
 const CHUNK_BYTES: usize = 8 * 1024 * 1024;

@@ -69,7 +69,7 @@ fn many_are_cancelled_only_with_a_yes() {
     let file = format!("{}\nunknown\n\n{file}m-7\n", "\u{1b}".repeat(200));
     let cancel = on(&server, &["cancel", "--file", "-", "--yes", "--json"]);
     let ended = run_with_input(cancel, file.as_bytes()).code(1);
-    assert_eq!(ended.stderr, "line 1: it is longer than the 128 bytes that an id may have\n");
+    assert_eq!(ended.stderr, "line 1: the message id is 200 bytes long; at most 128 are allowed\n");
     let lines = ended.lines();
     assert_eq!((lines.len(), &lines[0]["outcome"]), (1_201, &"not_found".into()));
     assert!(lines[1..].iter().all(|line| line["outcome"] == "cancelled"));

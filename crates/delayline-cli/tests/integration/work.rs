@@ -163,6 +163,27 @@ fn a_command_that_cannot_be_run_costs_no_message_its_life() {
     assert_eq!((count(&server, "ready"), count(&server, "dead")), (1, 0));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_machine_without_room_for_a_command_costs_no_message_its_life() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let server = Server::start();
+    send(&server, [("a".to_owned(), 0)]);
+    let child = start(&mut on(&server, &["work", "--exec", "true"]));
+    wait_until("the first message is handled", || count(&server, "acked_total") == 1);
+    let pid = Pid::from_raw(child.id().try_into().unwrap());
+    let before = getrlimit(Resource::Nofile);
+    let no_more = Rlimit { current: Some(3), maximum: before.maximum };
+    prlimit(pid, Resource::Nofile, no_more).unwrap();
+    crate::support::send(&server, &["--id", "b", "--payload", "x", "--max-failures", "1"]);
+    wait_until("an attempt", || count(&server, "snoozed_total") + count(&server, "dead") > 0);
+    assert_eq!(count(&server, "dead"), 0);
+    prlimit(pid, Resource::Nofile, before).unwrap();
+    wait_until("the second message is handled", || count(&server, "acked_total") == 2);
+    send_signal(&child, "-TERM");
+    assert!(ended(child).code(0).stderr.contains("tried again in 1s"));
+}
+
 fn fifo(path: &Path) {
     use rustix::fs::{CWD, Mode, mkfifoat};
     mkfifoat(CWD, path, Mode::from_raw_mode(0o600)).unwrap();

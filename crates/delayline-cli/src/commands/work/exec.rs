@@ -13,6 +13,7 @@ use std::time::Duration;
 use delayline::Outcome;
 use delayline::worker::CancelReason;
 use delayline_json as json;
+use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin};
@@ -72,7 +73,10 @@ impl Command {
                     ErrorKind::NotFound | ErrorKind::PermissionDenied => {
                         Err(Failure::usage(sentence))
                     }
-                    // The machine may be short of something; later may be better.
+                    _ if is_shortage(&error) => {
+                        tracing::warn!(id = %job.id(), "{sentence}; tried again in {SHORTAGE:?}");
+                        Ok(Ok(Outcome::Snooze(SHORTAGE)))
+                    }
                     _ => Ok(Err(sentence)),
                 };
             }
@@ -173,6 +177,14 @@ impl Command {
         let saves = saves::prepare(&mut command, job)?;
         Ok((command.spawn()?, saves))
     }
+}
+
+/// Whether the machine has no room for another process. It is not the message's fault.
+fn is_shortage(error: &std::io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE)
+    )
 }
 
 /// Ends all that a command has left running, gently at first.
@@ -282,6 +294,8 @@ fn end_of(status: ExitStatus) -> String {
 
 /// Less than is kept of an error, with room for the exit code and for replaced bytes.
 const TAIL_BYTES: usize = 800;
+/// How long a message waits for room for its command.
+const SHORTAGE: Duration = Duration::from_secs(1);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Twice this and what follows are less than the 5 s that a worker gives its handlers at its end.
 const AFTER_TERM: Duration = Duration::from_secs(2);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid,
+};
 use tokio::process::Child;
 use tokio::time::sleep;
 
@@ -30,10 +32,13 @@ impl Group {
         self.send(Signal::KILL);
     }
 
-    /// Waits until no process is left. The leader counts until it has been waited for.
+    /// Waits until no process is left. The leader must have been waited for.
     pub(super) async fn gone(&self) {
         let Some(id) = self.0 else { return };
         while test_kill_process_group(id) != Err(Errno::SRCH) {
+            // The first process of a container is the parent of processes whose own parent has
+            // ended. They count until it has waited for them.
+            while let Ok(Some(_)) = waitpgid(id, WaitOptions::NOHANG) {}
             sleep(LOOK).await;
         }
     }
@@ -54,3 +59,26 @@ impl Drop for Group {
 
 /// Nothing else shows that a group is empty.
 const LOOK: Duration = Duration::from_millis(10);
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::process::{getpid, set_child_subreaper};
+    use tokio::process::Command;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn orphans_of_the_first_process_do_not_remain() {
+        // It gets them, like the first process of a container.
+        set_child_subreaper(Some(getpid())).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & exit 3"]).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let group = Group::led_by(&child);
+        child.wait().await.unwrap();
+        group.kill();
+        timeout(Duration::from_secs(60), group.gone()).await.expect("a process is left");
+        group.release();
+    }
+}

@@ -1,4 +1,6 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C, SIGTERM and SIGHUP.
+
+use std::future::pending;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -8,6 +10,8 @@ use crate::failure::Failure;
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// The terminal is gone. `None` if this process is to survive that.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -17,7 +21,12 @@ impl Signals {
             signal(kind).map_err(|error| Failure::other("signals cannot be handled", &error))
         };
         let interrupt = listen(SignalKind::interrupt())?;
-        Ok(Self { interrupt, terminate: listen(SignalKind::terminate())? })
+        let hangup = Some(SignalKind::hangup()).filter(|_| !is_hangup_ignored());
+        Ok(Self {
+            interrupt,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: hangup.map(listen).transpose()?,
+        })
     }
 
     /// Waits for the next one.
@@ -25,6 +34,24 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            () = hung_up(self.hangup.as_mut()) => {}
         }
     }
+}
+
+async fn hung_up(hangup: Option<&mut Signal>) {
+    match hangup {
+        Some(hangup) => drop(hangup.recv().await),
+        None => pending().await,
+    }
+}
+
+/// Whether SIGHUP was ignored when this process began, as under nohup. Listening would end that.
+/// Only Linux shows it; elsewhere, SIGHUP keeps its effect.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is of signal 1, SIGHUP.
+    ignored.is_none_or(|mask| mask & 1 == 1)
 }

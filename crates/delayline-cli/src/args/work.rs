@@ -125,8 +125,9 @@ processes are then terminated. After exit code 0, they continue to run. Commands
 DELAYLINE_POST_SECRET, DELAYLINE_CLAIM_SECRET, DELAYLINE_FROM_URL and DELAYLINE_PROMETHEUS. They
 inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD only with --pass-url. When `work` ends, a
 command that still runs after the grace period is terminated with its child processes, and its
-message is released, which is not counted. A message is delivered at least once: a command can run
-twice for it, the second time with a higher DELAYLINE_EPOCH.
+message is released, which is not counted. On Linux, SIGHUP counts as SIGTERM, unless it is ignored,
+as under nohup. A message is delivered at least once: a command can run twice for it, the second
+time with a higher DELAYLINE_EPOCH.
 
 A command saves its progress and a checkpoint of up to 4 KiB as lines of JSON on file descriptor 3,
 whose number is in DELAYLINE_SAVE_FD:

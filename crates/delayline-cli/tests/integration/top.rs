@@ -84,7 +84,7 @@ fn a_queue_that_cannot_be_opened_has_a_line_until_it_can() {
 #[test]
 fn a_signal_ends_the_top_although_stdout_is_not_read() {
     let server = Server::start();
-    // Together, their rows are longer than what is written to a pipe at once or not at all.
+    // Together, their rows are longer than PIPE_BUF, so a part of them is written.
     for n in 0..16 {
         let name = format!("{n}-{}", "x".repeat(100));
         send(&server, &["--queue", &name, "--id", "a", "--payload", "x"]);

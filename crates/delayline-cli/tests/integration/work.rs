@@ -273,16 +273,34 @@ fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + 
 
 #[test]
 fn a_command_that_is_ended_by_a_stop_costs_its_message_nothing() {
+    for signal in ["-TERM", "-HUP"] {
+        let server = Server::start();
+        let lifeline = Lifeline::new();
+        crate::support::send(&server, &["--id", "a", "--payload", "x"]);
+        let child = lifeline.at_work(&server, &["--grace", "100ms"], "sleep 600");
+        send_signal(&child, signal);
+        ended(child).code(0);
+        assert_eq!(lifeline.last_words(), "begun\n");
+        let get = run(on(&server, &["get", "a", "--json"])).code(0).lines();
+        let (state, error) = (&get[0]["state"], &get[0]["last_error"]);
+        assert_eq!((state, &get[0]["failures"], error), (&"ready".into(), &0.into(), &Value::Null));
+    }
+}
+
+#[test]
+fn a_worker_under_nohup_survives_the_terminal() {
     let server = Server::start();
-    let lifeline = Lifeline::new();
-    crate::support::send(&server, &["--id", "a", "--payload", "x"]);
-    let child = lifeline.at_work(&server, &["--grace", "100ms"], "sleep 600");
+    let mut under = Command::new("sh");
+    under.args(["-c", r#"trap '' HUP; exec "$0" "$@""#, env!("CARGO_BIN_EXE_delayline")]);
+    under.args(["--url", &server.url(), "--queue", "orders", "work"]);
+    let child = start(under.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    send(&server, [("a".to_owned(), 0)]);
+    wait_until("the first message is handled", || count(&server, "acked_total") == 1);
+    send_signal(&child, "-HUP");
+    send(&server, [("b".to_owned(), 0)]);
+    wait_until("the second message is handled", || count(&server, "acked_total") == 2);
     send_signal(&child, "-TERM");
     ended(child).code(0);
-    assert_eq!(lifeline.last_words(), "begun\n");
-    let get = run(on(&server, &["get", "a", "--json"])).code(0).lines();
-    let (state, error) = (&get[0]["state"], &get[0]["last_error"]);
-    assert_eq!((state, &get[0]["failures"], error), (&"ready".into(), &0.into(), &Value::Null));
 }
 
 #[test]

@@ -9,12 +9,13 @@ use std::time::{Duration, SystemTime};
 use delayline::admin::{Listed, Totals};
 use delayline::events::EventKind;
 use delayline::{Cancelled, Job, Outcome, Queue, Worker};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt as _, BufReader, Lines};
 use tokio::process::{ChildStdout, Command};
 use uuid::Uuid;
 
 use crate::failure::Failure;
 use crate::print::write;
+use crate::signals::Signals;
 
 /// The orders of the demonstration: id, fate, and delay in milliseconds.
 const ORDERS: [(&str, Kind, u64); 6] = [
@@ -42,7 +43,11 @@ enum Kind {
 /// Starts in a separate process, kills it halfway, and continues in this one.
 pub(crate) async fn run() -> Result<ExitCode, Failure> {
     if let Ok(url) = std::env::var(BEGIN) {
-        return begin(&url).await;
+        let (mut stdin, mut rest) = (tokio::io::stdin(), Vec::new());
+        return tokio::select! {
+            begun = begin(&url) => begun,
+            _ = stdin.read_to_end(&mut rest) => Ok(ExitCode::SUCCESS),
+        };
     }
     if !cfg!(feature = "file") {
         let queue = open("memory:").await?;
@@ -51,26 +56,48 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     }
     let directory = Temporary::new();
     let url = format!("file:{}", directory.0.display());
-    let early = killed(&url).await?;
+    // After a signal, the directory is removed as well.
+    let mut signals = Signals::listen()?;
+    let early = killed(&url, &mut signals).await?;
     say("\nThat process was killed. Another process opens the directory and finds every \
          message:\n")?;
     let queue = open(&url).await?;
-    let ended = finish(&queue, Duration::ZERO, early).await;
+    let ended = tokio::select! {
+        biased;
+        () = signals.next() => Err(interrupted()),
+        ended = finish(&queue, Duration::ZERO, early) => ended,
+    };
     drop(queue);
     ended
 }
 
+fn interrupted() -> Failure {
+    Failure::input("interrupted")
+}
+
 /// Runs another process, and kills it after the first failed attempt. Returns the number of early
 /// deliveries.
-async fn killed(url: &str) -> Result<u64, Failure> {
+async fn killed(url: &str, signals: &mut Signals) -> Result<u64, Failure> {
     let cannot = |error: std::io::Error| Failure::other("the demonstration cannot begin", &error);
     let program = std::env::current_exe().map_err(cannot)?;
     let mut command = Command::new(program);
-    command.arg("demo").env(BEGIN, url).stdin(Stdio::null()).stdout(Stdio::piped());
+    // It ends with its stdin, so also if this process is killed.
+    command.arg("demo").env(BEGIN, url).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.kill_on_drop(true).spawn().map_err(cannot)?;
     let stdout =
         child.stdout.take().ok_or_else(|| cannot(std::io::ErrorKind::BrokenPipe.into()))?;
-    let mut lines = BufReader::new(stdout).lines();
+    let early = tokio::select! {
+        biased;
+        () = signals.next() => Err(interrupted()),
+        early = follow(BufReader::new(stdout).lines()) => early,
+    };
+    child.kill().await.map_err(cannot)?;
+    early
+}
+
+/// Shows what the other process says until its first failed attempt. Returns the number of early
+/// deliveries.
+async fn follow(mut lines: Lines<BufReader<ChildStdout>>) -> Result<u64, Failure> {
     // An empty line follows the orders.
     while let Some(line) = next(&mut lines).await {
         say(&line)?;
@@ -87,7 +114,6 @@ async fn killed(url: &str) -> Result<u64, Failure> {
     while let Some(line) = next(&mut lines).await.filter(|line| !line.is_empty()) {
         show(line)?;
     }
-    child.kill().await.map_err(cannot)?;
     Ok(early)
 }
 

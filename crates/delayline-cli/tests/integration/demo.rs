@@ -1,6 +1,8 @@
 //! `delayline demo`.
 
-use crate::support::{bare, run};
+use std::io::{BufRead as _, BufReader};
+
+use crate::support::{bare, ended, run, send_signal, start};
 
 #[test]
 fn the_demo_needs_no_server_and_shows_a_recovery_and_a_dead_letter() {
@@ -23,6 +25,22 @@ fn the_demo_needs_no_server_and_shows_a_recovery_and_a_dead_letter() {
     assert!(before.contains("order-1003  attempt 1") && after.contains("order-1003  attempt 2"));
     let left = std::fs::read_dir(&directory).unwrap().count();
     assert_eq!(left, 0, "it leaves nothing behind");
+}
+
+#[test]
+fn an_ended_demo_leaves_no_process() {
+    for (signal, code) in [("-TERM", Some(1)), ("-KILL", None)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut demo = start(bare(&["demo"]).env("TMPDIR", directory.path()));
+        let mut stdout = BufReader::new(demo.stdout.take().unwrap());
+        stdout.read_line(&mut String::new()).unwrap();
+        send_signal(&demo, signal);
+        // The other process holds stderr open as well.
+        let ended = ended(demo);
+        assert_eq!(ended.code, code);
+        let left = std::fs::read_dir(&directory).unwrap().count();
+        assert!(left == 0 || signal == "-KILL", "{}", ended.stderr);
+    }
 }
 
 #[test]

@@ -261,6 +261,23 @@ fn what_a_command_has_started_ends_before_its_message_is_tried_again() {
     });
 }
 
+#[test]
+fn what_a_command_leaves_behind_can_still_write() {
+    let server = Server::start();
+    let lifeline = Lifeline::new();
+    let path = lifeline.directory.path().join("go");
+    fifo(&path);
+    let mut go = fs::File::options().read(true).write(true).open(&path).unwrap();
+    send(&server, [("a".to_owned(), 0)]);
+    let script = r#"{ read go < "$0/go"; echo late >&2; echo alive; } &"#;
+    let child = lifeline.at_work(&server, &[], script);
+    wait_until("the message is handled", || count(&server, "acked_total") == 1);
+    go.write_all(b"go\n").unwrap();
+    assert_eq!(lifeline.last_words(), "begun\nalive\n");
+    send_signal(&child, "-TERM");
+    assert!(ended(child).code(0).stderr.starts_with("late\n"));
+}
+
 /// Runs a test for each case, at the same time.
 fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let test = &test;

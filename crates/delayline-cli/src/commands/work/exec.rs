@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use delayline::Outcome;
@@ -82,7 +82,7 @@ impl Command {
             }
         };
         let group = Group::led_by(&child);
-        let heard = Heard::default();
+        let heard = Arc::<Heard>::default();
         let outcome = {
             let mut attended = pin!(attend(&mut child, job, saves, &heard));
             tokio::select! {
@@ -104,10 +104,10 @@ impl Command {
         } else {
             end(child, group).await;
         }
-        let [written, said] = [heard.stdout, heard.stderr]
-            .map(|heard| heard.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let [written, said] =
+            [&heard.stdout, &heard.stderr].map(|heard| std::mem::take(&mut *locked(heard)));
         Ok(match outcome {
-            Ok(Outcome::Ack) if heard.is_behind.into_inner() => {
+            Ok(Outcome::Ack) if heard.is_behind.load(Ordering::Relaxed) => {
                 tracing::warn!(id = %job.id(), "stdout is not being read; the result is not kept");
                 Ok(Outcome::Ack)
             }
@@ -212,12 +212,13 @@ struct Heard {
     is_behind: AtomicBool,
 }
 
-/// Gives a command its payload and listens to it until it has ended.
+/// Gives a command its payload and listens to it until it has ended. The output of processes that
+/// it has left running is passed on until they end: they would not survive a closed pipe.
 async fn attend(
     child: &mut Child,
     job: &Delivery,
     saves: Receiver,
-    heard: &Heard,
+    heard: &Arc<Heard>,
 ) -> std::io::Result<ExitStatus> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let keep_beginning = |kept: &mut Vec<u8>, part: &[u8]| {
@@ -229,16 +230,16 @@ async fn attend(
         let surplus = kept.len().saturating_sub(TAIL_BYTES);
         kept.drain(..surplus);
     };
+    let (of_stdout, of_stderr) = (Arc::clone(heard), Arc::clone(heard));
+    let stdout = tokio::spawn(pass_on(stdout, tokio::io::stdout(), move |part| {
+        of_stdout.is_behind.store(!part.is_empty(), Ordering::Relaxed);
+        keep_beginning(&mut locked(&of_stdout.stdout), part);
+    }));
+    let stderr = tokio::spawn(pass_on(stderr, tokio::io::stderr(), move |part| {
+        keep_end(&mut locked(&of_stderr.stderr), part);
+    }));
     let mut talk = pin!(async {
-        tokio::join!(
-            feed(stdin, job.payload()),
-            saves::take(job, saves),
-            pass_on(stdout, tokio::io::stdout(), |part| {
-                heard.is_behind.store(!part.is_empty(), Ordering::Relaxed);
-                keep_beginning(&mut locked(&heard.stdout), part);
-            }),
-            pass_on(stderr, tokio::io::stderr(), |part| keep_end(&mut locked(&heard.stderr), part)),
-        )
+        tokio::join!(feed(stdin, job.payload()), saves::take(job, saves), stdout, stderr)
     });
     let mut silent = false;
     let status = loop {

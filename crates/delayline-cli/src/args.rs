@@ -11,7 +11,6 @@ mod doctor;
 mod explain;
 mod forecast;
 mod get;
-mod given;
 mod groups;
 mod history;
 mod import;
@@ -29,20 +28,18 @@ mod stats;
 mod switch;
 mod top;
 mod upgrade;
+mod variables;
 mod wait;
 mod window;
 mod work;
 mod workers;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use clap::builder::Resettable;
 use clap::error::ErrorKind::{TooManyValues, UnknownArgument};
-use clap::{
-    ArgAction, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
-};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use delayline::admin::QueueName;
 use delayline::backend::Op;
 use delayline::codec::Raw;
@@ -61,7 +58,6 @@ pub(crate) use self::doctor::Doctor;
 pub(crate) use self::explain::Explain;
 pub(crate) use self::forecast::Forecast;
 pub(crate) use self::get::Get;
-use self::given::is_given;
 pub(crate) use self::groups::{GroupOrder, Groups};
 pub(crate) use self::history::History;
 pub(crate) use self::import::{How, Import, Live, OldQueue, Origin, Unit};
@@ -82,9 +78,9 @@ pub(crate) use self::stats::Stats;
 pub(crate) use self::switch::{Pause, Resume};
 pub(crate) use self::top::Top;
 pub(crate) use self::upgrade::Upgrade;
+use self::variables::{is_given, without_empty};
 pub(crate) use self::wait::Wait;
 pub(crate) use self::window::Window;
-use self::work::POST_SECRET;
 pub(crate) use self::work::{Post, Work};
 pub(crate) use self::workers::Workers;
 use crate::failure::Failure;
@@ -239,22 +235,10 @@ impl Args {
     }
 
     fn parsed(words: &[OsString]) -> Result<Self, clap::Error> {
-        let mut command = without_empty_variables(Self::command());
+        let mut command = without_empty(Self::command());
         let matches = command.try_get_matches_from_mut(words)?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
-}
-
-/// An empty variable counts as not set: files of variables and containers often have such lines.
-/// But without their signature, receivers would refuse all requests.
-fn without_empty_variables(command: Command) -> Command {
-    let is_empty = |name: &OsStr| {
-        name != POST_SECRET && std::env::var_os(name).is_some_and(|value| value.is_empty())
-    };
-    let command = command.mut_args(|arg| {
-        if arg.get_env().is_some_and(is_empty) { arg.env(Resettable::Reset) } else { arg }
-    });
-    command.mut_subcommands(without_empty_variables)
 }
 
 /// Where an option without a value stands before a number below zero.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::builder::RangedU64ValueParser;
 use delayline::limits::MAX_BATCH;
 
-use super::given::is_given;
+use super::variables::{POST_SECRET, is_given};
 use crate::failure::Failure;
 
 /// Handle messages: print each one, run a command for it, or post it to a URL
@@ -102,9 +102,6 @@ impl Post {
 pub(super) fn concurrency() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=MAX_BATCH as u64)
 }
-
-/// The variable for `--post-secret`.
-pub(super) const POST_SECRET: &str = "DELAYLINE_POST_SECRET";
 
 const WORK_HELP: &str = "\
 Examples:

@@ -275,7 +275,7 @@ fn save(directory: &Path, title: &str, circumstances: &str, tables: &[Table]) ->
 fn save_figures(directory: &Path, circumstances: &str, tables: &[Table]) -> Result<()> {
     let figures: Vec<Value> = tables.iter().map(Table::to_json).collect();
     let report = json!({ "circumstances": circumstances, "tables": figures });
-    fs::write(directory.join(FIGURES), format!("{report:#}\n"))?;
+    fs::write(directory.join(FIGURES), plot::in_lines(&report))?;
     redraw(directory)
 }
 

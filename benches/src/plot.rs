@@ -30,6 +30,12 @@ const INK: &str = "#727b85";
 const COLORS: [&str; 8] =
     ["#2f81f7", "#d9730d", "#2da44e", "#a371f7", "#e5534b", "#1b9aaa", "#db61a2", "#a0723c"];
 
+/// Returns a report as JSON with one row of a table in a line.
+#[must_use]
+pub fn in_lines(report: &Value) -> String {
+    format!("{report}\n").replace("},{", "},\n{")
+}
+
 /// Draws a table in the form of `Table::to_json` as an SVG file.
 ///
 /// # Errors

@@ -140,7 +140,7 @@ fn run(args: &Args) -> Result<()> {
     println!("{page}");
     if let Some(directory) = &args.save {
         fs::write(directory.join("peers.md"), page.to_markdown())?;
-        fs::write(directory.join("peers.json"), format!("{:#}\n", page.to_json()))?;
+        fs::write(directory.join("peers.json"), plot::in_lines(&page.to_json()))?;
         if let Some(table) = page.to_plot() {
             plot::draw(&table, &directory.join("peers.svg"))?;
         }

@@ -1,6 +1,6 @@
 -- Removes all keys of a queue that holds nothing. It is no operation of the model, whose queues do
 -- not end.
--- ARGV: now, whether to remove it. Results: whether the queue is there, and how many messages,
+-- ARGV: now, whether to remove it. Results: whether the queue exists, and how many messages,
 -- results and throttled ids it holds. It is removed if these are 0.
 --
 -- What is remembered of finished messages goes, too: it keeps repeated sends away for an hour only.

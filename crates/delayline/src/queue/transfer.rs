@@ -274,7 +274,7 @@ impl Transfer {
                 {
                     gone.push(item);
                 }
-                // A transfer has sent it, and what became of it there counts.
+                // A transfer has sent it, and its end or change there counts.
                 Ok(_) if item.was_aside && aside::was_unknown(item.message.info.due) => {
                     self.leave(&item, CHANGED);
                 }

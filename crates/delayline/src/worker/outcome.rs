@@ -144,7 +144,7 @@ impl Outcome {
     ///
     /// An outcome holds either the queue or the group. If both are called, it holds the queue only,
     /// which stops the group as well. A message that has waited for others, and is snoozed for less
-    /// than 30 s with a hold of the queue, can come back when one of them ends.
+    /// than 30 s with a hold of the queue, can return when one of them ends.
     ///
     /// ```
     /// use std::time::Duration;

@@ -29,12 +29,13 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next one. A terminal that is closed sends two signals, of a shell and of the
+    /// system: the second one is ignored.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            () = hung_up(self.hangup.as_mut()) => {}
+            () = hung_up(self.hangup.as_mut()) => self.hangup = None,
         }
     }
 }

@@ -90,6 +90,11 @@ impl Served {
         self.turn.within(ROW_AGE, more).await;
     }
 
+    /// Whether [`is_consumed`](Self::is_consumed) reads nothing.
+    pub(crate) fn knows_history(&self) -> bool {
+        !self.minutes.is_older(HISTORY_AGE)
+    }
+
     /// Whether messages were taken lately, by a history that is at most a minute old. `None` if it
     /// cannot be read.
     pub(crate) async fn is_consumed(&self, stats: &Stats, now: Timestamp) -> Option<bool> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use delayline::Timestamp;
 use delayline::admin::Stats;
@@ -61,8 +62,13 @@ impl<'a> Survey<'a> {
         let is_cut = matching.len() > MOST_ROWS;
         let page = context.params.text("page").and_then(|it| it.parse().ok()).unwrap_or(1_usize);
         let page = page.min(matching.len().div_ceil(MOST_ROWS)).max(1);
+        // If many queues have no workers, the pages wait for the history of a few at a time.
+        let reads = AtomicUsize::new(0);
+        let may_read = |served: &Served| {
+            served.knows_history() || reads.fetch_add(1, Ordering::Relaxed) < AWAITED_ROWS
+        };
         let placed = matching.iter().map(|(name, served)| {
-            let handlers = handlers.as_ref();
+            let (handlers, may_read) = (handlers.as_ref(), &may_read);
             async move {
                 // One page has all rows, and the order follows from them.
                 let last = if is_cut {
@@ -72,7 +78,9 @@ impl<'a> Survey<'a> {
                 };
                 let of = handlers.map(|it| it.get(name.as_str()).copied().unwrap_or_default());
                 let need = match need(last, of) {
-                    Need::Worker if !is_idle(served, last).await => Need::Behind,
+                    Need::Worker if !may_read(served) || !is_idle(served, last).await => {
+                        Need::Behind
+                    }
                     need => need,
                 };
                 (need, of, name.as_str(), *served)

@@ -479,19 +479,16 @@ class Worker:
             # By the next time, the server may have closed it.
             self._renewals.close()
 
-    def _extend(self, jobs: list[Job], splits: int = 4) -> Optional[Exception]:
+    def _extend(self, jobs: list[Job]) -> Optional[Exception]:
         """Renews leases. Returns the error if some could not be renewed."""
         now = time.monotonic()
         try:
             results = self._renewals.extend(jobs, self.lease, timeout=min(15, self.lease / 6))
         except Exception as error:
-            if isinstance(error, ApiError) and splits > 0 and len(jobs) > 1:
-                # A part of the queue may be away, and must not end the leases of the others.
-                half = len(jobs) // 2
-                failures = [self._extend(it, splits - 1) for it in (jobs[:half], jobs[half:])]
-                return failures[0] or failures[1]
+            # A server that answers may have renewed some, if only a part of the queue is away.
+            is_answered = isinstance(error, ApiError)
             for job in jobs:
-                if time.monotonic() >= job._until:
+                if not is_answered and time.monotonic() >= job._until:
                     job.cancelled.set()
             return error
         for job, result in zip(jobs, results):

@@ -210,8 +210,12 @@ impl Lifeline {
     #[track_caller]
     fn at_work(&self, server: &Server, flags: &[&str], script: &str) -> Running {
         let script = format!(r#"exec > "$0/pipe"; echo begun; touch "$0/begun"; {script}"#);
-        let mut work = on(server, &["work"]);
-        work.args(flags).args(["--exec", "sh", "-c", &script, self.directory()]);
+        // The tests themselves may run under nohup.
+        let mut work = Command::new("env");
+        work.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_delayline"), "work"]);
+        work.args(["--url", &server.url(), "--queue", "orders"]).args(flags);
+        work.args(["--exec", "sh", "-c", &script, self.directory()]);
+        work.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = start(&mut work);
         let begun = self.directory.path().join("begun");
         wait_until("the command", || begun.exists());

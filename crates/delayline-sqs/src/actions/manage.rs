@@ -152,24 +152,18 @@ pub(super) async fn delete(call: &Call, input: Value) -> Result<Value, Error> {
 pub(super) async fn purge(call: &Call, input: Value) -> Result<Value, Error> {
     let (open, _) = call.queue(&input).await?;
     let at = open.queue.server_time().await?.as_ms();
-    let (is_strict, name) = (call.shared.queues.is_strict, open.name.clone());
-    let may_purge = move |known: &Settings| {
-        let is_early = at < known.purged_ms.saturating_add(MINUTE_MS) && at != known.purged_ms;
-        if is_strict && is_early {
-            let why =
-                format!("Only one PurgeQueue operation on {name} is allowed every 60 seconds.");
-            return Err(Error::new(Code::PurgeQueueInProgress, why));
-        }
-        Ok(())
-    };
-    may_purge(&call.shared.queues.current(&open.name).await?.1)?;
+    let known = call.shared.queues.current(&open.name).await?.1;
+    if call.shared.queues.is_strict && at < known.purged_ms.saturating_add(MINUTE_MS) {
+        let name = &open.name;
+        let why = format!("Only one PurgeQueue operation on {name} is allowed every 60 seconds.");
+        return Err(Error::new(Code::PurgeQueueInProgress, why));
+    }
     let call = call.clone();
     let work = async move {
         clear(&open, u64::MAX).await?;
         // Not before: a purge that fails can be repeated. Another one may have ended meanwhile.
-        let purged = move |settings: &mut Settings, _: &str| {
-            may_purge(settings)?;
-            settings.purged_ms = at;
+        let purged = |settings: &mut Settings, _: &str| {
+            settings.purged_ms = settings.purged_ms.max(at);
             Ok(())
         };
         change(&call, &input, purged).await

@@ -258,7 +258,7 @@ Written by `cargo xtask bench peers --save DIRECTORY`; the figures are also in [
 only figures of one run: machines differ, and one machine varies over time. A queue that guarantees less
 has less to do, so read the figures together with the second table. All queues are on Redis, in memory, except
 pg-boss: it is on PostgreSQL, which answers when messages are on disk. River, a queue for Go on PostgreSQL, is not
-measured, because Go modules could not be downloaded. This run:
+measured. This run:
 
 ";
 

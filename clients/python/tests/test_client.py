@@ -80,15 +80,15 @@ class Tests(unittest.TestCase):
             def handle(job):
                 started.set()
                 # Longer than the lease.
-                if job.cancelled.wait(20):
+                if job.cancelled.wait(60):
                     heard.set()
 
             client.send("x", id="a", max_crashes=1)
-            worker = Worker(client, handle, lease=0.6)
+            worker = Worker(client, handle, lease=6)
             thread = threading.Thread(target=worker.run, args=(False,))
             thread.start()
             self.assertTrue(started.wait(20))
-            time.sleep(1.5)
+            wait_until_renewed(client, "a")
             self.assertEqual(counts(client)["leased"], 1)
             with self.assertRaises(ApiError) as refused:
                 client.call("DELETE", "/messages/a")
@@ -99,17 +99,17 @@ class Tests(unittest.TestCase):
             self.assertEqual(counts(client)["crashed_total"], 0)
 
     def test_each_lease_of_a_claim_is_renewed(self):
-        for _, client in self.each():
+        for serve, client in self.each():
             together = threading.Barrier(3)
 
             def handle(job):
                 together.wait(20)
-                # Longer than the lease.
-                self.assertFalse(job.cancelled.wait(1.5))
+                wait_until_renewed(Client(serve.at, serve.queue), job.id)
+                self.assertFalse(job.cancelled.is_set())
 
             for id in ("a", "b", "c"):
                 client.send("x", id=id)
-            worker = Worker(client, handle, concurrency=3, lease=0.6)
+            worker = Worker(client, handle, concurrency=3, lease=6)
             thread = threading.Thread(target=worker.run, args=(False,))
             thread.start()
             wait_until(lambda: counts(client)["acked_total"] == 3)
@@ -119,26 +119,25 @@ class Tests(unittest.TestCase):
 
     def test_a_message_that_comes_again_is_renewed_and_its_earlier_job_stops(self):
         class Deaf(Client):
-            hears = threading.Event()
-
-            def extend(self, *args, **fields):
-                if not self.hears.is_set():
+            def extend(self, jobs, *args, **fields):
+                if any(job.epoch == 1 for job in jobs):
                     raise OSError("the lease is not renewed")
-                return super().extend(*args, **fields)
+                return super().extend(jobs, *args, **fields)
 
         for serve, client in self.each():
-            deaf, stopped = Deaf(serve.at, serve.queue), {}
+            deaf, stopped, again = Deaf(serve.at, serve.queue), {}, threading.Event()
 
             def handle(job):
-                if job.epoch > 1:
-                    deaf.hears.set()
-                # Longer than the lease.
-                stopped[job.epoch] = job.cancelled.wait(20 if job.epoch == 1 else 1.5)
-                deaf.hears.wait(20)
+                if job.epoch == 1:
+                    stopped[1] = job.cancelled.wait(60)
+                    again.wait(60)
+                else:
+                    again.set()
+                    wait_until_renewed(client, "a")
+                    stopped[job.epoch] = job.cancelled.is_set()
 
-            deaf.hears.clear()
             client.send("x", id="a")
-            worker = Worker(deaf, handle, concurrency=2, lease=0.6)
+            worker = Worker(deaf, handle, concurrency=2, lease=6)
             thread = threading.Thread(target=worker.run, args=(False,))
             thread.start()
             wait_until(lambda: counts(client)["acked_total"] == 1)
@@ -153,29 +152,33 @@ class Tests(unittest.TestCase):
                 jobs.append(Job(delivery))
                 return jobs[-1:] if len(jobs) <= 2 else []
 
-            def extend(self, *args, timeout, **fields):
+            def extend(self, held, *args, timeout, **fields):
                 timeouts.append(timeout)
                 # As for a job that ends meanwhile; then nothing answers.
                 if len(timeouts) == 1:
                     return [{"outcome": "missing"}]
-                raise OSError("no answer")
+                # The lease ends by the number of attempts, because a thread may stand still.
+                for job in held:
+                    job._until = 0 if len(timeouts) > 3 else float("inf")
+                raise failure
 
             def settle(self, items):
                 return [{"outcome": "lost"}]
 
         delivery = {"id": "a", "token": "t", "headers": {}, "epoch": 1, "failures": 0, "payload": "1"}
-        jobs, timeouts, cancelled = [], [], []
 
         def handle(job):
             cancelled.append(job.cancelled.wait(20))
             if len(cancelled) == 2:
                 worker.stop()
 
-        worker = Worker(Cut("http://localhost", "q"), handle, concurrency=1, lease=0.6)
-        worker.run(signals=False)
-        self.assertEqual(cancelled, [True, True])
-        # Tried again before the lease ended.
-        self.assertTrue(len(timeouts) > 2 and max(timeouts) <= 0.1, timeouts)
+        for failure in (OSError("no answer"), ApiError(503, {"class": "not_executed"})):
+            jobs, timeouts, cancelled = [], [], []
+            worker = Worker(Cut("http://localhost", "q"), handle, concurrency=1, lease=0.6)
+            worker.run(signals=False)
+            self.assertEqual(cancelled, [True, True])
+            # Tried again before the lease ended.
+            self.assertTrue(len(timeouts) > 3 and max(timeouts) <= 0.1, timeouts)
 
     def test_no_duration_is_rounded_down(self):
         job = Job({"id": "a", "token": "t", "headers": {}, "epoch": 1, "failures": 0})
@@ -242,10 +245,26 @@ class Tests(unittest.TestCase):
             def claim(self, *args, **fields):
                 raise ApiError(statuses.pop(0), {"class": "rejected"})
 
-        statuses = [502, 404, 503, 403]
-        with self.assertLogs("delayline", "WARNING") as logs, self.assertRaises(ApiError) as ended:
-            Worker(Refused("http://localhost", "q"), print).run(signals=False)
-        self.assertEqual((ended.exception.status, len(logs.output), statuses), (403, 1, []))
+        for last in (403, 501):
+            statuses = [502, 404, 503, last]
+            with self.assertLogs("delayline", "WARNING") as logs, self.assertRaises(ApiError) as ended:
+                Worker(Refused("http://localhost", "q"), print).run(signals=False)
+            self.assertEqual((ended.exception.status, len(logs.output), statuses), (last, 1, []))
+
+    def test_leases_that_a_server_could_not_renew_last_until_they_end(self):
+        class Parted(Client):
+            def extend(self, jobs, *args, **fields):
+                outcomes = ["extended", "failed", "failed", "missing"]
+                raise ApiError(503, {"results": [{"outcome": it, "cancel_requested": False} for it in outcomes]})
+
+        jobs = [Job({"id": it, "token": "t", "headers": {}, "epoch": 1, "failures": 0}) for it in "abcd"]
+        until = time.monotonic() + 30
+        for job, seconds in zip(jobs, (0, 30, 0, 30)):
+            job._until = time.monotonic() + seconds
+        worker = Worker(Parted("http://localhost", "q"), print, lease=60)
+        self.assertIsInstance(worker._extend(jobs), ApiError)
+        self.assertEqual([job.cancelled.is_set() for job in jobs], [False, False, True, True])
+        self.assertGreater(jobs[0]._until, until)
 
     def test_an_outcome_that_is_refused_fails_its_own_message_only(self):
         bad = {
@@ -399,6 +418,14 @@ class Tests(unittest.TestCase):
             self.assertGreater(cuts.count, 20)
             self.assertEqual((seen, twice), (ids, []))
             self.assertEqual([counts(direct)[it] for it in ("leased", "ready", "dead")], [0, 0, 0])
+
+
+def wait_until_renewed(client, id):
+    def deadline():
+        return client.call("GET", f"/messages/{id}")["deadline"]
+
+    first = deadline()
+    wait_until(lambda: deadline() != first)
 
 
 def counts(client):

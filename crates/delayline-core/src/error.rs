@@ -197,7 +197,9 @@ impl fmt::Display for ErrorKind {
             Self::Decode => f.write_str("the payload could not be decoded"),
             Self::Unreachable => f.write_str("the server cannot be reached"),
             Self::Tls => f.write_str("the TLS session could not be set up"),
-            Self::Authentication => f.write_str("the server refused the user name or password"),
+            Self::Authentication => {
+                f.write_str("the server requires another user name or password")
+            }
             Self::PermissionDenied => {
                 f.write_str("the server's access rules do not permit the operation")
             }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayline::after::{Member, WAITS_FOR, WAKES, set_wakes};
+use delayline::after::{self, Member, set_wakes};
 use delayline::backend::{Millis, NewMessage, QueueName, Schedule, UpdateDue};
 use delayline::limits::MAX_ATTEMPT_LIMIT;
 use delayline::message::{Group, Headers, Priority};
@@ -177,8 +177,8 @@ impl Fields {
             if headers.get(&name).is_some() {
                 return Err(format!("the header {} appears more than once", quoted(&name)));
             }
-            if [WAITS_FOR, WAKES].contains(&name.as_str()) {
-                return Err(format!("the header {} is set by after and wakes", quoted(&name)));
+            if after::HEADERS.contains(&name.as_str()) {
+                return Err(format!("the header {} is set by Delayline alone", quoted(&name)));
             }
             headers.set(name, value).map_err(text)?;
         }

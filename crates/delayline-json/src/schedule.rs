@@ -96,7 +96,10 @@ pub fn schedule_spec(
     }
     let spec: Spec =
         serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
-    payload.map_or(Ok(spec.clone()), |it| spec.payload(it)).map_err(|error| error.to_string())
+    match payload {
+        Some(json) => spec.payload(json).map_err(|error| error.to_string()),
+        None => Ok(spec),
+    }
 }
 
 /// Writes a schedule: its name, whether it is paused or a dead letter, its spec as it is stored or

@@ -113,7 +113,7 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
     /// # Errors
     ///
     /// Like a call.
-    pub async fn removal_prospect(&self) -> Result<Removal, Error> {
+    pub async fn held(&self) -> Result<Removal, Error> {
         self.removal(b"0").await
     }
 

@@ -186,7 +186,7 @@ structure! {
     record in "a value of `records`" {
         SEQUENCE: U64, "sequence number, from 1, plus 2^56 if it has a group";
         ENQUEUED_AT: Instant, "when it was enqueued";
-        DIGEST: U64, "XXH3 of group, priority, limits, payload, and headers other than `traceparent` and `tracestate`; 0 for a lost record";
+        DIGEST: U64, "XXH3 of group, priority, limits, payload, and headers other than `traceparent`, `tracestate` and `delayline-waits-since`; 0 for a lost record";
         FORM: U8, "the priority level, and a bit for each optional part";
         DUE: Instant if "GROUPED", "when it is due; details have a later one";
         LANE: Bytes(6) if "GROUPED", "number of the group's lane: 47 bits of the SHA-1 of its name";

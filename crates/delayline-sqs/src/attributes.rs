@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline::Bytes;
-use delayline::after::{WAITS_FOR, WAKES};
+use delayline::after;
 use delayline::message::Headers;
 use delayline_web::waiting::SQS_HEADER;
 use serde::{Deserialize, Serialize};
@@ -165,7 +165,7 @@ pub(crate) fn read(map: &Map<String, Value>) -> Result<Attributes, Error> {
             )));
         }
         // A message waits for messages of any queue, and its sender may have no right to others.
-        let is_reserved = [HEADER, WAITS_FOR, WAKES].contains(&&**name);
+        let is_reserved = &**name == HEADER || after::HEADERS.contains(&&**name);
         if starts("AWS.") || starts("Amazon.") || is_reserved {
             return Err(Error::value("Message attribute name has a reserved prefix."));
         }
@@ -395,8 +395,8 @@ mod tests {
             ("a..b", json!({"DataType": "String", "StringValue": "secret"})),
             ("a b", json!({"DataType": "String", "StringValue": "secret"})),
             (HEADER, json!({"DataType": "String", "StringValue": "secret"})),
-            (WAITS_FOR, json!({"DataType": "String", "StringValue": "0 0 1 wait"})),
-            (WAKES, json!({"DataType": "String", "StringValue": "others a"})),
+            (after::WAITS_FOR, json!({"DataType": "String", "StringValue": "0 0 1 wait"})),
+            (after::WAKES, json!({"DataType": "String", "StringValue": "others a"})),
         ] {
             let map = Map::from_iter([(name.to_owned(), value)]);
             let Err(error) = read(&map) else { panic!("{name} was accepted") };

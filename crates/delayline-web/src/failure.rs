@@ -99,8 +99,8 @@ impl Failure {
             }
             Self::Slow => "the body did not arrive in time; nothing was done".to_owned(),
             Self::Crowded => {
-                "there are too many large requests, or requests for unknown queues, now; nothing was done; \
-                 try again later".to_owned()
+                "too many large requests, or requests for unknown queues, are under way; nothing was \
+                 done; try again later".to_owned()
             }
             Self::MediaType(types) => {
                 format!("the header content-type must be {} in UTF-8", types.join(" or "))

@@ -33,6 +33,9 @@ pub(crate) fn known(visitor: &Visitor, headers: &Headers) -> Result<(), String> 
 /// The headers as the visitor may see them: they name no queue that the visitor does not know.
 #[must_use]
 pub fn shown<'a>(visitor: &Visitor, headers: &'a Headers) -> Cow<'a, Headers> {
+    if visitor.queues.is_none() {
+        return Cow::Borrowed(headers);
+    }
     let waiting = after::wakes(headers);
     let waits_in = waiting.as_ref().and_then(|member| member.queue());
     let hides_wakes = waits_in.is_some_and(|queue| !visitor.knows(queue.as_str()));

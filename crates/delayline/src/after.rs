@@ -45,5 +45,5 @@ pub(crate) mod wire;
 
 pub(crate) use self::member::Moved;
 pub use self::member::{Ended, Member, Members, OnFailure, Waiting, Why};
-pub use self::wire::{WAITS_FOR, WAKES, delivered, set_wakes, wakes};
+pub use self::wire::{HEADERS, WAITS_FOR, WAKES, delivered, set_wakes, wakes};
 pub use crate::queue::SentTogether;

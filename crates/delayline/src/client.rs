@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use delayline_core::limits::{FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS};
 use delayline_core::{
-    Applied, At, Backoff, Durability, ErrorClass, MessageId, NewMessage, Op, QueueBackend,
-    QueueName, Violation,
+    Applied, At, Backoff, Durability, ErrorClass, MessageId, MessageInfo, NewMessage, Op,
+    QueueBackend, QueueName, Violation,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -97,9 +97,11 @@ impl Client {
         Self { trace_source: Some(source), ..self }
     }
 
-    /// Returns the client with another backend.
-    pub(crate) fn on(self, backend: Arc<dyn QueueBackend>) -> Self {
-        Self { backend, ..self }
+    /// Returns the client of the shard that a message was sent to.
+    pub(crate) fn near(&self, info: &MessageInfo) -> Self {
+        let shard = self.shared.shards.as_ref().map(|shards| shards.near(info));
+        let backend = shard.unwrap_or_else(|| Arc::clone(&self.backend));
+        Self { backend, ..self.clone() }
     }
 
     /// Returns the client with another durability.

@@ -330,7 +330,7 @@ impl Connection {
         let name = QueueName::new(name)?;
         match shards::delete_if_empty(&*self.0, &name).await? {
             Some(removal) => Ok(removal),
-            None => self.0.delete_if_empty(name, false).await,
+            None => self.0.delete_if_empty(name).await,
         }
     }
 

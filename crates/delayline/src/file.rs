@@ -153,12 +153,12 @@ impl Store for Files {
         Ok(FoundQueues { names: self.0.queues(), complete: true, failure: None })
     }
 
-    async fn delete_if_empty(&self, name: QueueName, is_trial: bool) -> Result<Removal, Error> {
-        let directory = &self.0;
-        Ok(removal(match is_trial {
-            true => directory.held(&name)?,
-            false => directory.delete_if_empty(&name).await?,
-        }))
+    async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, Error> {
+        Ok(removal(self.0.delete_if_empty(&name).await?))
+    }
+
+    async fn held(&self, name: QueueName) -> Result<Removal, Error> {
+        Ok(removal(self.0.held(&name)?))
     }
 
     async fn directory_status(&self) -> Result<Option<DirectoryStatus>, Error> {
@@ -196,12 +196,12 @@ impl Store for Beside {
         Ok(FoundQueues { names: self.0.queues().await?, complete: true, failure: None })
     }
 
-    async fn delete_if_empty(&self, name: QueueName, is_trial: bool) -> Result<Removal, Error> {
-        let beside = &self.0;
-        Ok(removal(match is_trial {
-            true => beside.held(&name).await?,
-            false => beside.delete_if_empty(&name).await?,
-        }))
+    async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, Error> {
+        Ok(removal(self.0.delete_if_empty(&name).await?))
+    }
+
+    async fn held(&self, name: QueueName) -> Result<Removal, Error> {
+        Ok(removal(self.0.held(&name).await?))
     }
 
     /// All workers are in the process that has opened the directory.

@@ -12,6 +12,7 @@ mod found;
 mod limits;
 mod listed;
 mod listing;
+pub(crate) mod lookups;
 mod merge;
 mod read;
 mod sendable;

@@ -56,13 +56,12 @@ impl Store for Server {
         Ok(inspect(&*self.transport, &name).await?)
     }
 
-    async fn delete_if_empty(&self, name: QueueName, is_trial: bool) -> Result<Removal, Error> {
-        let backend = self.any_layout(name).await?;
-        Ok(if is_trial {
-            backend.removal_prospect().await?
-        } else {
-            backend.delete_if_empty().await?
-        })
+    async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, Error> {
+        Ok(self.any_layout(name).await?.delete_if_empty().await?)
+    }
+
+    async fn held(&self, name: QueueName) -> Result<Removal, Error> {
+        Ok(self.any_layout(name).await?.held().await?)
     }
 
     async fn any_layout(&self, name: QueueName) -> Result<ScriptBackend<dyn Transport>, Error> {

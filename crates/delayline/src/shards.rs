@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Durability, Error, ErrorClass, ErrorKind, Group, MessageId, NewMessage,
-    Op, QueueBackend, QueueName, Reply, Timestamp, Wakeup,
+    Applied, At, Backend, Durability, Error, ErrorClass, ErrorKind, Group, MessageId, MessageInfo,
+    NewMessage, Op, QueueBackend, QueueName, Reply, Timestamp, Wakeup,
 };
 use futures_util::future::{join_all, select_ok};
 use xxhash_rust::xxh3::xxh3_64;
@@ -67,6 +67,12 @@ struct Parts<T> {
 }
 
 impl Shards {
+    /// Returns the shard that a message was sent to.
+    pub(crate) fn near(&self, info: &MessageInfo) -> Arc<dyn QueueBackend> {
+        let place = place_of(info.group.as_ref(), &info.id, self.shards.len());
+        Arc::clone(&self.shards[place].backend)
+    }
+
     fn new(name: QueueName, shards: Vec<Shard>) -> Self {
         let heads = Mutex::new(Heads::new(shards.len()));
         Self { name, shards, heads, journal: Mutex::default() }

@@ -35,8 +35,13 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Err(Error::unsupported("inspecting a queue that is not on a server"))
     }
 
-    /// Removes the queue if it is empty, unless it `is_trial`.
-    async fn delete_if_empty(&self, _name: QueueName, _is_trial: bool) -> Result<Removal, Error> {
+    /// Removes the queue if it is empty.
+    async fn delete_if_empty(&self, _name: QueueName) -> Result<Removal, Error> {
+        Err(Error::unsupported("deleting a queue that is not on a server"))
+    }
+
+    /// Returns what [`delete_if_empty`](Self::delete_if_empty) would, and removes nothing.
+    async fn held(&self, _name: QueueName) -> Result<Removal, Error> {
         Err(Error::unsupported("deleting a queue that is not on a server"))
     }
 

@@ -376,7 +376,7 @@ class Worker:
                 jobs = self._claims.claim(free, **fields)
             except (OSError, http.client.HTTPException, ApiError) as error:
                 # A server that refuses, such as a Redis with another password, may be set right.
-                is_of_worker = isinstance(error, ApiError) and error.status < 500
+                is_of_worker = isinstance(error, ApiError) and (error.status < 500 or error.status == 501)
                 if is_of_worker and not error.is_retryable and error.status != 404:
                     raise
                 # The same claim is repeated: it returns the leases that it may have been granted.
@@ -467,36 +467,40 @@ class Worker:
                 log.error("%d messages could not be settled: %s", len(ended), error)
 
     def _renew(self) -> None:
-        pause = self.lease / 3
+        pause, tell_at = self.lease / 3, 0.0
         while not self._done.wait(pause):
             jobs, pause = self._renewable(), self.lease / 3
             for first in range(0, len(jobs), 1000):
                 error = self._extend(jobs[first : first + 1000])
-                if error is not None:
-                    log.warning("leases could not be renewed: %s", error)
-                    # Several times more before they end.
-                    pause = self.lease / 30
+                if error is None:
+                    tell_at = 0.0
+                    continue
+                # Several times more before they end.
+                pause = self.lease / 30
+                if time.monotonic() >= tell_at:
+                    log.warning("leases could not be renewed; logged each minute: %s", error)
+                    tell_at = time.monotonic() + 60
             # By the next time, the server may have closed it.
             self._renewals.close()
 
     def _extend(self, jobs: list[Job]) -> Optional[Exception]:
         """Renews leases. Returns the error if some could not be renewed."""
-        now = time.monotonic()
+        now, failure = time.monotonic(), None
         try:
             results = self._renewals.extend(jobs, self.lease, timeout=min(15, self.lease / 6))
         except Exception as error:
-            # A server that answers may have renewed some, if only a part of the queue is away.
-            is_answered = isinstance(error, ApiError)
-            for job in jobs:
-                if not is_answered and time.monotonic() >= job._until:
-                    job.cancelled.set()
-            return error
+            failure = error
+            problem = error.problem if isinstance(error, ApiError) else {}
+            results = problem.get("results") or [{"outcome": "failed"}] * len(jobs)
         for job, result in zip(jobs, results):
+            is_lost = result["outcome"] != "extended"
             if result["outcome"] == "extended":
                 job._until = now + self.lease
-            if result["outcome"] != "extended" or result["cancel_requested"]:
+            elif result["outcome"] == "failed":
+                is_lost = time.monotonic() >= job._until
+            if is_lost or result.get("cancel_requested"):
                 job.cancelled.set()
-        return None
+        return failure
 
     def _renewable(self) -> list[Job]:
         """Returns the latest job of each message. An earlier one has lost its lease, and stops."""

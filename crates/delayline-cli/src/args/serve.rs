@@ -1,14 +1,15 @@
 //! `delayline serve`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use delayline::Durability;
+use ipnet::IpNet;
 
+use super::Post;
 use super::work::concurrency;
-use super::{Network, Post};
 
 /// Serve a dashboard, an HTTP API and metrics
 ///
@@ -60,8 +61,8 @@ pub(crate) struct Serve {
 
     /// Proxy, or network of proxies such as 10.0.0.0/8, whose X-Forwarded-For names the clients, so
     /// that wrong passwords of one do not lock out the others; repeatable
-    #[arg(long, value_name = "ADDRESS", requires = "users")]
-    pub(crate) trusted_proxy: Vec<Network>,
+    #[arg(long, value_name = "ADDRESS", requires = "users", value_parser = network)]
+    pub(crate) trusted_proxy: Vec<IpNet>,
 
     /// Roles of everyone on this machine, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "operator,worker")]
@@ -130,6 +131,25 @@ impl From<Role> for delayline_web::Role {
     }
 }
 
+/// Reads a network, such as `10.0.0.0/8`, or a single address.
+fn network(text: &str) -> Result<IpNet, String> {
+    let neither = || "it is neither an address nor a network such as 10.0.0.0/8".to_owned();
+    let address: IpAddr =
+        text.split('/').next().unwrap_or_default().parse().map_err(|_| neither())?;
+    if !text.contains('/') {
+        return Ok(address.to_canonical().into());
+    }
+    let network: IpNet = text.parse().map_err(|_| neither())?;
+    if address != network.trunc().addr() {
+        return Err(format!("it is no network, but an address in {}", network.trunc()));
+    }
+    // Clients are compared in their form of IPv4, so it would match none.
+    if address != address.to_canonical() {
+        return Err("write a network of IPv4 in its own form, such as 10.0.0.0/8".to_owned());
+    }
+    Ok(network)
+}
+
 const HELP: &str = "\
 Examples:
   delayline serve --all
@@ -185,3 +205,31 @@ in front, and name its address with --trusted-proxy. Each action of an operator 
 as are refused requests and failed logins, which are slowed down; sends, claims and settlements are
 logged at DEBUG (-vv).
 For exit codes, see `delayline --help`.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_read_as_written() {
+        for (text, expected) in [
+            ("10.0.0.0/8", Ok("10.0.0.0/8")),
+            ("10.1.2.3", Ok("10.1.2.3/32")),
+            ("::ffff:10.1.2.3", Ok("10.1.2.3/32")),
+            ("2001:db8::/32", Ok("2001:db8::/32")),
+            ("0.0.0.0/0", Ok("0.0.0.0/0")),
+            ("10.1.2.3/8", Err("an address in 10.0.0.0/8")),
+            ("::ffff:10.0.0.0/104", Err("in its own form")),
+            ("010.0.0.0/8", Err("neither")),
+            ("10.0.0.0/33", Err("neither")),
+            ("10.0.0/8", Err("neither")),
+            ("/", Err("neither")),
+        ] {
+            match (network(text), expected) {
+                (Ok(read), Ok(expected)) => assert_eq!(read.to_string(), expected),
+                (Err(why), Err(words)) => assert!(why.contains(words), "{text}: {why}"),
+                (read, _) => panic!("{text}: {read:?}"),
+            }
+        }
+    }
+}

@@ -252,7 +252,7 @@ impl Move {
         let mut message = NewMessage::new(id, payload);
         message.schedule = Schedule::At(due);
         message.max_failures = entry.max_failures.unwrap_or(message.max_failures);
-        message.validate().map_err(|_| "its payload is larger than 1 MiB")?;
+        message.validate().map_err(|_| "it is not within the limits of a message")?;
         self.counts.due_at(due);
         Ok(message)
     }

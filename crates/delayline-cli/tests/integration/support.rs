@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use delayline_test_server::Server;
 use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub const DRIVERS: [&str; 2] = ["redis", "fred"];
@@ -69,8 +70,7 @@ impl Drop for Running {
             if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
-            let pid = child.id().to_string();
-            let _ = Command::new("kill").args(["-TERM", &pid]).status();
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
             std::thread::sleep(Duration::from_millis(50));
         }
         let _ = child.kill();
@@ -199,8 +199,14 @@ pub fn full_pipe() -> (PipeReader, PipeWriter) {
 }
 
 pub fn send_signal(child: &Child, signal: &str) {
-    let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
-    assert!(kill.unwrap().success());
+    let signal = match signal {
+        "-HUP" => Signal::HUP,
+        "-INT" => Signal::INT,
+        "-TERM" => Signal::TERM,
+        "-KILL" => Signal::KILL,
+        other => panic!("{other}"),
+    };
+    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 /// Sends a message.

@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::response::Response;
-use delayline::after::{self, WAITS_FOR, WAKES};
+use delayline::after;
 use delayline::backend::{
     Headers, Known, NewMessage, Schedule, Update, UpdateContent, UpdateDue, UpdateToken,
     is_printable,
@@ -219,7 +219,7 @@ fn headers(fields: &Params) -> Result<Headers, Failure> {
         let why = || Failure::Wrong(format!("line {number} of the headers is not `name: value`"));
         let (name, value) = line.split_once(':').ok_or_else(why)?;
         let value = Bytes::from(value.trim().to_owned().into_bytes());
-        if [WAITS_FOR, WAKES].contains(&name.trim()) {
+        if after::HEADERS.contains(&name.trim()) {
             let why = format!("line {number}: a form cannot set this header");
             return Err(Failure::Wrong(why));
         }

@@ -79,13 +79,15 @@ async fn only_queues_that_the_visitor_knows_can_be_waited_for() {
     let other = json!({"queue": "secret", "id": "a"});
     let itself = json!({"queue": "orders", "id": "w"});
     let crafted = json!({"delayline-waits-for": "1 0 1 wait"});
+    let moved = json!({"delayline-waits-since": "0 1"});
     // A message move task of the SQS endpoint would send it there.
     let dead = json!({"delayline-sqs": r#"{"q":"secret"}"#});
     let listed = json!({"delayline-sqs": r#"[{},null,null,null,"secret"]"#});
     for (message, reason) in [
         (json!({"id": "w", "payload": "1", "after": [other]}), "no queue secret here"),
         (json!({"id": "w", "payload": "1", "wakes": other}), "no queue secret here"),
-        (json!({"id": "w", "payload": "1", "headers": crafted}), "is set by after and wakes"),
+        (json!({"id": "w", "payload": "1", "headers": crafted}), "is set by Delayline alone"),
+        (json!({"id": "w", "payload": "1", "headers": moved}), "is set by Delayline alone"),
         (json!({"id": "w", "payload": "1", "headers": dead}), "a queue that does not exist"),
         (json!({"id": "w", "payload": "1", "headers": listed}), "is no JSON object"),
         (json!({"id": "w", "payload": "1", "after": ["w"]}), "would wait for itself"),

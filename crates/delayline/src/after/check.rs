@@ -76,7 +76,7 @@ impl<'a> Check<'a> {
             by_queue.entry(self.members[place].queue()).or_default().push(place);
         }
         let this = &*self;
-        // All at once, so that no silent queue, of 255 at most, hides what the others answer.
+        // All at once, so that up to 255 silent queues do not hide what the others answer.
         let queries = by_queue.into_iter().map(async |(queue, places)| {
             let mut found = Vec::new();
             let query = this.query_queue(queue, &places, &mut found);

@@ -133,5 +133,5 @@ impl WeakReach {
 
 /// Maximum number of queues that the checks of a connection query at once.
 const MOST_QUERIES: usize = 256;
-/// How many queues stay open, at least, though nothing uses them.
+/// From this number on, an opening closes the queues that nothing uses.
 const MOST_OPEN: usize = 256;

@@ -26,6 +26,9 @@ pub const WAITS_FOR: &str = "delayline-waits-for";
 /// waiting message, a space, and its id.
 pub const WAKES: &str = "delayline-wakes";
 
+/// The headers that only this library writes: a sender that could set them would be trusted.
+pub const HEADERS: [&str; 3] = [WAITS_FOR, WAKES, Headers::WAITS_SINCE];
+
 /// Sets the header [`WAKES`], as [`Draft::wakes`](crate::Draft::wakes) does.
 ///
 /// # Errors
@@ -70,9 +73,16 @@ pub(crate) fn write(waiting: &Waiting, message: &mut NewMessage) -> Result<(), V
     let Waiting { members, on_failure, at_most, moved } = waiting;
     let (bytes, count, ms) = (message.payload.len(), members.len(), whole_ms(*at_most));
     message.headers.set(WAITS_FOR, format!("{bytes} {count} {ms} {}", on_failure.name()))?;
-    if let Some(Moved { since, has_failed }) = moved {
-        let header = format!("{} {}", since.as_ms(), u8::from(*has_failed));
-        message.headers.set(Headers::WAITS_SINCE, header)?;
+    match moved {
+        Some(Moved { since, has_failed }) => {
+            let header = format!("{} {}", since.as_ms(), u8::from(*has_failed));
+            message.headers.set(Headers::WAITS_SINCE, header)?;
+        }
+        // A handler may have copied the headers of a moved message.
+        None if message.headers.get(Headers::WAITS_SINCE).is_some() => {
+            message.headers.set(Headers::WAITS_SINCE, "")?;
+        }
+        None => {}
     }
     let mut stored = BytesMut::from(&message.payload[..]);
     let mut last = Vec::new();
@@ -308,6 +318,11 @@ mod tests {
             let mut sent = NewMessage::new(id("w"), "payload");
             write(&Waiting::new(), &mut sent).unwrap();
             assert_eq!(message.digest(), sent.digest());
+            // Its headers in another message say nothing of that one.
+            let mut other = NewMessage::new(id("w"), "payload").headers(message.headers);
+            write(&Waiting::new(), &mut other).unwrap();
+            let other = read(&other.headers, &other.payload).unwrap().unwrap();
+            assert_eq!(other.waiting.moved, None);
         }
     }
 

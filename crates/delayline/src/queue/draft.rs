@@ -577,11 +577,17 @@ impl TryFrom<Draft> for NewMessage {
         if message.headers.get(TraceContext::TRACEPARENT).is_none()
             && let Some(context) = client.trace_context()
         {
-            let without = message.headers.clone();
-            // The limits of an update are lower than those of headers.
-            let put = context.put(&mut message.headers).and_then(|()| message.validate());
+            let is_update = message.known != Known::Refuse;
+            let without = is_update.then(|| message.headers.clone());
+            let mut put = context.put(&mut message.headers);
+            if let Some(without) = without {
+                // The limits of an update are lower than those of headers.
+                put = put.and_then(|()| message.validate());
+                if put.is_err() {
+                    message.headers = without;
+                }
+            }
             if let Err(violation) = put {
-                message.headers = without;
                 tracing::debug!(%violation, "sent without its trace context");
             }
         }

@@ -14,7 +14,6 @@ use super::{Explanation, Found, Queue, only};
 use crate::after::{Ended, Waiting, check};
 use crate::codec::{Decode, Raw};
 use crate::error::{message_id, millis};
-use crate::shards::place_of;
 use crate::{Error, telemetry};
 
 impl<T, C: Decode<T>> Queue<T, C> {
@@ -236,15 +235,7 @@ impl<T: ?Sized, C> Queue<T, C> {
     ///
     /// See [`patience`](Self::patience).
     pub async fn stats_near(&self, info: &MessageInfo) -> Result<(Stats, Timestamp), Error> {
-        let applied = match (self.client.shards(), self.client.queue_name()) {
-            (1, _) | (_, None) => self.client.apply(&Op::Stats).await?,
-            (shards, Some(name)) => {
-                let place = place_of(info.group.as_ref(), &info.id, shards);
-                let shard = name.shard(u32::try_from(place).unwrap_or(u32::MAX))?;
-                let shard = self.client.siblings().open(&shard).await?;
-                self.client.clone().on(shard).apply(&Op::Stats).await?
-            }
-        };
+        let applied = self.client.near(info).apply(&Op::Stats).await?;
         match applied.reply {
             Reply::Stats(stats) => Ok((*stats, applied.at)),
             _ => Err(Error::unexpected_reply()),

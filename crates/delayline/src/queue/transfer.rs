@@ -8,7 +8,6 @@
 //! So a process that continues after a crash needs no other record.
 
 mod aside;
-mod lookups;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -22,9 +21,9 @@ use delayline_core::{
 use uuid::Uuid;
 use xxhash_rust::xxh3::Xxh3;
 
-use self::lookups::{completions, look_up};
 use super::Queue;
 use super::batch::send_all;
+use super::lookups::{completions, look_up};
 use crate::Error;
 use crate::after::{Member, Moved, Waiting, wire};
 use crate::client::Client;
@@ -232,7 +231,8 @@ impl Transfer {
 
     /// Sets the messages that wait for others aside.
     async fn prepare(&self, infos: Vec<MessageInfo>) -> Result<(), Error> {
-        let waiting = self.look_up(infos.iter().map(|it| &it.id)).await?.into_iter();
+        let others = infos.iter().filter(|it| self.stays(it).is_none());
+        let waiting = self.look_up(others.map(|it| &it.id)).await?.into_iter();
         let waiting = waiting.filter(|it| waits_for(it).is_some()).map(|it| it.info);
         self.set_aside(waiting.collect()).await.map(drop)
     }
@@ -240,12 +240,8 @@ impl Transfer {
     async fn move_page(&mut self, infos: Vec<MessageInfo>) -> Result<(), Error> {
         let mut movable = Vec::new();
         for info in infos {
-            let known = self.left.get(&info.id).copied();
-            // An operator who wants a message moved that has changed there makes it due here.
-            let is_due = aside::before(info.due).is_none();
-            let may_move = |why| why == SET_ASIDE || why == CHANGED && is_due;
-            match known.filter(|(sequence, why)| *sequence == info.sequence && !may_move(*why)) {
-                Some(known) => drop(self.left_now.insert(info.id, known)),
+            match self.stays(&info) {
+                Some(left) => drop(self.left_now.insert(info.id, left)),
                 None => movable.push(info),
             }
         }
@@ -297,6 +293,16 @@ impl Transfer {
         self.put_back(back).await?;
         removed?;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// The sequence number of a message that the last pass has left permanently, and the reason.
+    fn stays(&self, info: &MessageInfo) -> Option<(u64, &'static str)> {
+        let &(sequence, why) = self.left.get(&info.id)?;
+        // An operator who wants a message moved that has changed there gives it another due time
+        // here.
+        let is_back = aside::before(info.due).is_none();
+        let may_move = why == SET_ASIDE || why == CHANGED && is_back;
+        (sequence == info.sequence && !may_move).then_some((sequence, why))
     }
 
     fn leave(&mut self, item: &Item, reason: &'static str) {
@@ -390,10 +396,13 @@ impl Transfer {
             message.payload = read.payload;
             let (since, has_failed) = (read.waiting.since(info), read.waiting.has_failed(info));
             let moved = Some(Moved { since, has_failed });
-            wire::write(&Waiting { members, moved, ..read.waiting }, &mut message)?;
+            if wire::write(&Waiting { members, moved, ..read.waiting }, &mut message).is_err() {
+                return Ok(Verdict::Leave(NO_HEADER));
+            }
         }
         Ok(match message.validate() {
             Ok(()) => Verdict::Send(Box::new(message)),
+            Err(Violation::Malformed { .. }) => Verdict::Leave(RESERVED),
             Err(_) => Verdict::Leave(TOO_LARGE),
         })
     }
@@ -569,12 +578,13 @@ fn same_queue(to: &Client) -> Error {
 }
 
 const SET_ASIDE: &str = "it waits for messages that are still in the old queue, and is set aside";
-const CHANGED: &str = "it was changed, cancelled or deleted in the new queue during its move, and is \
+const CHANGED: &str = "it was changed, cancelled or purged in the new queue during its move, and is \
                        set aside";
 const HAS_CHECKPOINT: &str = "it has a checkpoint, which only a worker can store";
 const IS_MEMBER: &str = "a message of another queue waits for it";
 const OTHER_SERVER: &str = "it waits for messages that the new queue cannot reach";
-const TOO_LARGE: &str =
-    "it is larger than a message may be, with the names that it waits for, or its id is reserved";
+const TOO_LARGE: &str = "it is larger than a message may be, with the names that it waits for";
+const NO_HEADER: &str = "it waits for messages, and has no room for the header of its move";
+const RESERVED: &str = "its id is reserved";
 const OTHER_CONTENT: &str = "the new queue knows its id with different content";
-const PURGED: &str = "the new queue knows its id as deleted";
+const PURGED: &str = "the new queue knows its id as purged";

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use delayline_core::{Enqueued, MessageState, Status, UpdateContent};
+use delayline_core::{Completion, Enqueued, MessageId, MessageState, Status, UpdateContent};
 use tokio::time::Instant;
 
 use super::{PAUSED_MS, Put, Schedules, Spec, fire, first_due, ids};
 use crate::queue::UpdateDue;
+use crate::queue::lookups::completions;
 use crate::{Error, Found};
 
 impl Schedules {
@@ -133,12 +134,20 @@ impl Schedules {
     async fn outdated(&self, name: &str, spec: &Spec, now: u64) -> Result<Vec<u64>, Error> {
         let ids =
             |tick| (0..fire::MOST_REVISIONS).map(move |n| (tick, ids::tick_id(name, tick, n)));
-        let (mut ticks, ids): (Vec<_>, Vec<_>) = spec.ahead(now).flat_map(ids).unzip();
-        if ticks.is_empty() {
-            return Ok(ticks);
+        let ahead: Vec<(u64, String)> = spec.ahead(now).flat_map(ids).collect();
+        if ahead.is_empty() {
+            return Ok(Vec::new());
         }
+        let ids = ahead.iter().map(|(_, id)| MessageId::try_from(&**id));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let target = self.target(spec.queue_name()).await?;
+        // Few of them exist, and contents are read in small batches.
+        let known = completions(target.client(), &ids).await?;
+        let waiting = ahead.into_iter().zip(known);
+        let waiting = waiting.filter(|(_, known)| *known == Completion::Pending);
+        let (mut ticks, ids): (Vec<_>, Vec<_>) = waiting.map(|(ahead, _)| ahead).unzip();
         let (payload, kind) = spec.content()?;
-        let found = self.target(spec.queue_name()).await?.get_many(ids).await?;
+        let found = target.get_many(ids).await?;
         let mut are_outdated = found.into_iter().map(|found| {
             matches!(found, Found::Live(live) if live.payload != payload
                 || live.headers.kind() != kind

@@ -196,10 +196,12 @@ impl Heads {
         let failures = self.all.iter().filter_map(|head| head.failure.as_ref());
         let others = failures.clone().count().saturating_sub(1);
         let error = failures.min_by_key(|error| error.class() != ErrorClass::Rejected)?;
-        if others == 0 {
-            return Some(error.clone());
-        }
-        let detail = format!("{} (and {others} other shards)", error.detail());
+        let others = match others {
+            0 => return Some(error.clone()),
+            1 => "another shard".to_owned(),
+            n => format!("{n} other shards"),
+        };
+        let detail = format!("{} (and {others})", error.detail());
         Some(Error::with_source(error.kind().clone(), detail, error.clone()))
     }
 

@@ -81,33 +81,25 @@ pub(crate) async fn delete_if_empty(
 ) -> Result<Option<Removal>, Error> {
     let plain = store.open(name.clone()).await?;
     let Some(number) = number_of(&plain).await? else { return Ok(None) };
-    let mut sum = Removal::default();
-    sum.existed = true;
-    let is_empty = |sum: &Removal| (sum.messages, sum.results, sum.throttled) == (0, 0, 0);
-    let add = |sum: &mut Removal, one: Removal| {
-        sum.messages += one.messages;
-        sum.results += one.results;
-        sum.throttled += one.throttled;
-    };
+    let names = (0..number).map(|it| name.shard(it)).collect::<Result<Vec<_>, _>>()?;
     // An empty shard must keep its pause, limits and finished ids as long as others hold anything.
-    let mut plain_holds = store.delete_if_empty(name.clone(), true).await?;
+    let mut sum = store.held(name.clone()).await?;
     // The record.
-    plain_holds.messages = plain_holds.messages.saturating_sub(1);
-    add(&mut sum, plain_holds);
-    for shard in 0..number {
-        add(&mut sum, store.delete_if_empty(name.shard(shard)?, true).await?);
+    sum.messages = sum.messages.saturating_sub(1);
+    for shard in &names {
+        add(&mut sum, store.held(shard.clone()).await?);
     }
-    for shard in 0..number {
-        if !is_empty(&sum) {
+    for shard in names {
+        if holds_any(sum) {
             return Ok(Some(sum));
         }
-        add(&mut sum, store.delete_if_empty(name.shard(shard)?, false).await?);
+        add(&mut sum, store.delete_if_empty(shard).await?);
     }
-    if !is_empty(&sum) {
+    if holds_any(sum) {
         return Ok(Some(sum));
     }
     plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
-    add(&mut sum, store.delete_if_empty(name.clone(), false).await?);
+    add(&mut sum, store.delete_if_empty(name.clone()).await?);
     // Programs that have opened the queue may have sent to a shard since it was removed.
     let late = strays(store, name).await?;
     if late > 0 {
@@ -115,6 +107,17 @@ pub(crate) async fn delete_if_empty(
         sum.messages += late;
     }
     Ok(Some(sum))
+}
+
+fn add(sum: &mut Removal, one: Removal) {
+    sum.existed |= one.existed;
+    sum.messages += one.messages;
+    sum.results += one.results;
+    sum.throttled += one.throttled;
+}
+
+const fn holds_any(sum: Removal) -> bool {
+    sum.messages > 0 || sum.results > 0 || sum.throttled > 0
 }
 
 /// Returns the number of shards of the queue `name`; `None` if it has none.

@@ -267,13 +267,13 @@ impl Several {
             let expected = infos.iter().filter(|info| info.state.status() == status);
             let mut expected: Vec<_> = expected.cloned().collect();
             assert_eq!(listed.len(), expected.len(), "{status:?}");
-            let key = |info: &delayline_core::MessageInfo| {
+            let key = |info: &MessageInfo| {
                 let shard = place_of(info.group.as_ref(), &info.id, 3);
                 let position = pages::position_of(status, info);
                 (position.is_none(), position, info.group.is_some(), shard)
             };
             expected.sort_by_key(key);
-            let keyed = |infos: &[delayline_core::MessageInfo]| {
+            let keyed = |infos: &[MessageInfo]| {
                 infos.iter().map(|info| (key(info).1, key(info).3)).collect::<Vec<_>>()
             };
             assert_eq!(keyed(&listed), keyed(&expected), "{status:?}");

@@ -407,7 +407,7 @@ async fn an_update_during_the_check_that_cancels_takes_the_place_of_the_message(
 }
 
 /// With many members left, the message is held between two checks, but not beyond its limit.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_wait_for_many_members_is_not_held_beyond_its_limit() {
     let (seen, mut settlements) = unbounded_channel();
     let backend = Faulty::with_plan(move |op| {

@@ -151,7 +151,7 @@ async fn a_worker_hears_the_bells_of_all_shards() {
         let draft = sent.message(&n).group("tenant".to_owned() + &(n % 7).to_string());
         let outcome = if n % 2 == 0 { draft.send().await } else { sent.message(&n).send().await };
         assert!(matches!(outcome.unwrap().outcome, Enqueued::Created { .. }));
-        let report = tokio::time::timeout(Duration::from_secs(2), reports.recv()).await;
+        let report = tokio::time::timeout(Duration::from_secs(4), reports.recv()).await;
         assert_eq!(report.expect("a hint comes before any poll"), Some(n));
     }
     stop.stop(Duration::from_secs(5));

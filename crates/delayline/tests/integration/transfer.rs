@@ -12,6 +12,7 @@ use delayline::backend::{
     Applied, At, Backend, Claim, ClaimId, Error, Found, Lease, List, Millis, NewMessage, Op,
     Outcome, QueueBackend, QueueName, Reply, Save, Schedule, Settlement, Status, Timestamp, Wakeup,
 };
+use delayline::limits;
 use delayline::message::{Headers, MessageState, Priority};
 use delayline::{Connect, Connection, Draft, Durability, ErrorKind, Job, MessageId, Queue, Worker};
 use tokio::sync::Notify;
@@ -441,4 +442,24 @@ async fn a_message_changes_during_an_interrupted_move(is_cancelled: bool) {
     assert_eq!(created().await, before + u64::from(is_cancelled));
     // With another content than there, it is delivered where it is.
     assert_eq!(from.stats().await.unwrap().ready, u64::from(!is_cancelled));
+}
+
+/// A moved message needs one header more.
+#[tokio::test(start_paused = true)]
+async fn a_waiting_message_with_all_headers_stops_no_other() {
+    let connection = delayline::connect("memory:").await.unwrap();
+    let from: Queue<u64> = connection.queue("from").await.unwrap();
+    let to: Queue<u64> = connection.queue("to").await.unwrap();
+    let names = (1..limits::MAX_HEADERS).map(|n| format!("h-{n}"));
+    let full = names.fold(from.message(&1).id("full"), |draft, name| draft.header(name, "x"));
+    send(full.after(["absent"])).await;
+    send(from.message(&2).id("other")).await;
+    let delayline::Found::Live(before) = from.get("full").await.unwrap() else { panic!() };
+    let mut transfer = from.transfer_to(&to).unwrap();
+    assert_eq!(transfer.pass().await.unwrap(), 1);
+    assert_eq!(transfer.pass().await.unwrap(), 0);
+    let left: Vec<_> = transfer.left().map(|(id, why)| format!("{id}: {why}")).collect();
+    assert!(left.len() == 1 && left[0].ends_with("room for the header of its move"), "{left:?}");
+    let delayline::Found::Live(after) = from.get("full").await.unwrap() else { panic!() };
+    assert_eq!(before.info.due, after.info.due);
 }

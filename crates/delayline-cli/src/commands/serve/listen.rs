@@ -21,6 +21,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use ipnet::IpNet;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -28,7 +29,6 @@ use tokio::time::{sleep, timeout};
 use super::patient::{Patient, Unread};
 use super::proxies;
 use super::slots::{Client, Reserve, Slots};
-use crate::args::Network;
 
 /// How many connections there may be, and how long they may take.
 #[derive(Clone, Copy, Debug)]
@@ -97,10 +97,10 @@ pub(super) async fn serve<T>(
     listener: TcpListener,
     router: Router,
     limits: Limits,
-    proxies: Vec<Network>,
+    proxies: Vec<IpNet>,
     end: impl Future<Output = T>,
 ) -> T {
-    let proxies: Arc<[Network]> = proxies.into();
+    let proxies: Arc<[IpNet]> = proxies.into();
     let few = TowerToHyperService::new(router.clone().layer(from_fn(only_health_and_metrics)));
     let all = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();

@@ -13,11 +13,14 @@ use std::time::Duration;
 use delayline::Outcome;
 use delayline::worker::CancelReason;
 use delayline_json as json;
+use futures_util::future::join_all;
 use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::delivery::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use super::group::Group;
@@ -75,7 +78,9 @@ impl Command {
                     }
                     _ if is_shortage(&error) => {
                         tracing::warn!(id = %job.id(), "{sentence}; tried again in {SHORTAGE:?}");
-                        Ok(Ok(Outcome::Snooze(SHORTAGE)))
+                        // Nothing else could be run meanwhile, either, and others may be able to.
+                        sleep(SHORTAGE).await;
+                        Ok(Ok(Outcome::Release))
                     }
                     _ => Ok(Err(sentence)),
                 };
@@ -83,8 +88,9 @@ impl Command {
         };
         let group = Group::led_by(&child);
         let heard = Arc::<Heard>::default();
+        let mut output = listen(&mut child, &heard);
         let outcome = {
-            let mut attended = pin!(attend(&mut child, job, saves, &heard));
+            let mut attended = pin!(attend(&mut child, job, saves, &mut output));
             tokio::select! {
                 status = &mut attended => match status {
                     Ok(status) if status.success() => Ok(Outcome::Ack),
@@ -104,6 +110,7 @@ impl Command {
         } else {
             end(child, group).await;
         }
+        leave(job, output);
         let [written, said] =
             [&heard.stdout, &heard.stderr].map(|heard| std::mem::take(&mut *locked(heard)));
         Ok(match outcome {
@@ -212,15 +219,10 @@ struct Heard {
     is_behind: AtomicBool,
 }
 
-/// Gives a command its payload and listens to it until it has ended. The output of processes that
-/// it has left running is passed on until they end: they would not survive a closed pipe.
-async fn attend(
-    child: &mut Child,
-    job: &Delivery,
-    saves: Receiver,
-    heard: &Arc<Heard>,
-) -> std::io::Result<ExitStatus> {
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+/// Tasks that pass on what a command writes to stdout and stderr.
+type Output = [AbortOnDropHandle<()>; 2];
+
+fn listen(child: &mut Child, heard: &Arc<Heard>) -> Output {
     let keep_beginning = |kept: &mut Vec<u8>, part: &[u8]| {
         let room = MOST_RESULT_BYTES - kept.len();
         kept.extend_from_slice(part.get(..room).unwrap_or(part));
@@ -231,30 +233,62 @@ async fn attend(
         kept.drain(..surplus);
     };
     let (of_stdout, of_stderr) = (Arc::clone(heard), Arc::clone(heard));
-    let stdout = tokio::spawn(pass_on(stdout, tokio::io::stdout(), move |part| {
+    let stdout = pass_on(child.stdout.take(), tokio::io::stdout(), move |part| {
         of_stdout.is_behind.store(!part.is_empty(), Ordering::Relaxed);
         keep_beginning(&mut locked(&of_stdout.stdout), part);
-    }));
-    let stderr = tokio::spawn(pass_on(stderr, tokio::io::stderr(), move |part| {
-        keep_end(&mut locked(&of_stderr.stderr), part);
-    }));
-    let mut talk = pin!(async {
-        tokio::join!(feed(stdin, job.payload()), saves::take(job, saves), stdout, stderr)
     });
-    let mut silent = false;
+    let stderr = pass_on(child.stderr.take(), tokio::io::stderr(), move |part| {
+        keep_end(&mut locked(&of_stderr.stderr), part);
+    });
+    [tokio::spawn(stdout), tokio::spawn(stderr)].map(AbortOnDropHandle::new)
+}
+
+/// Gives a command its payload and attends to it until it has ended.
+async fn attend(
+    child: &mut Child,
+    job: &Delivery,
+    saves: Receiver,
+    [stdout, stderr]: &mut Output,
+) -> std::io::Result<ExitStatus> {
+    let (input, saves) = (feed(child.stdin.take(), job.payload()), saves::take(job, saves));
+    let mut talk = pin!(async { tokio::join!(input, saves, stdout, stderr) });
+    let mut is_silent = false;
     let status = loop {
         tokio::select! {
             status = child.wait() => break status,
-            _ = &mut talk, if !silent => silent = true,
+            _ = &mut talk, if !is_silent => is_silent = true,
         }
     };
-    if !silent {
+    if !is_silent {
         // Its last output and saves. But processes that it has left running may hold them open for
         // ever.
         let _ = timeout(LAST_WORDS, talk).await;
     }
     status
 }
+
+/// Passes on the output of processes that a command has left running until they end: they would
+/// not survive a closed pipe. If many are left, that of the next ones is not passed on, because
+/// each takes up to two file descriptors.
+fn leave(job: &Delivery, output: Output) {
+    let open: Vec<_> = output.into_iter().filter(|task| !task.is_finished()).collect();
+    if open.is_empty() {
+        return;
+    }
+    match LEFT_RUNNING.try_acquire() {
+        Ok(permit) => drop(tokio::spawn(async move {
+            join_all(open).await;
+            drop(permit);
+        })),
+        Err(_) => tracing::warn!(
+            id = %job.id(),
+            "the output of too many ended commands is still open; that of this one is closed"
+        ),
+    }
+}
+
+/// One for each ended command whose output is still passed on.
+static LEFT_RUNNING: Semaphore = Semaphore::const_new(256);
 
 /// Writes the payload. A command need not read it.
 async fn feed(stdin: Option<ChildStdin>, payload: &[u8]) {

@@ -101,13 +101,24 @@ async fn a_shard_that_refuses_claims_is_reported_while_another_keeps_the_worker_
         .on_refusal(move |error| refusals.send_modify(|all| all.push(error.to_string())))
         .build()
         .unwrap();
-    let told = refused.clone();
-    let is_told = move || {
-        let mut told = told.clone();
-        async move { told.wait_for(|all| !all.is_empty()).await.map(|_| ()) }
+    let reports = refused.clone();
+    let reported = async move || {
+        let mut reports = reports.clone();
+        reports.wait_for(|all| !all.is_empty()).await.map(|_| ())
     };
-    let shutdown = is_told();
-    let run = worker.run_until(async { drop(shutdown.await) }, move |_: Job<u32>| is_told());
+    let (begun, mut begins) = watch::channel(0);
+    let first = reported.clone();
+    // The hook may be called before the worker claims the second message.
+    let shutdown = async move {
+        let both = (first().await, begins.wait_for(|begun| *begun == 2).await.map(|_| ()));
+        drop(both);
+    };
+    let handler = move |_: Job<u32>| {
+        begun.send_modify(|begun| *begun += 1);
+        let reported = reported.clone();
+        async move { reported().await }
+    };
+    let run = worker.run_until(shutdown, handler);
     let summary = tokio::time::timeout(Duration::from_secs(30), run).await.unwrap();
     assert_eq!(summary.acked, 2);
     let refused = refused.borrow();

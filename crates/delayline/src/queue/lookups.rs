@@ -1,4 +1,4 @@
-//! What the queues of a transfer know of messages.
+//! What a queue knows of messages.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::Error;
 use crate::client::Client;
 
 /// Reads the live and readable ones of these messages.
-pub(super) async fn look_up(
+pub(crate) async fn look_up(
     client: &Client,
     ids: Vec<MessageId>,
 ) -> Result<Vec<Box<Message>>, Error> {
@@ -28,7 +28,7 @@ pub(super) async fn look_up(
 }
 
 /// Queries how far messages have come, in order.
-pub(super) async fn completions(
+pub(crate) async fn completions(
     client: &Client,
     ids: &[MessageId],
 ) -> Result<Vec<Completion>, Error> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Timestamp;
+use crate::{Millis, Timestamp};
 
 /// A map that forgets: it has two generations, and drops the older one as a whole.
 ///
@@ -60,9 +60,11 @@ impl<K: Ord, V> Generations<K, V> {
             self.younger.clear();
             self.older.clear();
             self.started = now;
-        } else if age >= self.retention_ms
-            || self.younger.len() >= self.capacity && !self.younger.contains_key(first)
-        {
+        } else if age >= self.retention_ms {
+            self.older = std::mem::take(&mut self.younger);
+            // Not now: the older entries are remembered for twice the retention at most.
+            self.started = self.started.after(Millis::saturating(self.retention_ms));
+        } else if self.younger.len() >= self.capacity && !self.younger.contains_key(first) {
             self.older = std::mem::take(&mut self.younger);
             self.started = now;
         }

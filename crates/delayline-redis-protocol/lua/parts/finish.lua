@@ -39,11 +39,13 @@ local function rotate_finished()
     if not finished_renamed then
       redis.call('UNLINK', key.finished_old)
     end
+    local ended = control.finished_since + FINISHED_RETENTION
+    control.finished_since = ended <= now and ended or now
     if finished_count > 0 then
       redis.call('RENAME', key.finished_new, key.finished_old)
-      redis.call('PEXPIRE', key.finished_old, FINISHED_RETENTION)
+      redis.call('PEXPIRE', key.finished_old, control.finished_since + FINISHED_RETENTION - now)
     end
-    control.finished_since, finished_count = now, 0
+    finished_count = 0
   end
   if finished_count == 0 then
     local n = #new_finished

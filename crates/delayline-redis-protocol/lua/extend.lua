@@ -20,6 +20,7 @@ local stored = redis.call('HMGET', key.details, unpack(ids))
 
 -- DECIDE
 local results, new_places, new_details = {ANSWER_RESULTS, now, 0}, {}, {}
+local shortens = false
 local ends = after(tonumber(ARGV[2]))
 local deadline = format('%d', AT_LEASED * BAND + ends)
 for i, id in ipairs(ids) do
@@ -30,7 +31,9 @@ for i, id in ipairs(ids) do
   if state == LEASE_OPEN or state == LEASE_CANCELLING then
     local member = member_by(entry, id)
     -- Details may be all that a torn end has left.
-    if place_of(member) == AT_LEASED then
+    local band, until_now = place_of(member)
+    if band == AT_LEASED then
+      shortens = shortens or ends < until_now
       push(new_places, deadline, member)
       if #item > LEASE_BYTES then
         local d, save = read_details(entry), sub(item, EXTENSION_SAVE_FROM)
@@ -51,7 +54,7 @@ for i, id in ipairs(ids) do
   end
 end
 -- Sleepers know a later end of a lease that is cut short.
-local ring = #new_places > 0 and ends < control.armed and rings(ends)
+local ring = shortens and rings(ends, 0, true)
 
 -- WRITE
 if #new_places > 0 then

@@ -4,11 +4,12 @@
 -- `due` has to ring. Sleepers come back by themselves at the instant `armed`, and within
 -- SAFETY_POLL whatever happens: so the bell rings only for what is due before that. Where as many
 -- are leased as may be, only the end of one rings: `freed` of those in the index end with this
--- call. Sets control.armed and control.armed_until.
-local function rings(due, freed)
+-- call. An end of a lease (`of_lease`) is not held back by limits. Sets control.armed and
+-- control.armed_until.
+local function rings(due, freed, of_lease)
   local limiter, open_at
   read_limits()
-  if limiter then
+  if limiter and not of_lease then
     local leased = 0
     count_leased()
     leased = leased - (freed or 0)

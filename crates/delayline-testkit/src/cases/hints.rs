@@ -63,6 +63,11 @@ const OF_LIMITS: &[Row] = &[
         |_| Op::SetLimits(SetLimits::new().leased(2)),
     ),
     (
+        "an earlier end of a lease at the limit",
+        |this| this.holds_a_before_b(SetLimits::new().leased(1), message),
+        |this| Op::Extend(Extend::new(vec![(id(&this.a), lease(this.token, 1))], millis(1_000))),
+    ),
+    (
         "the end of a hold",
         |this| {
             let hold = Op::SetLimits(SetLimits::new().hold_for(Duration::from_secs(50)));

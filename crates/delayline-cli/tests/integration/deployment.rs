@@ -30,11 +30,17 @@ fn manifests_and_units_run_what_the_command_accepts() {
         .into();
     for unit in ["delayline-serve", "delayline-work@", "delayline-scheduler"] {
         let unit = read(&format!("{unit}.service"));
-        let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-        let line = line.strip_prefix("/usr/local/bin/delayline ").unwrap();
-        let line = line.replace("%i", "orders-eu");
-        assert!(!line.contains('%'), "{line}");
-        commands.push(line.split(' ').map(str::to_owned).collect());
+        // Also those of the drop-ins that its comments show.
+        let lines = unit.lines().filter_map(|line| {
+            let (_, line) = line.split_once("ExecStart=/usr/local/bin/delayline ")?;
+            Some(line.replace("%i", "orders-eu"))
+        });
+        let before = commands.len();
+        commands.extend(lines.map(|line| {
+            assert!(!line.contains('%'), "{line}");
+            line.split(' ').map(str::to_owned).collect()
+        }));
+        assert!(commands.len() > before, "{unit}");
     }
     for command in commands {
         let words = ["delayline"].into_iter().chain(command.iter().map(String::as_str));

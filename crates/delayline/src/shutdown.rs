@@ -20,8 +20,9 @@ use tokio::signal;
 /// ```
 ///
 /// Without it, such a signal ends the process at once: messages stay leased until their leases
-/// expire, and each counts as a crash. Configure the platform to wait longer than
-/// [`WorkerBuilder::stop_grace`](crate::worker::WorkerBuilder::stop_grace) before it is killed.
+/// expire, and each counts as a crash. Configure the platform to wait at least 10 s
+/// longer than [`WorkerBuilder::stop_grace`](crate::worker::WorkerBuilder::stop_grace) before it
+/// kills the process.
 ///
 /// On Unix, signals count from this call on, not from the first poll. All futures that exist at the
 /// time of a signal complete. If the operating system refuses to register a signal, the error is

@@ -49,6 +49,25 @@ fn manifests_and_units_run_what_the_command_accepts() {
 }
 
 #[test]
+fn a_process_is_killed_only_after_the_longest_stop_of_its_worker() {
+    // The grace, and what follows it: see `delayline_core::worker`.
+    let longest = 20 + 5 + 5;
+    for (file, field) in [
+        ("delayline-work@.service", "TimeoutStopSec="),
+        ("delayline-serve.service", "TimeoutStopSec="),
+        ("kubernetes/base/serve.yaml", "terminationGracePeriodSeconds: "),
+        ("kubernetes/base/worker.yaml", "terminationGracePeriodSeconds: "),
+        ("kubernetes/base/scheduler.yaml", "terminationGracePeriodSeconds: "),
+        ("../examples/compose/compose.yaml", "stop_grace_period: "),
+    ] {
+        let text = read(file);
+        let seconds = text.lines().find_map(|line| line.trim().strip_prefix(field)).unwrap();
+        let seconds: u64 = seconds.trim_end_matches('s').parse().unwrap();
+        assert!(seconds > longest + 5, "{file}: {seconds} s");
+    }
+}
+
+#[test]
 fn a_pod_is_ready_and_keda_reads_the_numbers_of_the_queue() {
     let server = Server::start();
     for (id, delay) in

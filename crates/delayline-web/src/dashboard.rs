@@ -254,6 +254,10 @@ impl Dashboard {
             storage,
             workers: workers.map(Workers::new),
             searches: Searches::default(),
+            schedules_served: schedules.as_ref().map(|schedules| {
+                let queue = Queue::new(Arc::clone(schedules.queue().backend())).codec(Raw);
+                Arc::new(Served::new(queue))
+            }),
             schedules,
             overdue: Mutex::default(),
             entries: Latest::default(),

@@ -89,7 +89,14 @@ fn unavailable(why: &'static str) -> Response {
 }
 
 pub(crate) async fn metrics(context: Context) -> Response {
-    let samples = sample(&context.known.queues).await;
+    let mut queues = Arc::clone(&context.known.queues);
+    // Alerts about its schedules ask whether it is paused or cannot be reached.
+    if let (Ok((name, _)), Some(served)) = (context.schedules(), &context.shared.schedules_served)
+        && !queues.contains_key(name)
+    {
+        Arc::make_mut(&mut queues).insert(name.to_owned(), Arc::clone(served));
+    }
+    let samples = sample(&queues).await;
     let mut out = exposition(&samples);
     if let Some(search) = &context.known.search {
         discovery(&mut out, search);

@@ -15,6 +15,7 @@ use crate::examiner::Examiner;
 use crate::latest::Latest;
 use crate::pull::token::ClaimIds;
 use crate::searches::Searches;
+use crate::served::Served;
 use crate::workers::Workers;
 use crate::{Access, Role};
 
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) workers: Option<Workers>,
     pub(crate) searches: Searches,
     pub(crate) schedules: Option<Schedules>,
+    /// The queue of schedules, which is counted for metrics even if it is not shown.
+    pub(crate) schedules_served: Option<Arc<Served>>,
     /// How long the schedules were overdue when they were last read.
     pub(crate) overdue: Mutex<Option<Duration>>,
     /// The schedules whose instants pictures show.

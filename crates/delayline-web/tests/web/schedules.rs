@@ -289,10 +289,13 @@ async fn a_message_that_no_scheduler_sends_is_reported() {
     // The due time is a lead of a minute before the instant.
     assert!((3_540..3_600).contains(&shown["overdue_seconds"].as_u64().unwrap()), "{shown}");
     let metric = "delayline_schedules_overdue_seconds{queue=\"schedules\"} 35";
-    get(&site, "/metrics").await.has(metric);
-    // While the queue cannot be read, the series has no gap.
+    let up = |up: u8| format!("delayline_queue_up{{queue=\"schedules\"}} {up}\n");
+    let paused = "delayline_paused{queue=\"schedules\"} 0\n";
+    get(&site, "/metrics").await.has(metric).has(&up(1)).has(paused);
+    // While the queue cannot be read, the series have no gap.
     world.connection.close().await.unwrap();
-    get(&site, "/metrics").await.has(metric);
+    get(&site, "/metrics").await.has(metric).has(paused);
+    get(&world.site(Role::Viewer), "/metrics").await.has(&up(0));
 }
 
 #[tokio::test]

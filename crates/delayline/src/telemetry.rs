@@ -50,7 +50,7 @@
 //! | `delayline_leases_lost_total` | counter | `queue` | settlements and lease extensions that were too late ([G6](crate::guarantees#g6)) |
 //! | `delayline_doorbell_total` | counter | `queue`, `result` | waits for a hint: `hit`, `miss` (none arrived in time), `error` |
 //! | `delayline_overloaded_total` | counter | `queue` | sends refused because too many were waiting |
-//! | `delayline_schedule_ticks_total` | counter | `queue`, `result` | instants of schedules for this queue, by the scheduler: `sent`; `late`, sent more than a second after the instant; `missed`, left out after a time without schedulers, within the grace |
+//! | `delayline_schedule_ticks_total` | counter | `queue`, `result` | instants of schedules for this queue, by the scheduler: `sent`; `late`, sent more than a second after the instant; `missed`, left out after a time without schedulers, within the grace; `skipped`, left out because an earlier message had not ended |
 //! | `delayline_messages` | gauge | `queue`, `state` | `scheduled`, `ready`, `leased`, `dead` |
 //! | `delayline_oldest_due_age_seconds` | gauge | `queue` | how long the oldest unclaimed message has been due; 0 if there is none |
 //! | `delayline_paused` | gauge | `queue` | 1 while the queue is paused |

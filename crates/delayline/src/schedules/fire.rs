@@ -55,6 +55,24 @@ struct Progress {
     /// The number of ticks that were sent late.
     late: u64,
     missed: u64,
+    /// The number of ticks without a message, because an earlier one had not ended.
+    skipped: u64,
+}
+
+/// Whether a tick has a message, and since when.
+#[derive(Debug, PartialEq, Eq)]
+enum Created {
+    Now,
+    /// An earlier attempt or another scheduler has sent it.
+    Before,
+    /// An earlier message has not ended.
+    Skipped,
+}
+
+impl From<Enqueued> for Created {
+    fn from(outcome: Enqueued) -> Self {
+        if matches!(outcome, Enqueued::Created { .. }) { Self::Now } else { Self::Before }
+    }
 }
 
 impl Schedules {
@@ -88,8 +106,8 @@ impl Schedules {
 
     async fn measure(&self, spec: &Spec, progress: &Progress) {
         let Ok(target) = self.target(spec.queue_name()).await else { return };
-        let Progress { sent, late, missed, .. } = *progress;
-        let counts = [("sent", sent), ("late", late), ("missed", missed)];
+        let Progress { sent, late, missed, skipped, .. } = *progress;
+        let counts = [("sent", sent), ("late", late), ("missed", missed), ("skipped", skipped)];
         for (result, count) in counts.into_iter().filter(|&(_, count)| count > 0) {
             telemetry::ticks(target.client().label(), result, count);
         }
@@ -121,10 +139,14 @@ impl Schedules {
                 return Ok(false);
             }
             let next = plan.ticks.get(index + 1).copied().or(plan.next);
-            self.create(&name, spec, tick, next, now).await?;
+            let created = self.create(&name, spec, tick, next, now).await?;
             progress.next = next;
-            let is_late = tick.saturating_add(LATE_MS) < now;
-            *(if is_late { &mut progress.late } else { &mut progress.sent }) += 1;
+            match created {
+                Created::Now if tick.saturating_add(LATE_MS) < now => progress.late += 1,
+                Created::Now => progress.sent += 1,
+                Created::Skipped => progress.skipped += 1,
+                Created::Before => {}
+            }
         }
         Ok(true)
     }
@@ -137,12 +159,12 @@ impl Schedules {
         tick: u64,
         next: Option<u64>,
         now: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<Created, Error> {
         if spec.overlap_rule() == Overlap::Skip {
             let id = skipping_id(name);
             let found = self.target(spec.queue_name()).await?.get(id.as_str()).await?;
             if matches!(found, Found::Live(_)) {
-                return Ok(());
+                return Ok(Created::Skipped);
             }
             // The queue remembers the tick with the id, in case another scheduler has sent it and
             // its message has finished. It does so for hours: a scheduler that is suspended here
@@ -150,7 +172,7 @@ impl Schedules {
             let sent = UpdateToken::from_bytes(tick.to_be_bytes());
             let draft = self.message(name, spec, tick).await?.id(id);
             let draft = draft.update_as(UpdateContent::Keep, UpdateDue::Keep, sent);
-            return draft.send().await.map(drop);
+            return Ok(draft.send().await?.outcome.into());
         }
         let interval = Duration::from_millis(next.unwrap_or(u64::MAX).saturating_sub(tick));
         let ahead = Duration::from_millis(tick.saturating_sub(now));
@@ -158,7 +180,8 @@ impl Schedules {
         for revision in 0..MOST_REVISIONS {
             let id = tick_id(name, tick, revision);
             let draft = self.message(name, spec, tick).await?.id(id.as_str());
-            let is_cancelled = match throttled(draft, window).await? {
+            let outcome = throttled(draft, window).await?;
+            let is_cancelled = match outcome {
                 Enqueued::Duplicate { status } | Enqueued::Conflict { status } => {
                     status == Status::Cancelled
                 }
@@ -174,7 +197,7 @@ impl Schedules {
                 _ => false,
             };
             if !is_cancelled {
-                return Ok(());
+                return Ok(outcome.into());
             }
         }
         // All of them are cancelled, so the last id is used again. A scheduler sends a second
@@ -182,7 +205,7 @@ impl Schedules {
         // handled it.
         let draft = self.message(name, spec, tick).await?;
         let draft = draft.id(tick_id(name, tick, MOST_REVISIONS - 1)).reuse_finished_id();
-        draft.send().await.map(drop)
+        Ok(draft.send().await?.outcome.into())
     }
 }
 

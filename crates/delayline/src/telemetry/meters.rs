@@ -140,7 +140,7 @@ meters! {
         metrics::counter!(RETRIES, [queue.label()].iter()).increment(1);
     }
 
-    /// Instants of a schedule for this queue were `sent`, sent `late`, or `missed`.
+    /// Instants of a schedule for this queue were `sent`, sent `late`, `missed` or `skipped`.
     #[cfg(feature = "schedules")]
     pub(crate) fn ticks(queue: &Label, result: &'static str, count: u64) {
         let labels = [queue.label(), metrics::Label::from_static_parts("result", result)];

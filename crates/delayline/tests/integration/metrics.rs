@@ -402,13 +402,16 @@ async fn handlers_are_timed_by_the_kind_of_their_message() {
 /// A scheduler that has not run for ten minutes.
 #[cfg(all(feature = "schedules", feature = "testing"))]
 async fn schedule() {
-    use delayline::schedules::{Schedules, Spec};
+    use delayline::schedules::{Overlap, Schedules, Spec};
     // A full minute.
     let start = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_893_456_000);
     let test = delayline::testing::TestConnection::starting_at(start);
     let schedules = Schedules::open(test.connection()).await.unwrap();
     let spec = Spec::every(ms(60_000), "work").unwrap().payload("tick").unwrap();
     schedules.put("minutely", &spec.lead(ms(0)).unwrap()).await.unwrap();
+    // Its second instant finds the message of the first.
+    let skipping = Spec::every(ms(240_000), "skips").unwrap().overlap(Overlap::Skip);
+    schedules.put("skipping", &skipping.lead(ms(0)).unwrap()).await.unwrap();
     let own = test.queue("schedules");
     test.advance(ms(630_000));
     let _ = test.workers().add(&own, schedules.handler()).drain_for(ms(300_000)).await;
@@ -423,6 +426,9 @@ async fn ticks_are_counted_by_what_became_of_them() {
         ("delayline_schedule_ticks_total queue=work result=sent", 5),
         ("delayline_schedule_ticks_total queue=work result=late", 1),
         ("delayline_schedule_ticks_total queue=work result=missed", 9),
+        ("delayline_schedule_ticks_total queue=skips result=late", 1),
+        ("delayline_schedule_ticks_total queue=skips result=missed", 1),
+        ("delayline_schedule_ticks_total queue=skips result=skipped", 1),
     ]);
 }
 

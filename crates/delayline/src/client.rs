@@ -99,9 +99,11 @@ impl Client {
 
     /// Returns the client of the shard that a message was sent to.
     pub(crate) fn near(&self, info: &MessageInfo) -> Self {
-        let shard = self.shared.shards.as_ref().map(|shards| shards.near(info));
-        let backend = shard.unwrap_or_else(|| Arc::clone(&self.backend));
-        Self { backend, ..self.clone() }
+        let Shared { shards, label, events, cancels, .. } = &*self.shared;
+        let Some(shards) = shards else { return self.clone() };
+        let shard = shards.near(info);
+        let observed = Observed::new(shard, label.clone(), events.clone(), cancels.clone());
+        Self { backend: Arc::new(observed), ..self.clone() }
     }
 
     /// Returns the client with another durability.

@@ -304,6 +304,16 @@ async fn sharded() {
     let connection = delayline::connect("memory:").await.unwrap();
     let queue: Queue<u64> = connection.queue("numbers").shards(2).await.unwrap();
     queue.report_depths().await.unwrap();
+    let sent = queue.send(&1).await.unwrap();
+    let found = queue.get(sent).await.unwrap();
+    queue.stats_near(found.info().unwrap()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_to_one_shard_is_measured_like_one_to_all() {
+    let measured = Measured::during(sharded).await;
+    let calls = "delayline_call_duration_seconds op=stats queue=numbers result=ok";
+    assert_eq!(measured.histogram(calls).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -95,7 +95,6 @@ impl Observed {
                 self.tell_results_lost(items, results, tell);
             }
             (Op::Claim(_), Reply::Claim(claimed)) => self.tell_claimed(applied.at, claimed, tell),
-            // Its batches count as those of a settlement and of a claim.
             (Op::Relay(_), Reply::Relay(relayed)) => {
                 if !relayed.ids.is_empty() {
                     meters::batch(&self.queue, op.name(), relayed.ids.len());

@@ -81,7 +81,9 @@
 //! let seconds = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0];
 //! builder
 //!     .set_buckets_for_metric(Matcher::Full("delayline_lateness_seconds".to_owned()), &seconds)?
-//!     .set_buckets_for_metric(Matcher::Full("delayline_handler_duration_seconds".to_owned()), &seconds)?;
+//!     .set_buckets_for_metric(Matcher::Full("delayline_handler_duration_seconds".to_owned()), &seconds)?
+//!     .set_buckets_for_metric(Matcher::Full("delayline_job_duration_seconds".to_owned()), &seconds)?
+//!     .set_buckets_for_metric(Matcher::Full("delayline_call_duration_seconds".to_owned()), &seconds)?;
 //! ```
 //!
 //! # Events

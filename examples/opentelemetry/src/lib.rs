@@ -74,9 +74,11 @@ impl Telemetry {
 }
 
 /// Durations that get buckets in seconds. The default ones are for milliseconds.
-const DURATIONS: [&str; 4] = [
+const DURATIONS: [&str; 6] = [
     "delayline_lateness_seconds",
     "delayline_handler_duration_seconds",
+    "delayline_job_duration_seconds",
+    "delayline_call_duration_seconds",
     "messaging.client.operation.duration",
     "messaging.process.duration",
 ];

@@ -67,9 +67,10 @@ impl Telemetry {
     ///
     /// If the collector cannot be reached.
     pub fn stop(self) -> Result<(), Error> {
-        self.spans.shutdown()?;
-        self.metrics.shutdown()?;
-        Ok(())
+        // Both, even if the first one fails.
+        let (spans, metrics) = (self.spans.shutdown(), self.metrics.shutdown());
+        spans?;
+        Ok(metrics?)
     }
 }
 

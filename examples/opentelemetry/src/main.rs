@@ -16,9 +16,11 @@ use tracing::{Instrument, info, info_span};
 fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".to_owned());
     let telemetry = Telemetry::start("shop")?;
-    Runtime::new()?.block_on(shop(&url))?;
-    // Outside of the runtime, because it blocks.
-    telemetry.stop()?;
+    let result = Runtime::new()?.block_on(shop(&url));
+    // Outside of the runtime, because it blocks. Also after a failure, whose spans show the cause.
+    let stopped = telemetry.stop();
+    result?;
+    stopped?;
     println!("done");
     Ok(())
 }

@@ -21,12 +21,15 @@
 //! | `messaging.operation.name` | all | `send`, `process`, or the operation's name: `enqueue`, `claim`, `settle` and so on |
 //! | `messaging.operation.type` | `send`, `process` | `send`, `process` |
 //! | `messaging.destination.name` | all | the queue's name, see [`Backend::queue_name`](crate::backend::Backend::queue_name) |
-//! | `messaging.batch.message_count` | `call`, `group` | how many messages were sent, claimed, settled and so on |
+//! | `messaging.batch.message_count` | `call` of a claim or of several messages, `group` | how many messages were sent, claimed, settled and so on |
 //! | `messaging.message.id` | `send`, `process`; `call` of one message | the id, printable |
 //! | `delayline.epoch` | `process` | the [epoch](crate::Job::epoch) of the delivery |
 //! | `delayline.kind` | `process` of [`Jobs`](crate::Jobs) | the kind that handles it, or `unknown` |
 //! | `error.type` | `send`, `call`, `process` | if it failed: `not_executed`, `rejected` or `ambiguous`; on `process`, `retry`, `undecodable` or `reject` |
-//! | `otel.kind` | `send`, `process` | `producer`, `consumer`: the kind of the span, for `tracing-opentelemetry` |
+//!
+//! For `tracing-opentelemetry`, `otel.name` is the name of the exported span: the operation's name
+//! and the queue's, such as `process orders`. `otel.kind` is `producer` for `send`, `consumer` for
+//! `process` and `client` for `call`. `otel.status_code` is `ERROR` if there is an `error.type`.
 //!
 //! # Metrics
 //!
@@ -118,7 +121,9 @@ pub(crate) use self::observed::Observed;
 pub(crate) fn send_span(queue: &str, id: &MessageId) -> Span {
     tracing::debug_span!(
         "send",
+        "otel.name" = %format_args!("send {queue}"),
         "otel.kind" = "producer",
+        "otel.status_code" = field::Empty,
         "messaging.system" = SYSTEM,
         "messaging.operation.name" = "send",
         "messaging.operation.type" = "send",
@@ -133,13 +138,15 @@ pub(crate) fn process_span(queue: &str, id: &MessageId, epoch: u64) -> Span {
     tracing::info_span!(
         parent: None,
         "process",
+        "otel.name" = %format_args!("process {queue}"),
         "otel.kind" = "consumer",
+        "otel.status_code" = field::Empty,
         "messaging.system" = SYSTEM,
         "messaging.operation.name" = "process",
         "messaging.operation.type" = "process",
         "messaging.destination.name" = queue,
         "messaging.message.id" = %id,
-        "delayline.epoch" = epoch,
+        "delayline.epoch" = number(epoch),
         "delayline.kind" = field::Empty,
         "error.type" = field::Empty,
     )
@@ -154,9 +161,20 @@ pub(crate) fn handled(
     since: Instant,
 ) {
     if let Some(error) = failure(outcome) {
-        span.record("error.type", error);
+        failed(span, error);
     }
     meters::handled(queue, kind, outcome, since);
+}
+
+/// What this span is about has failed.
+pub(crate) fn failed(span: &Span, error: &'static str) {
+    span.record("error.type", error);
+    span.record("otel.status_code", "ERROR");
+}
+
+/// A number as `tracing-opentelemetry` exports it: one without a sign becomes a text.
+fn number(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
 }
 
 /// Messages of several callers that are sent together. Each already has its own span.
@@ -167,10 +185,11 @@ pub(crate) fn group_span<'a>(
     let span = tracing::debug_span!(
         parent: None,
         "group",
+        "otel.name" = %format_args!("enqueue {queue}"),
         "messaging.system" = SYSTEM,
         "messaging.operation.name" = "enqueue",
         "messaging.destination.name" = queue,
-        "messaging.batch.message_count" = members.len(),
+        "messaging.batch.message_count" = number(members.len()),
     );
     if !span.is_disabled() {
         members.for_each(|member| {
@@ -184,6 +203,9 @@ pub(crate) fn group_span<'a>(
 fn call_span(queue: &str, op: &Op) -> Span {
     let span = tracing::debug_span!(
         "call",
+        "otel.name" = %format_args!("{} {queue}", op.name()),
+        "otel.kind" = "client",
+        "otel.status_code" = field::Empty,
         "messaging.system" = SYSTEM,
         "messaging.operation.name" = op.name(),
         "messaging.destination.name" = queue,
@@ -194,9 +216,10 @@ fn call_span(queue: &str, op: &Op) -> Span {
     if !span.is_disabled()
         && let Some((count, first)) = subject(op)
     {
-        span.record("messaging.batch.message_count", count);
         if count == 1 {
             span.record("messaging.message.id", field::display(first));
+        } else {
+            span.record("messaging.batch.message_count", number(count));
         }
     }
     span

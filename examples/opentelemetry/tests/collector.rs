@@ -76,7 +76,7 @@ async fn a_collector_receives_linked_spans_and_metrics_by_the_conventions_for_me
         span
     };
     let (request, wait) = (one("POST /orders"), one("wait for the order"));
-    let (send, process) = (one("send"), one("process"));
+    let (send, process) = (one("send example/orders"), one("process example/orders"));
     for span in [send, wait] {
         assert_eq!((&span.trace_id, &span.parent_span_id), (&request.trace_id, &request.span_id));
     }
@@ -95,6 +95,9 @@ async fn a_collector_receives_linked_spans_and_metrics_by_the_conventions_for_me
         assert_eq!(attributes["messaging.destination.name"], "example/orders");
         assert!(!attributes.contains_key("error.type"));
     }
+    // Numbers are no texts.
+    let epoch = process.attributes.iter().find(|it| it.key == "delayline.epoch").unwrap();
+    assert_eq!(epoch.value.as_ref().unwrap().value, Some(Value::IntValue(1)));
     let id = |span: &Span| texts(&span.attributes)["messaging.message.id"].to_owned();
     assert_eq!(id(send), id(process));
 

@@ -121,7 +121,7 @@ impl Merger {
         let span = telemetry::send_span(client.label().as_str(), &message.id);
         let result = self.wait(client, message, &span).instrument(span.clone()).await;
         if let Err(error) = &result {
-            span.record("error.type", error.class().name());
+            telemetry::failed(&span, error.class().name());
         }
         result
     }

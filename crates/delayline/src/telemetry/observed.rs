@@ -12,8 +12,8 @@ use delayline_core::{
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::call_span;
 use super::meters::{self, Label};
+use super::{call_span, failed, number};
 use crate::cancels::Cancels;
 use crate::events::{EventKind, EventSink};
 use crate::shards::epoch_of;
@@ -53,14 +53,14 @@ impl Observed {
                     _ => None,
                 };
                 if let Some(claimed) = claimed {
-                    span.record("messaging.batch.message_count", claimed.deliveries.len());
+                    span.record("messaging.batch.message_count", number(claimed.deliveries.len()));
                 }
                 self.tell(op, applied);
                 "ok"
             }
             Err(error) => {
                 let class = error.class().name();
-                span.record("error.type", class);
+                failed(&span, class);
                 class
             }
         };

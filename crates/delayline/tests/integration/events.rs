@@ -131,9 +131,10 @@ async fn every_attempt_is_a_span_with_the_names_of_opentelemetry() {
     for (line, epoch, end) in
         [(first, 1, "handling"), (failed, 1, "close"), (second, 2, "handling"), (acked, 2, "close")]
     {
-        let error = if line == failed { " error.type=\"retry\"" } else { "" };
+        let error =
+            if line == failed { " error.type=\"retry\" otel.status_code=\"ERROR\"" } else { "" };
         let span = format!(
-            "process{{otel.kind=\"consumer\" messaging.system=\"delayline\" \
+            "process{{otel.name=process numbers otel.kind=\"consumer\" messaging.system=\"delayline\" \
              messaging.operation.name=\"process\" messaging.operation.type=\"process\" \
              messaging.destination.name=\"numbers\" messaging.message.id=a \
              delayline.epoch={epoch}{error}}}: "

@@ -25,7 +25,8 @@ impl Request {
     }
 }
 
-/// Answers requests one after the other by `answer`, which gets their number from 0.
+/// Answers requests one after the other by `answer`, which gets their number from 0. Like strict
+/// servers, it refuses a POST without a length.
 fn receiver(
     answer: impl Fn(usize, &Request) -> String + Send + 'static,
 ) -> (String, Receiver<Request>) {
@@ -38,7 +39,10 @@ fn receiver(
         for (number, stream) in listener.incoming().enumerate() {
             let mut stream = stream.unwrap();
             let Some(request) = read(&stream) else { continue };
-            let text = answer(number, &request);
+            let text = match request.header("content-length") {
+                "" => status("411 Length Required", "", ""),
+                _ => answer(number, &request),
+            };
             let _ = stream.write_all(text.as_bytes());
             let _ = sender.send(request);
             // The client ends connections, not this.
@@ -145,6 +149,16 @@ fn each_answer_has_its_consequence() {
         let last = message["last_error"].as_str().unwrap();
         assert!(last.starts_with(error) && last.len() < 1_000, "{message}");
     }
+}
+
+#[test]
+fn an_empty_payload_is_posted_with_its_length() {
+    let server = Server::start();
+    send(&server, &["--id", "order-1", "--payload", ""]);
+    let (url, requests) = receiver(|_, _| status("204 No Content", "", ""));
+    run(on(&server, &post(&url, &[]))).code(0);
+    assert_eq!(requests.recv().unwrap().header("content-length"), "0");
+    assert_eq!(known(&server, "order-1")["state"], "acked");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use delayline::{Bytes, Outcome};
 use delayline_json::headers as headers_json;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response, StatusCode, Uri};
 use tokio::time::{sleep, timeout};
 
@@ -108,6 +108,8 @@ impl Post {
         let mut request = Request::post(self.url.clone())
             .header(USER_AGENT, concat!("delayline/", env!("CARGO_PKG_VERSION")))
             .header(CONTENT_TYPE, header("content-type").unwrap_or(octets))
+            // hyper leaves it out for an empty body, and strict servers then answer 411.
+            .header(CONTENT_LENGTH, job.payload().len())
             .header("delayline-queue", &self.queue)
             .header("delayline-due", job.due().to_string())
             .header("delayline-lateness-ms", job.lateness().as_millis().to_string())

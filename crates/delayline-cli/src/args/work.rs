@@ -113,7 +113,7 @@ A line on stdout is a JSON object with id, payload (payload_base64 if it is not 
 if the message has none), due, lateness_ms, epoch, failures, crashes and headers. If stdout is
 closed, unprinted messages are released.
 
-A command gets the payload on stdin, and the variables DELAYLINE_ID, DELAYLINE_DUE,
+A command gets the payload on stdin, and the variables DELAYLINE_QUEUE, DELAYLINE_ID, DELAYLINE_DUE,
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES,
 DELAYLINE_HEADERS (JSON) and, if the message has a group, DELAYLINE_GROUP. Exit code 0 acks the
 message; if it was sent with --keep-result, the command's stdout is its result. Any other code

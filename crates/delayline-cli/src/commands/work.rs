@@ -42,8 +42,8 @@ pub(crate) async fn run(target: &Target, args: Work) -> Result<ExitCode, Failure
         let password = target.sentinel_password.clone();
         server.extend(password.map(|password| (exec::SENTINEL_PASSWORD, password)));
     }
-    let command = Command::new(args.exec, timeout, server);
-    let name = if args.post.url.is_some() { target.queue()? } else { "" };
+    let name = target.queue()?;
+    let command = Command::new(args.exec, name, timeout, server);
     let post = post(name, &args.post, timeout)?;
     let handler = Handler::of(command, post);
     if handler.is_none() && print::is_closed() {
@@ -114,7 +114,7 @@ impl Deliverer {
 pub(crate) struct ServiceHandler(Handler);
 
 impl ServiceHandler {
-    /// The command of a shell, or a URL for the messages of the queue `name`; `None` if there is
+    /// The command of a shell, or a URL, for the messages of the queue `name`; `None` if there is
     /// neither.
     pub(crate) fn new(
         name: &str,
@@ -122,7 +122,7 @@ impl ServiceHandler {
         post_args: &args::Post,
     ) -> Result<Option<Self>, Failure> {
         let words = shell_command.map(|command| ["sh", "-c", command].map(OsString::from).to_vec());
-        let command = Command::new(words.unwrap_or_default(), None, Vec::new());
+        let command = Command::new(words.unwrap_or_default(), name, None, Vec::new());
         Ok(Handler::of(command, post(name, post_args, None)?).map(Self))
     }
 }

@@ -329,7 +329,7 @@ fn a_worker_under_nohup_survives_the_terminal() {
 }
 
 #[test]
-fn commands_learn_the_url_only_if_they_are_to_and_the_secret_never() {
+fn commands_learn_their_queue_the_url_only_if_they_are_to_and_the_secret_never() {
     let server = Server::start();
     let log = tempfile::NamedTempFile::new().unwrap();
     let path = log.path().to_str().unwrap();
@@ -339,7 +339,8 @@ fn commands_learn_the_url_only_if_they_are_to_and_the_secret_never() {
     for flags in [&["work", "--until-empty"][..], &["work", "--until-empty", "--pass-url"]] {
         crate::support::send(&server, &["--payload", "x"]);
         let mut work = on(&server, flags);
-        work.args(["--exec", "sh", "-c", script, path]);
+        work.args(["--queue", "orders", "--exec", "sh", "-c", script, path]);
+        work.env("DELAYLINE_QUEUE", "other");
         work.env("DELAYLINE_POST_SECRET", "hunter2hunter2hunter2");
         work.env("DELAYLINE_FROM_URL", "redis://:hunter2@old");
         work.env("DELAYLINE_PROMETHEUS", "http://me:hunter2@prometheus");

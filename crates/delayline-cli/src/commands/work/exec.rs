@@ -43,6 +43,8 @@ const GROUP: &str = "DELAYLINE_GROUP";
 pub(super) struct Command {
     program: OsString,
     args: Vec<OsString>,
+    /// The name of the queue.
+    queue: String,
     /// How long it may run.
     limit: Option<Duration>,
     /// Environment variables that describe the server. They contain passwords.
@@ -53,11 +55,13 @@ impl Command {
     /// `None` if there are no words at all.
     pub(super) fn new(
         words: Vec<OsString>,
+        queue: &str,
         limit: Option<Duration>,
         server: Vec<(&'static str, String)>,
     ) -> Option<Self> {
         let mut words = words.into_iter();
-        Some(Self { program: words.next()?, args: words.collect(), limit, server })
+        let (program, queue) = (words.next()?, queue.to_owned());
+        Some(Self { program, args: words.collect(), queue, limit, server })
     }
 
     /// Runs it on a message. When it is cut short or fails, everything that it has started is
@@ -158,6 +162,8 @@ impl Command {
             .args(&self.args)
             // An id or a group that no variable can hold is shown as in logs.
             .env("DELAYLINE_ID", id.map_or_else(|| job.id().to_string(), str::to_owned))
+            // This process' own variable may name another queue.
+            .env("DELAYLINE_QUEUE", &self.queue)
             .env("DELAYLINE_DUE", job.due().to_string())
             .env("DELAYLINE_LATENESS_MS", job.lateness().as_millis().to_string())
             .env("DELAYLINE_EPOCH", job.epoch().to_string())

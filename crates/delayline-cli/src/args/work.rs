@@ -115,13 +115,14 @@ closed, unprinted messages are released.
 
 A command gets the payload on stdin, and the variables DELAYLINE_QUEUE, DELAYLINE_ID, DELAYLINE_DUE,
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES,
-DELAYLINE_HEADERS (JSON) and, if the message has a group, DELAYLINE_GROUP. Exit code 0 acks the
-message; if it was sent with --keep-result, the command's stdout is its result. Any other code
-retries the message later, with the end of the command's stderr as the reason; leftover child
-processes are then terminated. After exit code 0, they continue to run, and while they hold its
-stdout, stderr or file descriptor 3 open, the message is acked half a second later. Their output is
-passed on, for up to 256 ended commands at a time; file descriptor 3 is closed. Commands do not inherit
-DELAYLINE_POST_SECRET, DELAYLINE_CLAIM_SECRET, DELAYLINE_FROM_URL or DELAYLINE_PROMETHEUS.
+DELAYLINE_HEADERS (JSON) and, if the message has a group, DELAYLINE_GROUP. An id that is not text,
+or an id or a group with a NUL, is in DELAYLINE_ID_BASE64 or DELAYLINE_GROUP_BASE64 instead. Exit
+code 0 acks the message; if it was sent with --keep-result, the command's stdout is its result. Any
+other code retries the message later, with the end of the command's stderr as the reason; leftover
+child processes are then terminated. After exit code 0, they continue to run, and while they hold
+its stdout, stderr or file descriptor 3 open, the message is acked half a second later. Their output
+is passed on, for up to 256 ended commands at a time; file descriptor 3 is closed. Commands do not
+inherit DELAYLINE_POST_SECRET, DELAYLINE_CLAIM_SECRET, DELAYLINE_FROM_URL or DELAYLINE_PROMETHEUS.
 They inherit DELAYLINE_URL and DELAYLINE_SENTINEL_PASSWORD only with --pass-url. When `work` ends, a
 command that still runs after the grace period is terminated with its child processes, and its
 message is released, which is not counted. On Linux, SIGHUP counts as SIGTERM, unless it is ignored,

@@ -6,6 +6,7 @@ mod group;
 mod line;
 mod post;
 mod saves;
+mod variables;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -90,20 +90,24 @@ fn a_command_acks_by_succeeding_and_is_tried_again_after_failing() {
 }
 
 #[test]
-fn a_command_gets_the_group_of_its_message_and_no_other() {
+fn a_command_gets_the_id_and_the_group_of_its_message_and_no_other() {
     let server = Server::start();
     let lines = r#"{"id": "a", "payload": "", "group": "shop 9"}
-{"id": "b", "payload": "", "group": "\u0000"}
+{"id": "\u0000", "payload": "", "group": "\u0000"}
 {"id": "c", "payload": ""}
 "#;
     run_with_input(on(&server, &["send", "--file", "-"]), lines.as_bytes()).code(0);
-    let script = r#"echo "$DELAYLINE_ID ${DELAYLINE_GROUP-none}""#;
+    let script = r#"
+        group=${DELAYLINE_GROUP-none}:$DELAYLINE_GROUP_BASE64
+        echo "$DELAYLINE_ID:$DELAYLINE_ID_BASE64 $group""#;
     let flags = ["work", "--until-empty", "--concurrency", "1", "--exec", "sh", "-c", script];
     let mut work = on(&server, &flags);
-    work.env("DELAYLINE_GROUP", "of another message");
+    for name in ["ID", "ID_BASE64", "GROUP", "GROUP_BASE64"] {
+        work.env(format!("DELAYLINE_{name}"), "of another message");
+    }
     let mut said: Vec<_> = run(work).code(0).stdout.lines().map(str::to_owned).collect();
     said.sort();
-    assert_eq!(said, ["a shop 9", r"b \u{0}", "c none"]);
+    assert_eq!(said, [":AA== none:AA==", "a: shop 9:", "c: none:"]);
 }
 
 #[test]

@@ -25,6 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::delivery::{Delivery, MOST_RESULT_BYTES, ack_with, wants_result};
 use super::group::Group;
 use super::saves;
+use super::variables::{self, Names};
 use crate::failure::Failure;
 
 /// The variables that lead to the server, and must not reach a command unasked.
@@ -36,8 +37,9 @@ const CLAIM_SECRET: &str = "DELAYLINE_CLAIM_SECRET";
 /// The variables of other subcommands that may contain passwords.
 const FROM_URL: &str = "DELAYLINE_FROM_URL";
 const PROMETHEUS: &str = "DELAYLINE_PROMETHEUS";
-/// The variable with the group of the message.
-const GROUP: &str = "DELAYLINE_GROUP";
+/// The variables with the id and the group of the message.
+const ID: Names = Names("DELAYLINE_ID", "DELAYLINE_ID_BASE64");
+const GROUP: Names = Names("DELAYLINE_GROUP", "DELAYLINE_GROUP_BASE64");
 
 /// A program and its arguments.
 pub(super) struct Command {
@@ -152,16 +154,9 @@ impl Command {
     }
 
     fn spawn(&self, job: &Delivery) -> std::io::Result<(Child, Receiver)> {
-        let id = job.id().as_str().filter(|id| !id.contains('\0'));
-        let group = job.group().map(|group| match group.as_str() {
-            name if name.contains('\0') => group.to_string(),
-            name => name.to_owned(),
-        });
         let mut command = tokio::process::Command::new(&self.program);
         command
             .args(&self.args)
-            // An id or a group that no variable can hold is shown as in logs.
-            .env("DELAYLINE_ID", id.map_or_else(|| job.id().to_string(), str::to_owned))
             // This process' own variable may name another queue.
             .env("DELAYLINE_QUEUE", &self.queue)
             .env("DELAYLINE_DUE", job.due().to_string())
@@ -171,9 +166,6 @@ impl Command {
             .env("DELAYLINE_FAILURES", job.failures().to_string())
             .env("DELAYLINE_CRASHES", job.crashes().to_string())
             .env("DELAYLINE_HEADERS", json::headers(job.headers()).to_string())
-            // Without a group, this process' own variable is not passed on.
-            .env_remove(GROUP)
-            .envs(group.map(|group| (GROUP, group)))
             .env_remove(URL)
             .env_remove(SENTINEL_PASSWORD)
             .env_remove(POST_SECRET)
@@ -186,6 +178,8 @@ impl Command {
             // Ctrl-C is for this process, which lets its commands finish.
             .process_group(0)
             .kill_on_drop(true);
+        variables::set(&mut command, ID, Some(job.id().as_bytes()));
+        variables::set(&mut command, GROUP, job.group().map(|group| group.as_str().as_bytes()));
         command.envs(self.server.iter().map(|(name, value)| (name, value)));
         let saves = saves::prepare(&mut command, job)?;
         Ok((command.spawn()?, saves))

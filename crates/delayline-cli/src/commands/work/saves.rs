@@ -2,8 +2,6 @@
 
 use std::os::fd::OwnedFd;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use command_fds::{CommandFdExt as _, FdMapping};
 use delayline_json::Saved;
 use futures_util::StreamExt as _;
@@ -12,12 +10,12 @@ use tokio::process::Command;
 use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 
 use super::delivery::Delivery;
+use super::variables::{self, Names};
 
 /// The variable with the number of the descriptor.
 const SAVE_FD: &str = "DELAYLINE_SAVE_FD";
 /// The variables with the checkpoint of an earlier attempt, as text or in base64.
-const CHECKPOINT: &str = "DELAYLINE_CHECKPOINT";
-const CHECKPOINT_BASE64: &str = "DELAYLINE_CHECKPOINT_BASE64";
+const CHECKPOINT: Names = Names("DELAYLINE_CHECKPOINT", "DELAYLINE_CHECKPOINT_BASE64");
 
 /// Gives a command the saved checkpoint, and a descriptor for its own saves. Returns the other end.
 ///
@@ -25,14 +23,7 @@ const CHECKPOINT_BASE64: &str = "DELAYLINE_CHECKPOINT_BASE64";
 ///
 /// The process has no descriptor left.
 pub(super) fn prepare(command: &mut Command, job: &Delivery) -> std::io::Result<Receiver> {
-    // Without a checkpoint, this process' own variables are not passed on.
-    command.env_remove(CHECKPOINT).env_remove(CHECKPOINT_BASE64);
-    if let Some(checkpoint) = job.saved_bytes() {
-        match std::str::from_utf8(checkpoint) {
-            Ok(text) if !text.contains('\0') => command.env(CHECKPOINT, text),
-            _ => command.env(CHECKPOINT_BASE64, STANDARD.encode(checkpoint)),
-        };
-    }
+    variables::set(command, CHECKPOINT, job.saved_bytes().map(AsRef::as_ref));
     let (reader, writer) = std::io::pipe()?;
     let mapping = FdMapping { parent_fd: OwnedFd::from(writer), child_fd: CHILD_FD };
     command.fd_mappings(vec![mapping]).map_err(std::io::Error::other)?;

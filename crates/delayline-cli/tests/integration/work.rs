@@ -290,6 +290,29 @@ fn what_a_command_leaves_behind_can_still_write() {
     ended(child).code(0);
 }
 
+#[test]
+fn a_stop_does_not_undo_the_success_of_a_command() {
+    let server = Server::start();
+    let lifeline = Lifeline::new();
+    let path = lifeline.directory.path().join("go");
+    fifo(&path);
+    let mut go = fs::File::options().read(true).write(true).open(&path).unwrap();
+    send(&server, [("a".to_owned(), 0)]);
+    // The process left behind holds the command's stderr open.
+    let script = r#"{ read go < "$0/go"; echo alive; } & echo $$ > "$0/new"; mv "$0/new" "$0/id""#;
+    let child = lifeline.at_work(&server, &["--grace", "0s"], script);
+    let id = lifeline.directory.path().join("id");
+    wait_until("the command's id", || id.exists());
+    let id = fs::read_to_string(id).unwrap().trim().parse().unwrap();
+    let id = rustix::process::Pid::from_raw(id).unwrap();
+    wait_until("the command's end", || rustix::process::test_kill_process(id).is_err());
+    send_signal(&child, "-TERM");
+    ended(child).code(0);
+    assert_eq!((count(&server, "acked_total"), count(&server, "released_total")), (1, 0));
+    go.write_all(b"go\n").unwrap();
+    assert_eq!(lifeline.last_words(), "begun\nalive\n");
+}
+
 /// Runs a test for each case, at the same time.
 fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let test = &test;

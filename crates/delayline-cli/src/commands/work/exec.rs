@@ -13,7 +13,8 @@ use std::time::Duration;
 use delayline::Outcome;
 use delayline::worker::CancelReason;
 use delayline_json as json;
-use futures_util::future::join_all;
+use futures_util::FutureExt as _;
+use futures_util::future::{FusedFuture, join_all};
 use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Receiver;
@@ -96,17 +97,26 @@ impl Command {
         let heard = Arc::<Heard>::default();
         let mut output = listen(&mut child, &heard);
         let outcome = {
-            let mut attended = pin!(attend(&mut child, job, saves, &mut output));
+            let mut talk = pin!(talk(child.stdin.take(), job, saves, &mut output).fuse());
             tokio::select! {
-                status = &mut attended => match status {
-                    Ok(status) if status.success() => Ok(Outcome::Ack),
-                    Ok(status) => Err(end_of(status)),
-                    Err(error) => Err(format!("the command could not be waited for: {error}")),
-                },
+                biased;
+                // Its status decides, even if it must end while its last output is read.
+                status = end_of_child(&mut child, talk.as_mut()) => {
+                    last_words(talk).await;
+                    match status {
+                        Ok(status) if status.success() => Ok(Outcome::Ack),
+                        Ok(status) => Err(end_of(status)),
+                        Err(error) => Err(format!("the command could not be waited for: {error}")),
+                    }
+                }
                 outcome = self.cut_short(job) => {
                     group.terminate();
                     // It may say why, and end in order.
-                    let _ = timeout(AFTER_TERM, &mut attended).await;
+                    let goodbye = async {
+                        let _ = end_of_child(&mut child, talk.as_mut()).await;
+                        last_words(talk).await;
+                    };
+                    let _ = timeout(AFTER_TERM, goodbye).await;
                     outcome
                 }
             }
@@ -243,28 +253,34 @@ fn listen(child: &mut Child, heard: &Arc<Heard>) -> Output {
     [tokio::spawn(stdout), tokio::spawn(stderr)].map(AbortOnDropHandle::new)
 }
 
-/// Gives a command its payload and attends to it until it has ended.
-async fn attend(
-    child: &mut Child,
+/// Gives a command its payload, and takes its output and its saves, until it has closed them.
+async fn talk(
+    stdin: Option<ChildStdin>,
     job: &Delivery,
     saves: Receiver,
     [stdout, stderr]: &mut Output,
+) {
+    let _ = tokio::join!(feed(stdin, job.payload()), saves::take(job, saves), stdout, stderr);
+}
+
+/// Waits until a command has ended, and talks with it meanwhile.
+async fn end_of_child(
+    child: &mut Child,
+    talk: impl FusedFuture<Output = ()>,
 ) -> std::io::Result<ExitStatus> {
-    let (input, saves) = (feed(child.stdin.take(), job.payload()), saves::take(job, saves));
-    let mut talk = pin!(async { tokio::join!(input, saves, stdout, stderr) });
-    let mut is_silent = false;
-    let status = loop {
-        tokio::select! {
-            status = child.wait() => break status,
-            _ = &mut talk, if !is_silent => is_silent = true,
-        }
-    };
-    if !is_silent {
-        // Its last output and saves. But processes that it has left running may hold them open for
-        // ever.
+    tokio::select! {
+        status = child.wait() => return status,
+        () = talk => {}
+    }
+    child.wait().await
+}
+
+/// Takes the last output and saves of an ended command. But processes that it has left running may
+/// hold them open for ever.
+async fn last_words(talk: impl FusedFuture<Output = ()>) {
+    if !talk.is_terminated() {
         let _ = timeout(LAST_WORDS, talk).await;
     }
-    status
 }
 
 /// Passes on the output of processes that a command has left running until they end: they would

@@ -169,7 +169,8 @@ pub(crate) struct ScheduleNamed {
 
 /// Run a scheduler until Ctrl-C or SIGTERM
 ///
-/// Any number of schedulers can run: each message is sent once.
+/// Any number of schedulers can run: each message is sent once. After a signal, sends under way get
+/// 20 s; a second signal ends them at once.
 #[derive(clap::Args)]
 pub(crate) struct ScheduleRun {
     /// Print the count as JSON

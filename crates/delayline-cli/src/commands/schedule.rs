@@ -3,7 +3,7 @@
 mod file;
 
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use delayline::admin::QueueName;
 use delayline::schedules::{Put, Schedules, Spec};
@@ -15,6 +15,7 @@ use delayline_json::{
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::work::stop_on_signals;
 use crate::args::{
     Overlap, Schedule, ScheduleApply, ScheduleList, ScheduleNamed, ScheduleNext, SchedulePut,
     ScheduleRun, ScheduleVerb, Target, When,
@@ -22,7 +23,6 @@ use crate::args::{
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::{columns, json_line, write};
 use crate::reading::typed;
-use crate::signals::Signals;
 
 pub(crate) async fn run(target: &Target, args: Schedule) -> Result<ExitCode, Failure> {
     let place = Place { target, queue: args.schedules };
@@ -264,8 +264,8 @@ impl Place<'_> {
             );
         }
         let worker = schedules.worker().build()?;
-        let mut signals = Signals::listen()?;
-        let summary = worker.run_until(signals.next(), schedules.handler()).await;
+        stop_on_signals(worker.handle(), GRACE)?;
+        let summary = worker.run(schedules.handler()).await;
         write(&if args.json {
             format!("{}\n", json!({"handled": summary.snoozed}))
         } else {
@@ -315,6 +315,8 @@ fn shown(instant: SystemTime) -> String {
     Timestamp::try_from(instant).unwrap_or(Timestamp::MAX).to_string()
 }
 
+/// How long a send may take after a signal.
+const GRACE: Duration = Duration::from_secs(20);
 /// The id has the time of the server, so a repeat has another one.
 const MAY_HAVE_RUN: &str = "it may have been sent, under an id like NAME@INSTANT.now, and a repeat \
                             may send another message; `delayline list` shows those that wait";

@@ -225,7 +225,7 @@ fn note(known: &Mutex<Option<Failure>>, failure: Failure) {
 }
 
 /// The first signal ends the work gently, the second at once.
-fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure> {
+pub(super) fn stop_on_signals(worker: WorkerHandle, grace: Duration) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     tokio::spawn(async move {
         let mut grace = grace;

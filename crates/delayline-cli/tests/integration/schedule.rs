@@ -1,5 +1,7 @@
 //! `delayline schedule`.
 
+use std::io::{BufRead as _, BufReader};
+
 use crate::support::{
     DRIVERS, Ended, bare, count, ended, on, run, run_with_input, send_signal, start,
 };
@@ -33,6 +35,23 @@ fn a_scheduler_sends_what_is_put() {
         let unknown = ask(&["remove", "tick", "--json"]).code(1).lines();
         assert_eq!(unknown, [json!({"name": "tick", "outcome": "not_found"})]);
     }
+}
+
+#[test]
+fn a_second_signal_ends_a_scheduler_at_once() {
+    let server = Server::start();
+    schedule(&server, "redis", &["put", "tick", "--every", "1s"]).code(0);
+    let mut running = start(&mut on(&server, &["schedule", "run"]));
+    crate::support::wait_until("ticks", || count(&server, "scheduled") > 0);
+    // It would end before it could be asked again.
+    server.pause();
+    send_signal(&running, "-TERM");
+    let mut stderr = BufReader::new(running.stderr.take().unwrap()).lines();
+    let said = stderr.find(|line| line.as_ref().unwrap().contains("stop at once"));
+    assert!(said.is_some(), "it hears one signal only");
+    send_signal(&running, "-TERM");
+    server.resume();
+    assert!(ended(running).code(0).stdout.starts_with("handled "));
 }
 
 #[test]

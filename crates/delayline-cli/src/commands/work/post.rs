@@ -2,6 +2,7 @@
 
 mod signature;
 
+use std::num::IntErrorKind;
 use std::time::Duration;
 
 use delayline::telemetry::TraceContext;
@@ -11,7 +12,7 @@ use delayline_json::headers as headers_json;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
-use hyper::{Request, Response, StatusCode, Uri};
+use hyper::{HeaderMap, Request, Response, StatusCode, Uri};
 use tokio::time::{sleep, timeout};
 
 pub(super) use self::signature::Secret;
@@ -69,7 +70,7 @@ impl Post {
                 Some(reason) => Err(format!("given up, because {reason}")),
             },
         };
-        let (status, later) = (response.status(), retry_after(&response));
+        let (status, later) = (response.status(), retry_after(response.headers()));
         if status.is_success() && wants_result(job) {
             // The status has said that it is handled: an end of this process must not have it sent
             // again.
@@ -165,10 +166,11 @@ fn outcome(
 }
 
 /// `Retry-After`, in seconds or as a date, within bounds.
-fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
-    let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse::<u64>() {
         Ok(seconds) => Duration::from_secs(seconds),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => LONGEST_WAIT,
         Err(_) => {
             let instant = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
             instant.duration_since(jiff::Timestamp::now()).try_into().unwrap_or_default()
@@ -275,6 +277,24 @@ mod tests {
             assert_eq!(of(status, Some(7), 0, false), failed("it"));
         }
         assert_eq!(of(302, None, 0, false), failed("it (redirects are not followed)"));
+    }
+
+    #[test]
+    fn a_retry_after_is_a_number_or_a_date() {
+        let day = Some(86_400);
+        for (text, expected) in [
+            ("0", Some(1)),
+            ("30", Some(30)),
+            ("86401", day),
+            ("99999999999999999999", day),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(1)),
+            ("Thu, 31 Dec 9998 23:59:59 GMT", day),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            let headers = [(RETRY_AFTER, HeaderValue::from_static(text))].into_iter().collect();
+            assert_eq!(retry_after(&headers).map(|wait| wait.as_secs()), expected, "{text}");
+        }
     }
 
     #[test]

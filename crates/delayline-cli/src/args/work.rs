@@ -138,10 +138,11 @@ DELAYLINE_CHECKPOINT_BASE64 if it is not text.
 The body of a request is the payload. Its headers are those of Standard Webhooks (webhook-id,
 webhook-timestamp, and with a secret webhook-signature), content-type, traceparent and tracestate as
 in the message's headers, and delayline-queue, -due, -lateness-ms, -epoch, -attempt, -failures,
--crashes, -headers (JSON) and -group (percent-encoded UTF-8, if the message has one). A 2xx answer
-acks the message; if it was sent with --keep-result, the body of the answer is its result. 429 and
-503 with Retry-After snooze it, and hold the whole queue that long, from 1 s to 1 day. Other 4xx
-answers reject it, except 408, 425 and 429. After any other answer, the message is retried, with the
-status and the beginning of the answer as the reason. Redirects are not followed, and proxies named
-in the environment are not used. A message can be posted twice, the second time with a higher
+-crashes, -headers (JSON) and -group (percent-encoded UTF-8, if the message has one). Instead of
+-headers of more than 7 KiB, -headers-omitted has their number of bytes. A 2xx answer acks the
+message; if it was sent with --keep-result, the body of the answer is its result. 429 and 503 with
+Retry-After snooze it, and hold the whole queue that long, from 1 s to 1 day. Other 4xx answers
+reject it, except 408, 425 and 429. After any other answer, the message is retried, with the status
+and the beginning of the answer as the reason. Redirects are not followed, and proxies named in the
+environment are not used. A message can be posted twice, the second time with a higher
 delayline-epoch.";

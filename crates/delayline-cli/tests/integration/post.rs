@@ -125,6 +125,20 @@ fn a_message_becomes_a_signed_request() {
     assert_eq!(known(&server, "order-1.2")["state"], "acked");
 }
 
+/// Servers accept header lines of 8 KiB. In ASCII, one of a message can have six times its size.
+#[test]
+fn headers_that_many_receivers_would_refuse_are_left_out() {
+    let server = Server::start();
+    let text = "\u{e9}".repeat(2_000);
+    let line = format!(r#"{{"id": "order-1", "payload": "x", "headers": {{"note": "{text}"}}}}"#);
+    run_with_input(on(&server, &["send", "--file", "-"]), line.as_bytes()).code(0);
+    let (url, requests) = receiver(|_, _| status("204 No Content", "", ""));
+    run(on(&server, &post(&url, &[]))).code(0);
+    let request = requests.recv().unwrap();
+    assert!(request.header("delayline-headers").is_empty());
+    assert_eq!(request.header("delayline-headers-omitted"), "12011");
+}
+
 #[test]
 fn each_answer_has_its_consequence() {
     let server = Server::start();

@@ -123,7 +123,11 @@ impl Post {
         }
         if !job.headers().is_empty() {
             let json = ascii(&headers_json(job.headers()).to_string());
-            request = request.header("delayline-headers", json);
+            request = if json.len() > MOST_HEADERS_BYTES {
+                request.header("delayline-headers-omitted", json.len())
+            } else {
+                request.header("delayline-headers", json)
+            };
         }
         for name in [TraceContext::TRACEPARENT, TraceContext::TRACESTATE] {
             if let Some(value) = header(name) {
@@ -235,6 +239,8 @@ fn ascii(json: &str) -> String {
     out
 }
 
+/// Many servers refuse a longer line than 8 KiB, and the message would become a dead letter.
+const MOST_HEADERS_BYTES: usize = 7 * 1024;
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Less than is kept of an error, with room for the status and for replaced bytes.

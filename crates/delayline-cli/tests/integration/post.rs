@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use crate::support::{count, on, run, run_with_input, send, send_signal, start, wait_until};
 use base64::Engine as _;
@@ -137,6 +138,23 @@ fn headers_that_many_receivers_would_refuse_are_left_out() {
     let request = requests.recv().unwrap();
     assert!(request.header("delayline-headers").is_empty());
     assert_eq!(request.header("delayline-headers-omitted"), "12011");
+}
+
+#[test]
+fn a_connection_is_closed_before_its_receiver_would() {
+    let server = Server::start();
+    send(&server, &["--id", "order-1", "--payload", "x"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let work = start(&mut on(&server, &["work", "--post", &url]));
+    let (mut stream, _) = listener.accept().unwrap();
+    assert!(read(&stream).is_some());
+    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    // The client keeps it for 1 s. This limit is longer, for a machine that is busy.
+    stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+    assert_eq!(stream.read(&mut [0]).expect("it stays open"), 0);
+    send_signal(&work, "-TERM");
+    crate::support::ended(work).code(0);
 }
 
 #[test]

@@ -187,6 +187,13 @@ class Tests(unittest.TestCase):
         with self.assertRaises(ValueError):
             job.settlement(Snooze(float("nan")))
 
+    def test_a_token_that_no_header_can_have_is_refused_and_not_quoted(self):
+        for token in ("hunter2\n", "hunter2\r\nx: y", "hunter2\0", "hunter2\u20ac"):
+            with self.assertRaises(ValueError) as refused:
+                Client("http://localhost", "q", token=token)
+            self.assertIn("the token", str(refused.exception))
+            self.assertNotIn("hunter2", repr(refused.exception))
+
     def test_an_update_has_a_token(self):
         class Recorder(Client):
             def call(self, method, path, body=None, timeout=15.0):

@@ -188,6 +188,9 @@ class Client:
         self._base = f"{parts.path.rstrip('/')}/api/v1/queues/{name}"
         self._headers = {"content-type": "application/json"}
         if token is not None:
+            if not (token.isascii() and token.isprintable()):
+                # `http.client` would refuse it, too, with an error that quotes it.
+                raise ValueError("the token has a line break, or another character that no header can have")
             self._headers["authorization"] = f"Bearer {token}"
         self.patience = patience
         self._own: Any = threading.local()

@@ -1,5 +1,7 @@
 """Against a real `delayline serve`: in memory, in a directory, and on the servers of DELAYLINE_TEST_URLS."""
 
+import http.client
+import http.server
 import os
 import pathlib
 import signal
@@ -246,6 +248,43 @@ class Tests(unittest.TestCase):
         self.assertTrue(ApiError(502, {"detail": "<html>"}).is_retryable)
         self.assertTrue(ApiError(502, {"class": "ambiguous"}).is_retryable)
         self.assertFalse(ApiError(502, {"class": "rejected"}).is_retryable)
+
+    def test_an_answer_of_a_gateway_is_an_error_of_the_client(self):
+        class Gateway(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.send_response(status)
+                self.send_header("location", "https://login.example/")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.HTTPServer(("127.0.0.1", 0), Gateway)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = Client(f"http://127.0.0.1:{server.server_port}", "q", patience=0)
+        for status, body, expected, is_retryable in [
+            (502, b"<html>", "502: <html>", True),
+            (502, b"null", "502: null", True),
+            (502, b'"no server"', '502: "no server"', True),
+            (502, b'[{"detail": 1}]', '502: [{"detail": 1}]', True),
+            (502, b'{"detail": "none", "errors": ["x", {"index": 0, "detail": "y"}]}', "502: none; item 0: y", True),
+            (502, b'{"errors": 1}', "502: no detail", True),
+            (302, b"", "302: redirected to https://login.example/; redirects are not followed", False),
+            (200, b"", "the answer was cut off, or is no object of JSON: ''", None),
+            (200, b"[]", "the answer was cut off, or is no object of JSON: '[]'", None),
+            (200, b'{"status": "ok"}', "the answer has no deliveries: {'status': 'ok'}", None),
+        ]:
+            with self.subTest(status=status, body=body):
+                kind = http.client.HTTPException if is_retryable is None else ApiError
+                with self.assertRaises(kind) as failed:
+                    client.claim()
+                self.assertEqual(str(failed.exception), expected)
+                self.assertEqual(getattr(failed.exception, "is_retryable", None), is_retryable)
+        client.close()
+        server.shutdown()
+        server.server_close()
 
     def test_a_worker_repeats_a_claim_that_the_server_refuses(self):
         class Refused(Client):

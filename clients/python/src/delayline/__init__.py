@@ -34,7 +34,10 @@ class ApiError(Exception):
     """A problem that the server has answered with. `problem` is its JSON."""
 
     def __init__(self, status: int, problem: dict[str, Any]):
-        items = [f"; item {it.get('index')}: {it.get('detail')}" for it in problem.get("errors", [])]
+        # A gateway may have answered with other JSON.
+        errors = problem.get("errors")
+        errors = [it for it in errors if isinstance(it, dict)] if isinstance(errors, list) else []
+        items = [f"; item {it.get('index')}: {it.get('detail')}" for it in errors]
         super().__init__(f"{status}: {problem.get('detail', 'no detail')}{''.join(items[:3])}")
         self.status, self.problem = status, problem
 
@@ -216,16 +219,16 @@ class Client:
         order, `several_in_order=True` leases several of a group: handle them one after the other."""
         body = {"max": max, "wait": ms(wait), "lease": ms(lease)} | fields
         claimed = self.call("POST", "/claim", body, timeout=wait + 10)
-        return [Job(delivery) for delivery in claimed["deliveries"]]
+        return [Job(delivery) for delivery in listed("deliveries", claimed)]
 
     def settle(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ends leases with items of `Job.settlement`. Returns what became of each."""
-        return self.call("POST", "/settle", {"settlements": items})["results"]
+        return listed("results", self.call("POST", "/settle", {"settlements": items}))
 
     def extend(self, jobs: list[Job], lease: float = 30.0, timeout: float = 15.0) -> list[dict[str, Any]]:
         """Lets each lease last for `lease` seconds from now, and stores what the jobs have saved."""
         leases = [job.lease() | job._saves for job in jobs]
-        return self.call("POST", "/extend", {"leases": leases, "lease": ms(lease)}, timeout)["results"]
+        return listed("results", self.call("POST", "/extend", {"leases": leases, "lease": ms(lease)}, timeout))
 
     def call(self, method: str, path: str, body: Any = None, timeout: float = 15.0) -> Any:
         """Makes a request, and repeats it while the server cannot be reached or cannot do it.
@@ -274,12 +277,19 @@ class Client:
         try:
             value = json.loads(answer)
         except ValueError:
-            if response.status < 400:
+            value = None
+        if 300 <= response.status < 400:
+            place = response.getheader("location")
+            raise ApiError(response.status, {"detail": f"redirected to {place}; redirects are not followed"})
+        is_problem = response.status >= 400
+        if not isinstance(value, dict):
+            text = answer[:200].decode(errors="replace")
+            if not is_problem:
                 # Cut within its head, an answer has no length to miss.
                 connection.close()
-                raise http.client.HTTPException("the answer was cut off") from None
-            value = {"detail": answer[:200].decode(errors="replace")}
-        if response.status >= 400:
+                raise http.client.HTTPException(f"the answer was cut off, or is no object of JSON: {text!r}")
+            value = {"detail": text}
+        if is_problem:
             raise ApiError(response.status, value)
         return value
 
@@ -521,6 +531,13 @@ def named(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, (bytes, bytearray)):
         return {f"{name}_base64": base64.b64encode(value).decode()}
     return {name: value}
+
+
+def listed(name: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns a list of an answer. A gateway may have answered with other JSON."""
+    if not isinstance(answer.get(name), list):
+        raise http.client.HTTPException(f"the answer has no {name}: {str(answer)[:200]}")
+    return answer[name]
 
 
 def is_repeatable(message: Any, seconds: float) -> bool:

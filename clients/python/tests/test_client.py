@@ -364,8 +364,10 @@ class Tests(unittest.TestCase):
             self.assertEqual(seen, [None, {"page": 12}])
             client.send(1, id="b")
             (job,) = client.claim()
-            client.settle([job.lease() | {"outcome": "release", "checkpoint_base64": "/w=="}])
-            self.assertEqual(client.claim()[0].saved, b"\xff")
+            for saved, expected in [({"checkpoint_base64": "/w=="}, b"\xff"), ({"checkpoint": "page 12"}, "page 12")]:
+                client.settle([job.lease() | {"outcome": "release"} | saved])
+                (job,) = client.claim()
+                self.assertEqual(job.saved, expected)
 
     def test_an_error_without_proper_text_is_a_failure(self):
         class Mute(Exception):

@@ -126,13 +126,18 @@ class Job:
 
     @property
     def saved(self) -> Any:
-        """What an earlier attempt has saved with `save`; None if there is nothing.
+        """What an earlier attempt has saved with `save`; None if it has saved nothing.
 
-        Bytes if another client has saved what is not UTF-8.
+        Another client may have saved other content: text that is not JSON is returned as text, and
+        what is not UTF-8 as bytes.
         """
         if "checkpoint_base64" in self.delivery:
             return base64.b64decode(self.delivery["checkpoint_base64"])
-        return json.loads(self.delivery["checkpoint"]) if "checkpoint" in self.delivery else None
+        text = self.delivery.get("checkpoint")
+        try:
+            return None if text is None else json.loads(text)
+        except ValueError:
+            return text
 
     def save(self, state: Any) -> None:
         """Saves a state, as JSON of up to 4 KiB: the next attempt has it in `saved`.

@@ -369,6 +369,15 @@ class Tests(unittest.TestCase):
                 (job,) = client.claim()
                 self.assertEqual(job.saved, expected)
 
+    def test_a_connection_that_the_server_may_have_closed_is_not_used(self):
+        for _, client in self.each(["memory:"]):
+            used = []
+            for _ in range(2):
+                counts(client)
+                used.append(client._own.connection.sock)
+                client._own.answered -= 25
+            self.assertIsNot(*used)
+
     def test_an_error_without_proper_text_is_a_failure(self):
         class Mute(Exception):
             def __str__(self):

@@ -266,6 +266,9 @@ class Client:
         connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = self._kind(*self._at)
+        if time.monotonic() - getattr(self._own, "answered", 0) > 20:
+            # The server closes a connection that is idle for 30 s.
+            connection.close()
         try:
             connection.timeout = timeout
             if connection.sock is None:
@@ -276,6 +279,7 @@ class Client:
             connection.request(method, self._base + path, text, self._headers)
             response = connection.getresponse()
             answer = response.read()
+            self._own.answered = time.monotonic()
         except BaseException:
             connection.close()
             raise

@@ -1,5 +1,8 @@
 """Against a real `delayline serve`: in memory, in a directory, and on the servers of DELAYLINE_TEST_URLS."""
 
+import base64
+import hashlib
+import hmac
 import http.client
 import http.server
 import os
@@ -377,6 +380,30 @@ class Tests(unittest.TestCase):
                 used.append(client._own.connection.sock)
                 client._own.answered -= 25
             self.assertIsNot(*used)
+
+    def test_the_guide_of_webhooks_verifies_signatures(self):
+        guide = HERE.parent.parent.parent / "crates/delayline/docs/guides/webhooks.md"
+        code = guide.read_text().split("```python\n")[1].split("```")[0]
+        program: dict = {}
+        exec(code, program)
+        sent, body = str(int(time.time())), b'{"test": 2432232314}'
+        text = "hunter2hunter2hunter2"
+        for secret in (f"whsec_{base64.b64encode(text.encode()).decode()}", text, f"{text}\n"):
+
+            def signed(sent, name="a"):
+                digest = hmac.new(text.encode(), f"{name}.{sent}.".encode() + body, hashlib.sha256).digest()
+                signature = f"v1,{base64.b64encode(digest).decode()}"
+                return {"webhook-id": name, "webhook-timestamp": sent, "webhook-signature": signature}
+
+            good = signed(sent)
+            self.assertIs(program["verify"](secret, good, body), True)
+            bad = [signed(it) for it in (str(int(sent) - 400), "9" * 400, "9" * 5000, "soon", "", "nan")]
+            bad += [good | {"webhook-signature": it} for it in ("", "v1,", "v1,\xe9", "v1,\udcff")]
+            bad += [good | {"webhook-id": it} for it in ("b", "\udcff")]
+            bad += [{name: value for name, value in good.items() if name != it} for it in good]
+            for headers in bad:
+                self.assertIs(program["verify"](secret, headers, body), False, headers)
+            self.assertIs(program["verify"](secret, good, body + b" "), False)
 
     def test_an_error_without_proper_text_is_a_failure(self):
         class Mute(Exception):

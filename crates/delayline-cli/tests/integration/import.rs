@@ -111,20 +111,22 @@ fn a_queue_of_hdt3213_is_moved_with_its_retries() {
 
 #[test]
 fn an_rdelayedqueue_is_moved_in_both_of_its_layouts() {
-    for (driver, pack) in [
-        ("redis", "struct.pack('Bc0Lc0',8,'\\1\\2\\3\\4\\5\\6\\7\\8',#ARGV[2],ARGV[2])"),
-        ("fred", "struct.pack('dLc0',1.5,#ARGV[2],ARGV[2])"),
+    let with_byte = "struct.pack('Bc0Lc0',8,'\\1\\2\\3\\4\\5\\6\\7\\8',#ARGV[2],ARGV[2])";
+    let without = "struct.pack('dLc0',1.5,#ARGV[2],ARGV[2])";
+    for (driver, pack, name, tagged) in [
+        ("redis", with_byte, "orders", "{orders}"),
+        ("fred", without, "{shop}:orders", "{shop}:orders"),
     ] {
         let server = Server::start();
         let offer = format!(
             "local m={pack};redis.call('ZADD',KEYS[1],ARGV[1],m);redis.call('RPUSH',KEYS[2],m)"
         );
-        let (timeouts, list) =
-            ("redisson_delay_queue_timeout:{orders}", "redisson_delay_queue:{orders}");
+        let [timeouts, list] = ["redisson_delay_queue_timeout", "redisson_delay_queue"]
+            .map(|key| format!("{key}:{tagged}"));
         let due = (LATER * 1000).to_string();
-        server.command(&["EVAL", &offer, "2", timeouts, list, &due, "an-order"]);
+        server.command(&["EVAL", &offer, "2", &timeouts, &list, &due, "an-order"]);
         assert_eq!(redis(&server, &format!("LLEN {list}")), "1");
-        assert_eq!(imported(&server, driver, &["redisson", "orders"], 0)["created"], 1);
+        assert_eq!(imported(&server, driver, &["redisson", name], 0)["created"], 1);
         assert_eq!(waiting(&server), expected(&[("an-order", LATER * 1000, 20)]));
         assert_eq!(redis(&server, &format!("EXISTS {timeouts} {list}")), "0");
     }

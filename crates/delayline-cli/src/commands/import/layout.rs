@@ -103,15 +103,18 @@ impl Layout {
                     attempts: Attempts::Retries { hash: format!("{queue}:retry:cnt") },
                 }
             }
-            OldQueue::Redisson { name, .. } => Self {
-                places: vec![sorted_set(
-                    format!("redisson_delay_queue_timeout:{{{name}}}"),
-                    Unit::Ms,
-                )],
-                consumers: None,
-                content: Content::Redisson { list: format!("redisson_delay_queue:{{{name}}}") },
-                attempts: Attempts::Default,
-            },
+            OldQueue::Redisson { name, .. } => {
+                // Redisson adds no hash tag to a name that has one.
+                let tagged =
+                    if name.contains('{') { name.clone() } else { format!("{{{name}}}") };
+                let timeouts = format!("redisson_delay_queue_timeout:{tagged}");
+                Self {
+                    places: vec![sorted_set(timeouts, Unit::Ms)],
+                    consumers: None,
+                    content: Content::Redisson { list: format!("redisson_delay_queue:{tagged}") },
+                    attempts: Attempts::Default,
+                }
+            }
             OldQueue::Rsmq { name, namespace, unit, .. } => {
                 let queue = format!("{namespace}:{name}");
                 Self {

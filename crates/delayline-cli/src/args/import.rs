@@ -61,6 +61,10 @@ pub(crate) enum OldQueue {
         /// Name of the queue
         name: String,
 
+        /// Prefix of its keys, if the queue was created with UseCustomPrefix
+        #[arg(long, default_value = "dp")]
+        prefix: String,
+
         /// The queue was created with UseHashTagKey
         #[arg(long)]
         hash_tag: bool,

@@ -76,9 +76,12 @@ fn more_than_a_page_is_moved_and_what_cannot_be_is_left() {
 
 #[test]
 fn a_queue_of_hdt3213_is_moved_with_its_retries() {
-    for (driver, flags, queue) in
-        [("redis", &[][..], "dp:orders"), ("fred", &["--hash-tag"], "{dp:orders}")]
-    {
+    for (driver, flags, queue, bodies) in [
+        ("redis", &[][..], "dp:orders", "dp:orders"),
+        ("fred", &["--hash-tag"], "{dp:orders}", "{dp:orders}"),
+        ("redis", &["--prefix", "shop"], "shop:orders", "dp:orders"),
+        ("redis", &["--prefix=shop", "--hash-tag"], "{shop:orders}", "{dp:orders}"),
+    ] {
         let server = Server::start();
         redis(
             &server,
@@ -87,10 +90,10 @@ fn a_queue_of_hdt3213_is_moved_with_its_retries() {
                  RPUSH {queue}:ready b
                  RPUSH {queue}:retry c
                  ZADD {queue}:unack {} d
-                 SET {queue}:msg:a A
-                 SET {queue}:msg:b B
-                 SET {queue}:msg:c C
-                 SET {queue}:msg:d D
+                 SET {bodies}:msg:a A
+                 SET {bodies}:msg:b B
+                 SET {bodies}:msg:c C
+                 SET {bodies}:msg:d D
                  HSET {queue}:retry:cnt a 3 b 0",
                 LATER + 5,
             ),
@@ -101,7 +104,7 @@ fn a_queue_of_hdt3213_is_moved_with_its_retries() {
         let later = LATER * 1000;
         let all = [("A", later, 4), ("B", 0, 1), ("C", 0, 20), ("D", later + 5_000, 20)];
         assert_eq!(waiting(&server), expected(&all));
-        let left = redis(&server, "KEYS *dp:orders*");
+        let left = redis(&server, "KEYS *:orders*");
         assert!(
             left.contains("pending") && !left.contains("msg") && !left.contains("retry"),
             "{left}"

@@ -87,8 +87,12 @@ impl Layout {
                 },
                 attempts: Attempts::Default,
             },
-            OldQueue::Hdt3213 { name, hash_tag, .. } => {
-                let queue = if *hash_tag { format!("{{dp:{name}}}") } else { format!("dp:{name}") };
+            OldQueue::Hdt3213 { name, prefix, hash_tag, .. } => {
+                let start = |prefix: &str| match hash_tag {
+                    true => format!("{{{prefix}:{name}}}"),
+                    false => format!("{prefix}:{name}"),
+                };
+                let queue = start(prefix);
                 let list = |part| Place { key: format!("{queue}:{part}"), kind: Kind::List };
                 Self {
                     places: vec![
@@ -99,7 +103,8 @@ impl Layout {
                         sorted_set(format!("{queue}:unack"), Unit::S),
                     ],
                     consumers: None,
-                    content: Content::String { prefix: format!("{queue}:msg:") },
+                    // UseCustomPrefix changes the other keys only.
+                    content: Content::String { prefix: format!("{}:msg:", start("dp")) },
                     attempts: Attempts::Retries { hash: format!("{queue}:retry:cnt") },
                 }
             }

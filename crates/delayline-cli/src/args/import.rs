@@ -204,6 +204,6 @@ key KEY:delayline-import holds entries that are being moved; if the import was k
 again.
 
 The exit code is 0 if everything was imported. It is 1 if messages were left in the old queue: they
-have no payload or no valid due time, are too large, or this queue knows their id with different
-content or as dead, cancelled or deleted.
+have no payload, no valid due time or no retries left, are too large, or this queue knows their id
+with different content or as dead, cancelled or deleted.
 For other exit codes, see `delayline --help`.";

@@ -242,6 +242,7 @@ impl Move {
     fn message(&mut self, place: &Place, entry: Entry) -> Result<NewMessage, &'static str> {
         let due = entry.due?;
         let payload = entry.payload.ok_or("it has no payload")?;
+        let max_failures = entry.max_failures?;
         let named_by_its_id =
             matches!(self.layout.content, Content::Field { .. } | Content::String { .. });
         let own_id = MessageId::new(entry.member.clone()).ok().filter(|_| named_by_its_id);
@@ -251,7 +252,7 @@ impl Move {
         };
         let mut message = NewMessage::new(id, payload);
         message.schedule = Schedule::At(due);
-        message.max_failures = entry.max_failures.unwrap_or(message.max_failures);
+        message.max_failures = max_failures.unwrap_or(message.max_failures);
         message.validate().map_err(|_| "it is not within the limits of a message")?;
         self.counts.due_at(due);
         Ok(message)

@@ -89,26 +89,29 @@ fn a_queue_of_hdt3213_is_moved_with_its_retries() {
                 "ZADD {queue}:pending {LATER} a {LATER} expired
                  RPUSH {queue}:ready b
                  RPUSH {queue}:retry c
-                 ZADD {queue}:unack {} d
+                 ZADD {queue}:unack {} d 0 e 0 f
                  SET {bodies}:msg:a A
                  SET {bodies}:msg:b B
                  SET {bodies}:msg:c C
                  SET {bodies}:msg:d D
-                 HSET {queue}:retry:cnt a 3 b 0",
+                 SET {bodies}:msg:e E
+                 SET {bodies}:msg:f F
+                 HSET {queue}:retry:cnt a 3 b 0 c 2 d 3 e 0",
                 LATER + 5,
             ),
         );
         let args = [&["hdt3213", "orders"], flags].concat();
         let counts = imported(&server, driver, &args, 1);
-        assert_eq!((&counts["created"], &counts["left"]), (&json!(4), &json!(1)));
+        assert_eq!((&counts["created"], &counts["left"]), (&json!(4), &json!(3)));
+        let reasons = json!({ "it has no payload": 1, "it has no retries left": 2 });
+        assert_eq!(counts["left_because"], reasons);
         let later = LATER * 1000;
-        let all = [("A", later, 4), ("B", 0, 1), ("C", 0, 20), ("D", later + 5_000, 20)];
+        let all = [("A", later, 4), ("B", 0, 1), ("C", 0, 3), ("D", later + 5_000, 3)];
         assert_eq!(waiting(&server), expected(&all));
-        let left = redis(&server, "KEYS *:orders*");
-        assert!(
-            left.contains("pending") && !left.contains("msg") && !left.contains("retry"),
-            "{left}"
-        );
+        let left = format!("{queue}:pending {queue}:unack {queue}:retry:cnt");
+        let left = format!("EXISTS {left} {bodies}:msg:e {bodies}:msg:f");
+        assert_eq!(redis(&server, &left), "5");
+        assert_eq!(redis(&server, "KEYS *:orders*").split(' ').count(), 5);
     }
 }
 

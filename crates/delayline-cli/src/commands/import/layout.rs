@@ -69,8 +69,9 @@ pub(super) enum Content {
 pub(super) enum Attempts {
     /// As often as any new message.
     Default,
-    /// As many times as this hash says, and once more.
-    Retries { hash: String },
+    /// This hash has the number of retries left. An entry that waits is delivered once more than
+    /// that, one of the sorted set `held` has had this delivery.
+    Retries { hash: String, held: String },
     /// `max_attempts` less `attempts`, in a hash under this prefix.
     Meta { prefix: String },
 }
@@ -105,7 +106,10 @@ impl Layout {
                     consumers: None,
                     // UseCustomPrefix changes the other keys only.
                     content: Content::String { prefix: format!("{}:msg:", start("dp")) },
-                    attempts: Attempts::Retries { hash: format!("{queue}:retry:cnt") },
+                    attempts: Attempts::Retries {
+                        hash: format!("{queue}:retry:cnt"),
+                        held: format!("{queue}:unack"),
+                    },
                 }
             }
             OldQueue::Redisson { name, .. } => {

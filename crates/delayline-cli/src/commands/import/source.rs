@@ -41,8 +41,8 @@ pub(super) struct Entry {
     pub(super) due: Result<Timestamp, &'static str>,
     /// `None` if it has none.
     pub(super) payload: Option<Bytes>,
-    /// How often it may fail, if the old queue says so.
-    pub(super) max_failures: Option<u32>,
+    /// How often it may fail, if the old queue says so, or why it must not be sent.
+    pub(super) max_failures: Result<Option<u32>, &'static str>,
 }
 
 /// A separate connection: the commands of a transaction must not mix with others. Always of
@@ -161,7 +161,7 @@ impl Source {
         };
         let ids: Vec<Bytes> = members.iter().map(|(member, _)| member.clone()).collect();
         let payloads = self.payloads(layout, &ids).await?;
-        let limits = self.limits(layout, &ids).await?;
+        let limits = self.limits(layout, place, &ids).await?;
         let entries = members.into_iter().zip(payloads).zip(limits);
         Ok(entries
             .map(|(((member, due), payload), max_failures)| Entry {
@@ -197,7 +197,12 @@ impl Source {
         })
     }
 
-    async fn limits(&self, layout: &Layout, ids: &[Bytes]) -> Result<Vec<Option<u32>>, Failure> {
+    async fn limits(
+        &self,
+        layout: &Layout,
+        place: &Place,
+        ids: &[Bytes],
+    ) -> Result<Vec<Result<Option<u32>, &'static str>>, Failure> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -205,11 +210,20 @@ impl Source {
             std::str::from_utf8(value.as_deref()?).ok()?.parse().ok()
         };
         match &layout.attempts {
-            Attempts::Default => Ok(vec![None; ids.len()]),
-            Attempts::Retries { hash } => {
+            Attempts::Default => Ok(vec![Ok(None); ids.len()]),
+            Attempts::Retries { hash, held } => {
                 let fields = [Bytes::from(hash.clone())].into_iter().chain(ids.iter().cloned());
-                let left = array(self.ask("HMGET", fields.collect()).await?)?;
-                Ok(left.iter().map(|left| Some(allowed(number(left)?.saturating_add(1)))).collect())
+                let retries = array(self.ask("HMGET", fields.collect()).await?)?;
+                let deliveries = |retries| {
+                    // Without a number, the old queue does not retry.
+                    let retries: u32 = number(retries).unwrap_or(0);
+                    match (retries, place.key == *held) {
+                        (0, true) => Err("it has no retries left"),
+                        (_, true) => Ok(Some(allowed(retries))),
+                        (_, false) => Ok(Some(allowed(retries.saturating_add(1)))),
+                    }
+                };
+                Ok(retries.iter().map(deliveries).collect())
             }
             Attempts::Meta { prefix } => {
                 let mut limits = Vec::new();
@@ -218,11 +232,11 @@ impl Source {
                         .map(|name| Bytes::from_static(name.as_bytes()));
                     let args = [joined(prefix, id)].into_iter().chain(fields);
                     let found = array(self.ask("HMGET", args.collect()).await?)?;
-                    limits.push(match found.as_slice() {
+                    limits.push(Ok(match found.as_slice() {
                         [most, made] => number(most)
                             .map(|most| allowed(most.saturating_sub(number(made).unwrap_or(0)))),
                         _ => None,
-                    });
+                    }));
                 }
                 Ok(limits)
             }
@@ -329,7 +343,7 @@ fn removal(layout: &Layout, place: &Place, members: &[Bytes]) -> Vec<(&'static s
     }
     match &layout.attempts {
         Attempts::Default => {}
-        Attempts::Retries { hash } => commands.push(("HDEL", with_key(hash, &mut all()))),
+        Attempts::Retries { hash, .. } => commands.push(("HDEL", with_key(hash, &mut all()))),
         Attempts::Meta { prefix } => {
             commands.push(("DEL", all().map(|id| joined(prefix, &id)).collect()));
         }
@@ -390,7 +404,7 @@ mod tests {
         {
             let payload = Some(Bytes::from(vec![0; bytes]));
             let (member, due) = (Bytes::from_static(b"a"), Ok(Timestamp::MIN));
-            let entry = Entry { member, due, payload, max_failures: None };
+            let entry = Entry { member, due, payload, max_failures: Ok(None) };
             assert_eq!(next_page(&[entry]), expected, "{bytes}");
         }
         assert_eq!(next_page(&[]), 100);

@@ -116,6 +116,26 @@ fn a_queue_of_hdt3213_is_moved_with_its_retries() {
 }
 
 #[test]
+fn lists_of_hdt3213_keep_their_order() {
+    let server = Server::start();
+    let is_left = |n: &u32| n.is_multiple_of(5);
+    for n in 10..50 {
+        // The consumer takes the last one first.
+        redis(&server, &format!("LPUSH dp:orders:ready id-{n}"));
+        if !is_left(&n) {
+            redis(&server, &format!("SET dp:orders:msg:id-{n} x"));
+        }
+    }
+    assert_eq!(imported(&server, "redis", &["hdt3213", "orders"], 1)["created"], 32);
+    let list = run(on(&server, &["list", "--state", "ready", "--all", "--json"])).code(0).lines();
+    let ids: Vec<_> = list.iter().map(|message| message["id"].as_str().unwrap()).collect();
+    let all: Vec<_> = (10..50).filter(|n| !is_left(n)).map(|n| format!("id-{n}")).collect();
+    assert_eq!(ids, all);
+    let left = "id-45 id-40 id-35 id-30 id-25 id-20 id-15 id-10";
+    assert_eq!(redis(&server, "LRANGE dp:orders:ready 0 -1"), left);
+}
+
+#[test]
 fn an_rdelayedqueue_is_moved_in_both_of_its_layouts() {
     let with_byte = "struct.pack('Bc0Lc0',8,'\\1\\2\\3\\4\\5\\6\\7\\8',#ARGV[2],ARGV[2])";
     let without = "struct.pack('dLc0',1.5,#ARGV[2],ARGV[2])";

@@ -33,8 +33,10 @@ pub(super) struct Place {
 pub(super) enum Kind {
     /// A sorted set with due times as scores.
     SortedSet(Unit),
-    /// A list of due entries.
+    /// A list of due entries, the oldest first.
     List,
+    /// A list of due entries, the oldest last.
+    ReversedList,
     /// A set of due entries.
     Set,
 }
@@ -44,7 +46,7 @@ impl Kind {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::SortedSet(_) => "zset",
-            Self::List => "list",
+            Self::List | Self::ReversedList => "list",
             Self::Set => "set",
         }
     }
@@ -94,7 +96,7 @@ impl Layout {
                     false => format!("{prefix}:{name}"),
                 };
                 let queue = start(prefix);
-                let list = |part| Place { key: format!("{queue}:{part}"), kind: Kind::List };
+                let list = |part| Place { key: format!("{queue}:{part}"), kind: Kind::ReversedList };
                 Self {
                     places: vec![
                         sorted_set(format!("{queue}:pending"), Unit::S),

@@ -103,7 +103,7 @@ impl Source {
         self.check_type(&place.key, place.kind.name()).await?;
         let command = match place.kind {
             Kind::SortedSet(_) => "ZCARD",
-            Kind::List => "LLEN",
+            Kind::List | Kind::ReversedList => "LLEN",
             Kind::Set => "SCARD",
         };
         match self.ask(command, vec![place.key.clone().into()]).await? {
@@ -149,6 +149,12 @@ impl Source {
                 pairs.collect()
             }
             Kind::List => now(self.array("LRANGE", &[key, &first, &last]).await?),
+            Kind::ReversedList => {
+                let (first, last) = (format!("-{}", skip + count), format!("-{}", skip + 1));
+                let mut members = self.array("LRANGE", &[key, &first, &last]).await?;
+                members.reverse();
+                now(members)
+            }
             Kind::Set => {
                 // In an order, so that the entries that stay are the first when the others are
                 // gone.
@@ -322,13 +328,14 @@ fn removal(layout: &Layout, place: &Place, members: &[Bytes]) -> Vec<(&'static s
     match place.kind {
         Kind::SortedSet(_) => commands.push(("ZREM", with_key(key, &mut all()))),
         Kind::Set => commands.push(("SREM", with_key(key, &mut all()))),
-        // From the front, where they are.
-        Kind::List => commands.extend(all().map(|id| ("LREM", once(key, id)))),
+        // From the end at which they are.
+        Kind::List => commands.extend(all().map(|id| ("LREM", once(key, "1", id)))),
+        Kind::ReversedList => commands.extend(all().map(|id| ("LREM", once(key, "-1", id)))),
     }
     match &layout.content {
         Content::Member => {}
         Content::Redisson { list } => {
-            commands.extend(all().map(|id| ("LREM", once(list, id))));
+            commands.extend(all().map(|id| ("LREM", once(list, "1", id))));
         }
         Content::Field { hash, companions } => {
             let endings = [""].iter().chain(*companions);
@@ -384,9 +391,9 @@ fn joined(prefix: &str, id: &Bytes) -> Bytes {
     [prefix.as_bytes(), id].concat().into()
 }
 
-/// The arguments that remove one element of a list.
-fn once(list: &str, member: Bytes) -> Vec<Bytes> {
-    vec![list.to_owned().into(), Bytes::from_static(b"1"), member]
+/// The arguments that remove one element of a list, the first one (`1`) or the last one (`-1`).
+fn once(list: &str, count: &'static str, member: Bytes) -> Vec<Bytes> {
+    vec![list.to_owned().into(), Bytes::from_static(count.as_bytes()), member]
 }
 
 fn allowed(failures: u32) -> u32 {

@@ -248,7 +248,7 @@ impl Move {
         let own_id = MessageId::new(entry.member.clone()).ok().filter(|_| named_by_its_id);
         let id = match own_id {
             Some(id) => id,
-            None => derived_id(&place.key, &entry.member, due)?,
+            None => derived_id(&place.key, &entry.member, entry.score)?,
         };
         let mut message = NewMessage::new(id, payload);
         message.schedule = Schedule::At(due);

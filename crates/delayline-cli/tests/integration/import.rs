@@ -354,22 +354,24 @@ fn an_authority_is_for_the_place_that_is_encrypted() {
 }
 
 #[test]
-fn a_member_that_comes_again_with_another_due_time_is_another_message() {
+fn a_member_that_comes_again_with_another_score_is_another_message() {
     let server = Server::start();
     let flags = ["zset", "reminders", "--unit", "s"];
-    for (n, due) in [LATER, LATER + 60, LATER].into_iter().enumerate() {
-        redis(&server, &format!("ZADD reminders {due} user-7"));
+    // The last two are the first ones again.
+    let scores = [LATER.to_string(), (LATER + 60).to_string(), "0".to_owned(), "-1".to_owned()];
+    for (n, score) in scores.iter().chain([&scores[0], &scores[2]]).enumerate() {
+        redis(&server, &format!("ZADD reminders {score} user-7"));
         let counts = imported(&server, "redis", &flags, 0);
-        // The third is the first again.
-        let expected = if n < 2 { (1, 0) } else { (0, 1) };
+        let expected = if n < scores.len() { (1, 0) } else { (0, 1) };
         assert_eq!(
             (&counts["created"], &counts["duplicate"]),
-            (&json!(expected.0), &json!(expected.1))
+            (&json!(expected.0), &json!(expected.1)),
+            "{score}"
         );
     }
     let later = LATER * 1000;
-    let both = [("user-7", later, 20), ("user-7", later + 60_000, 20)];
-    assert_eq!(waiting(&server), expected(&both));
+    let all = [0, 0, later, later + 60_000].map(|due| ("user-7", due, 20));
+    assert_eq!(waiting(&server), expected(&all));
 }
 
 #[test]

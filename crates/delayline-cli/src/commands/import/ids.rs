@@ -1,17 +1,13 @@
 //! Ids for messages that have none.
 
 use bytes::Bytes;
-use delayline::{MessageId, Timestamp};
+use delayline::MessageId;
 use ring::digest::{SHA256, digest};
 
-/// The same for the same member of the same key that is due at the same time, so that an import can
-/// be repeated.
-pub(super) fn derived_id(
-    key: &str,
-    member: &Bytes,
-    due: Timestamp,
-) -> Result<MessageId, &'static str> {
-    hashed_id(&[key.as_bytes(), b"\0", &due.as_ms().to_be_bytes(), member])
+/// The same for the same member of the same key with the same score, so that an import can be
+/// repeated. All scores up to 0 are due at once, and still give different ids.
+pub(super) fn derived_id(key: &str, member: &Bytes, score: f64) -> Result<MessageId, &'static str> {
+    hashed_id(&[key.as_bytes(), b"\0", &score.to_be_bytes(), member])
 }
 
 /// An id for what these bytes name.

@@ -96,7 +96,8 @@ impl Layout {
                     false => format!("{prefix}:{name}"),
                 };
                 let queue = start(prefix);
-                let list = |part| Place { key: format!("{queue}:{part}"), kind: Kind::ReversedList };
+                let list =
+                    |part| Place { key: format!("{queue}:{part}"), kind: Kind::ReversedList };
                 Self {
                     places: vec![
                         sorted_set(format!("{queue}:pending"), Unit::S),
@@ -116,8 +117,7 @@ impl Layout {
             }
             OldQueue::Redisson { name, .. } => {
                 // Redisson adds no hash tag to a name that has one.
-                let tagged =
-                    if name.contains('{') { name.clone() } else { format!("{{{name}}}") };
+                let tagged = if name.contains('{') { name.clone() } else { format!("{{{name}}}") };
                 let timeouts = format!("redisson_delay_queue_timeout:{tagged}");
                 Self {
                     places: vec![sorted_set(timeouts, Unit::Ms)],

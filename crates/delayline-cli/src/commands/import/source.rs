@@ -37,6 +37,8 @@ pub(super) fn next_page(entries: &[Entry]) -> u64 {
 pub(super) struct Entry {
     /// As it stands in its place.
     pub(super) member: Bytes,
+    /// Its score, or 0 if it is in a list or a set.
+    pub(super) score: f64,
     /// When it is due, or why its due time cannot be read.
     pub(super) due: Result<Timestamp, &'static str>,
     /// `None` if it has none.
@@ -137,14 +139,15 @@ impl Source {
         let key = place.key.as_str();
         self.ask("WATCH", layout.watched(place)).await?;
         let now = |members: Vec<Option<Bytes>>| {
-            members.into_iter().flatten().map(|member| (member, Ok(Timestamp::MIN))).collect()
+            members.into_iter().flatten().map(|member| (member, 0.0, Ok(Timestamp::MIN))).collect()
         };
-        let members: Vec<(Bytes, Result<Timestamp, _>)> = match place.kind {
+        let members: Vec<(Bytes, f64, Result<Timestamp, _>)> = match place.kind {
             Kind::SortedSet(unit) => {
                 let flat = self.array("ZRANGE", &[key, &first, &last, "WITHSCORES"]).await?;
                 let pairs = flat.as_chunks::<2>().0.iter();
                 let pairs = pairs.map(|[member, score]| {
-                    (member.clone().unwrap_or_default(), due(number(score.as_deref()), unit))
+                    let score = number(score.as_deref());
+                    (member.clone().unwrap_or_default(), score, due(score, unit))
                 });
                 pairs.collect()
             }
@@ -165,13 +168,14 @@ impl Source {
                 now(members.into_iter().skip(skip).take(count).collect())
             }
         };
-        let ids: Vec<Bytes> = members.iter().map(|(member, _)| member.clone()).collect();
+        let ids: Vec<Bytes> = members.iter().map(|(member, ..)| member.clone()).collect();
         let payloads = self.payloads(layout, &ids).await?;
         let limits = self.limits(layout, place, &ids).await?;
         let entries = members.into_iter().zip(payloads).zip(limits);
         Ok(entries
-            .map(|(((member, due), payload), max_failures)| Entry {
+            .map(|(((member, score, due), payload), max_failures)| Entry {
                 member,
+                score,
                 due,
                 payload,
                 max_failures,
@@ -411,7 +415,7 @@ mod tests {
         {
             let payload = Some(Bytes::from(vec![0; bytes]));
             let (member, due) = (Bytes::from_static(b"a"), Ok(Timestamp::MIN));
-            let entry = Entry { member, due, payload, max_failures: Ok(None) };
+            let entry = Entry { member, score: 0.0, due, payload, max_failures: Ok(None) };
             assert_eq!(next_page(&[entry]), expected, "{bytes}");
         }
         assert_eq!(next_page(&[]), 100);

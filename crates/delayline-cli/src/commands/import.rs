@@ -17,9 +17,9 @@ use delayline::{Connection, Enqueued, MessageId, Queue};
 use delayline_json::harmless_line;
 use indicatif::ProgressBar;
 
-use self::counts::Counts;
+use self::counts::{Counts, unnamed};
 use self::ids::derived_id;
-use self::layout::{Content, Layout, Place};
+use self::layout::{Layout, Place};
 use self::live::Follow;
 use self::source::{Entry, FIRST_PAGE, Source, next_page};
 use crate::args::{How, Import, OldQueue, Origin, Target};
@@ -184,13 +184,16 @@ impl Move {
         let (count, before) = (entries.len() as u64, self.counts.clone());
         let (mut members, mut messages) = (Vec::new(), Vec::new());
         for entry in entries {
-            let member = entry.member.clone();
+            let (member, score) = (entry.member.clone(), entry.score);
             match self.message(place, entry) {
                 Ok(message) => {
                     members.push(member);
                     messages.push(message);
                 }
-                Err(reason) => self.counts.leave(&member, reason, bar),
+                Err(reason) if self.layout.content.has_ids() => {
+                    self.counts.leave(&member, reason, bar);
+                }
+                Err(reason) => self.counts.leave(&unnamed(&member, score), reason, bar),
             }
         }
         if self.dry_run {
@@ -215,7 +218,7 @@ impl Move {
                 Enqueued::Duplicate { .. } if sent.is_accepted() => duplicate += 1,
                 _ => {
                     let reason = if sent.is_conflict() { OTHER_CONTENT } else { NOT_DELIVERED };
-                    self.counts.leave(&member, reason, bar);
+                    self.counts.leave(sent.id.as_bytes(), reason, bar);
                     continue;
                 }
             }
@@ -243,9 +246,8 @@ impl Move {
         let due = entry.due?;
         let payload = entry.payload.ok_or("it has no payload")?;
         let max_failures = entry.max_failures?;
-        let named_by_its_id =
-            matches!(self.layout.content, Content::Field { .. } | Content::String { .. });
-        let own_id = MessageId::new(entry.member.clone()).ok().filter(|_| named_by_its_id);
+        let own_id =
+            MessageId::new(entry.member.clone()).ok().filter(|_| self.layout.content.has_ids());
         let id = match own_id {
             Some(id) => id,
             None => derived_id(&place.key, &entry.member, entry.score)?,

@@ -375,6 +375,39 @@ fn a_member_that_comes_again_with_another_score_is_another_message() {
 }
 
 #[test]
+fn payloads_of_entries_that_stay_are_not_printed() {
+    let server = Server::start();
+    let timeouts = "redisson_delay_queue_timeout:{orders}";
+    redis(
+        &server,
+        &format!("ZADD reminders 1800000000000 hunter2\nZADD {timeouts} 1.5e12 hunter2"),
+    );
+    for (flags, name) in [
+        (&["zset", "reminders", "--unit", "s"][..], "the entry with the score 1800000000000.0"),
+        (
+            &["zset", "reminders", "--unit", "s", "--live", "--until-empty"],
+            "the entry with the score 1800000000000.0",
+        ),
+        (&["redisson", "orders"], "the entry with the score 1500000000000.0"),
+    ] {
+        let printed = run(import(&server, "redis", &[flags, &["--yes"]].concat())).code(1).stderr;
+        assert!(printed.contains(&format!("left {name} and 7 bytes: ")), "{flags:?}: {printed}");
+        assert!(!printed.contains("hunter2"), "{flags:?}: {printed}");
+    }
+    // Of an id that this queue will not deliver, the report has the id.
+    let flags = ["zset", "jobs", "--unit", "s", "--yes"];
+    let add = || redis(&server, &format!("ZADD jobs {LATER} hunter2"));
+    add();
+    run(import(&server, "redis", &flags)).code(0);
+    let list = run(on(&server, &["list", "--all", "--json"])).code(0).lines().remove(0);
+    let id = list["id"].as_str().unwrap();
+    run(on(&server, &["cancel", id])).code(0);
+    add();
+    let printed = run(import(&server, "redis", &flags)).code(1).stderr;
+    assert!(printed.contains(&format!("left {id}: ")), "{printed}");
+}
+
+#[test]
 fn a_url_of_the_old_queue_may_ask_for_resp3() {
     for driver in DRIVERS {
         let server = Server::start();

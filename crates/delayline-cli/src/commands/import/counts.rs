@@ -10,8 +10,15 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::args::How;
+use crate::confirm::number;
 use crate::failure::{Failure, SOME_BAD};
 use crate::print::write;
+
+/// Names an entry of a sorted set whose member is its payload, which is not printed.
+pub(super) fn unnamed(member: &Bytes, score: f64) -> Bytes {
+    let length = number(member.len() as u64, "byte");
+    format!("the entry with the score {score:?} and {length}").into()
+}
 
 /// How many messages came to which end.
 #[derive(Clone, Default)]
@@ -37,20 +44,20 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn leave(&mut self, member: &Bytes, reason: &'static str, bar: &ProgressBar) {
+    pub(super) fn leave(&mut self, name: &[u8], reason: &'static str, bar: &ProgressBar) {
         self.left += 1;
         *self.reasons.entry(reason).or_default() += 1;
-        self.name(member, reason, bar);
+        self.name(name, reason, bar);
     }
 
     /// Says that one is left, unless many were named for the same reason.
-    pub(super) fn name(&mut self, member: &Bytes, reason: &'static str, bar: &ProgressBar) {
+    pub(super) fn name(&mut self, name: &[u8], reason: &'static str, bar: &ProgressBar) {
         /// Of each reason that many are named.
         const NAMED: u64 = 10;
         let count = self.named.entry(reason).or_default();
         *count += 1;
         if *count <= NAMED {
-            let start: String = String::from_utf8_lossy(member).chars().take(64).collect();
+            let start: String = String::from_utf8_lossy(name).chars().take(64).collect();
             bar.suspend(|| eprintln!("left {}: {reason}", harmless_line(&start)));
         }
     }

@@ -66,6 +66,13 @@ pub(super) enum Content {
     String { prefix: String },
 }
 
+impl Content {
+    /// Whether members are ids, and not payloads.
+    pub(super) const fn has_ids(&self) -> bool {
+        matches!(self, Self::Field { .. } | Self::String { .. })
+    }
+}
+
 /// How often a message may still fail.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempts {

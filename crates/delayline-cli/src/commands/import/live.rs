@@ -13,7 +13,7 @@ use delayline::{Cancelled, Enqueued, MessageId, Queue};
 use delayline_redis_protocol::{ConnectOptions, Topology};
 use indicatif::ProgressBar;
 
-use super::counts::Counts;
+use super::counts::{Counts, unnamed};
 use super::ids::hashed_id;
 use super::source::{Followed, Looked, PAGE, Source, Taken};
 use crate::args::{How, Live, OldQueue, Target};
@@ -179,7 +179,13 @@ impl Follow {
                 }
                 Err(reason) => {
                     if !self.left.contains_key(&entry.member) {
-                        self.counts.name(&entry.member, reason, bar);
+                        match &self.of.payloads {
+                            Some(_) => self.counts.name(&entry.member, reason, bar),
+                            None => {
+                                let name = unnamed(&entry.member, entry.score);
+                                self.counts.name(&name, reason, bar);
+                            }
+                        }
                     }
                     left.insert(entry.member, (entry.seed, reason));
                     page.left += 1;

@@ -122,7 +122,7 @@ impl Import {
             }
             for (id, reason) in self.transfer.left() {
                 if self.named.insert(id.clone()) {
-                    self.counts.name(&Bytes::copy_from_slice(id.as_bytes()), reason, bar);
+                    self.counts.name(id.as_bytes(), reason, bar);
                 }
             }
             if self.transfer.moved() > before {

@@ -27,6 +27,7 @@ pub(in super::super) struct Followed {
 /// An entry as it was read.
 pub(in super::super) struct Looked {
     pub(in super::super) member: Bytes,
+    pub(in super::super) score: f64,
     /// When it is due, or why its due time cannot be read.
     pub(in super::super) due: Result<Timestamp, &'static str>,
     /// Or why it cannot be sent.
@@ -134,9 +135,11 @@ impl Source {
         let (entries, []) = looked.as_chunks::<4>() else { return Err(strange()) };
         let entry = |[member, score, payload, seed]: &[Option<Bytes>; 4]| {
             let seed = seed.clone().unwrap_or_default();
+            let score = number(score.as_deref());
             Looked {
                 member: member.clone().unwrap_or_default(),
-                due: due(number(score.as_deref()), of.unit),
+                score,
+                due: due(score, of.unit),
                 payload: match payload {
                     None => Err("it has no payload"),
                     Some(_) if seed.is_empty() => Err(TOO_LARGE),

@@ -76,6 +76,10 @@ fn a_queue_that_has_lost_its_control_record_is_known() {
     server.command(&["DEL", "delayline:{orders}:index"]);
     run(on(&server, &["check", "--repair", "--yes"])).code(0);
     run(on(&server, &["get", "a"])).code(0);
+    send(&server, &["--id", "b", "--payload", "1"]);
+    server.command(&["DEL", "delayline:{orders}:control"]);
+    run(on(&server, &["--queue", "new", "import", "queue", "orders", "--yes"])).code(0);
+    run(on(&server, &["--queue", "new", "get", "b"])).code(0);
 }
 
 /// The number of shards is stored by verbs that create queues, and no other number is accepted.

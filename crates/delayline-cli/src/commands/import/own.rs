@@ -77,7 +77,7 @@ async fn open(target: &Target, name: &str, how: &How) -> Result<(Open, Open), Fa
     let from = source.queue(name).await.map_err(|error| old(target.not_opened(&error)))?;
     let from = from.codec(Raw);
     let applied = from.apply(&delayline::backend::Op::Stats).await?;
-    if applied.revision == 0 {
+    if !delayline_admin::is_known(&source, name, &applied).await? {
         let sentence = format!("there is no queue {}", harmless_line(name));
         return Err(old(Failure::input(sentence)).hint("--from names its server or directory"));
     }

@@ -53,6 +53,11 @@ async fn main() -> Result<()> {
     work(&queue, &done).await?;
     assert_eq!(count(&done), PAGE);
 
+    // A score that is no due time is an error: the entry is not delivered at once.
+    for score in [f64::INFINITY, f64::NAN, 1e19] {
+        assert!(send_page(&queue, vec![(format!("{run}/never"), score)]).await.is_err());
+    }
+
     // The move is begun again. The entries of the first page are known by their ids, although they
     // are done: they are taken out of the set and not sent a second time.
     loop {
@@ -75,12 +80,22 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
+/// The due time of a score in seconds since 1970. A score of at most 0 is due at once.
+fn due(member: &str, score: f64) -> Result<SystemTime> {
+    let since_1970 = match score <= 0.0 {
+        true => Some(Duration::ZERO),
+        false => Duration::try_from_secs_f64(score).ok(),
+    };
+    let due = since_1970.and_then(|since_1970| UNIX_EPOCH.checked_add(since_1970));
+    due.ok_or_else(|| format!("the score {score} of {member} is no due time").into())
+}
+
 /// Sends entries of the set with their due times, and returns the entries that the queue has
 /// accepted, now or earlier.
 async fn send_page(queue: &Queue<String>, page: Vec<(String, f64)>) -> Result<Vec<String>> {
     let mut drafts = Vec::new();
     for (member, score) in &page {
-        let due = UNIX_EPOCH + Duration::try_from_secs_f64(*score).unwrap_or_default();
+        let due = due(member, *score)?;
         // The member is the id. Do not use `reuse_finished_id`: sending a member again must be a
         // duplicate, even after it was handled. If members exceed 128 bytes, use a hash.
         drafts.push(queue.message(member).id(member.as_str()).due_at(due));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use delayline::{Enqueued, Queue};
+use delayline::{Draft, Queue};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::{PgListener, PgPool};
 use sqlx::{PgConnection, Postgres, Transaction};
@@ -67,7 +67,7 @@ async fn add(tx: &mut PgConnection, message: &CloseOrder, delay: Duration) -> Re
 /// A row of the outbox: number, id, payload, and due time in milliseconds since 1970.
 pub type Row = (i64, String, String, i64);
 
-/// Locks the first rows that no other sender has locked.
+/// Locks the first rows that can be sent and that no other sender has locked.
 ///
 /// # Errors
 ///
@@ -75,34 +75,53 @@ pub type Row = (i64, String, String, i64);
 pub async fn take(tx: &mut Transaction<'_, Postgres>) -> Result<Vec<Row>, Error> {
     let rows = sqlx::query_as(
         "SELECT seq, id::text, payload::text, ceil(extract(epoch FROM due) * 1000)::bigint
-         FROM outbox ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED",
+         FROM outbox WHERE refused IS NULL ORDER BY seq LIMIT $1 FOR UPDATE SKIP LOCKED",
     );
     Ok(rows.bind(BATCH).fetch_all(&mut **tx).await?)
 }
 
-/// Sends rows under their ids, and returns the numbers of the rows that the queue has now.
-///
-/// # Errors
-///
-/// A payload that cannot be read, and the first error of the queue if it took none.
-pub async fn send(queue: &Queue<CloseOrder>, rows: &[Row]) -> Result<Vec<i64>, Error> {
-    let mut drafts = Vec::new();
-    for (_, id, payload, due) in rows {
-        let message: CloseOrder = serde_json::from_str(payload)?;
-        let due = UNIX_EPOCH + Duration::from_millis(u64::try_from(*due)?);
-        drafts.push(queue.message(&message).id(id.as_str()).due_at(due));
-    }
-    let mut sent = Vec::new();
-    for ((seq, id, ..), result) in rows.iter().zip(queue.send_many(drafts).await) {
-        match result {
-            // A duplicate was sent by a process that died before it deleted the row.
-            Ok(it) if !matches!(it.outcome, Enqueued::Conflict { .. }) => sent.push(*seq),
-            Ok(it) => eprintln!("row {seq} stays, since {id} is another message: {:?}", it.outcome),
-            Err(error) if sent.is_empty() => return Err(error.into()),
-            Err(error) => eprintln!("row {seq} stays for now: {error}"),
+/// Outcomes of the rows of a batch. A row that is in neither list stays for the next batch.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Numbers of the rows that the queue has now.
+    pub sent: Vec<i64>,
+    /// Numbers of the rows that no later batch can send either, each with the reason.
+    pub refused: Vec<(i64, String)>,
+    /// The first error of the other rows.
+    pub error: Option<delayline::Error>,
+}
+
+/// Sends rows under their ids.
+pub async fn send(queue: &Queue<CloseOrder>, rows: &[Row]) -> Batch {
+    let (mut batch, mut numbers, mut drafts) = (Batch::default(), Vec::new(), Vec::new());
+    for row in rows {
+        match draft(queue, row) {
+            Ok(draft) => {
+                numbers.push(row.0);
+                drafts.push(draft);
+            }
+            Err(error) => batch.refused.push((row.0, error.to_string())),
         }
     }
-    Ok(sent)
+    for (number, result) in numbers.into_iter().zip(queue.send_many(drafts).await) {
+        match result {
+            Ok(it) if it.is_conflict() => {
+                batch.refused.push((number, "its id is that of another message".to_owned()));
+            }
+            // A duplicate was sent by a process that died before it deleted the row.
+            Ok(_) => batch.sent.push(number),
+            Err(error) if error.is_invalid() => batch.refused.push((number, error.to_string())),
+            Err(error) => batch.error = batch.error.or(Some(error)),
+        }
+    }
+    batch
+}
+
+/// The message of a row.
+fn draft(queue: &Queue<CloseOrder>, (_, id, payload, due): &Row) -> Result<Draft, Error> {
+    let message: CloseOrder = serde_json::from_str(payload)?;
+    let due = UNIX_EPOCH + Duration::from_millis(u64::try_from(*due)?);
+    Ok(queue.message(&message).id(id.as_str()).due_at(due))
 }
 
 /// Deletes rows that were sent.
@@ -115,18 +134,40 @@ pub async fn delete(tx: &mut Transaction<'_, Postgres>, sent: &[i64]) -> Result<
     Ok(())
 }
 
-/// Sends one batch, and returns how many rows it sent.
+/// Marks rows that cannot be sent, so that later batches leave them out.
 ///
 /// # Errors
 ///
-/// Those of the database and of the queue. The rows stay, and the next batch repeats them.
+/// Those of the database.
+pub async fn refuse(
+    tx: &mut Transaction<'_, Postgres>,
+    refused: &[(i64, String)],
+) -> Result<(), Error> {
+    for (number, reason) in refused {
+        eprintln!("row {number} of the outbox cannot be sent: its column refused has the reason");
+        let query = sqlx::query("UPDATE outbox SET refused = $2 WHERE seq = $1");
+        query.bind(number).bind(reason).execute(&mut **tx).await?;
+    }
+    Ok(())
+}
+
+/// Sends one batch. Returns the number of rows that were sent or refused.
+///
+/// # Errors
+///
+/// Those of the database and of the queue. Rows that were neither sent nor refused stay, and the
+/// next batch repeats them.
 pub async fn send_batch(pool: &PgPool, queue: &Queue<CloseOrder>) -> Result<usize, Error> {
     let mut tx = pool.begin().await?;
     let rows = take(&mut tx).await?;
-    let sent = send(queue, &rows).await?;
-    delete(&mut tx, &sent).await?;
+    let batch = send(queue, &rows).await;
+    delete(&mut tx, &batch.sent).await?;
+    refuse(&mut tx, &batch.refused).await?;
     tx.commit().await?;
-    Ok(sent.len())
+    match batch.error {
+        Some(error) => Err(error.into()),
+        None => Ok(batch.sent.len() + batch.refused.len()),
+    }
 }
 
 /// Sends the rows of the outbox, forever. Several processes may run this.

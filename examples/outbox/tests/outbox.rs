@@ -130,6 +130,45 @@ async fn a_process_that_dies_between_send_and_delete_sends_nothing_twice() {
 }
 
 #[tokio::test]
+async fn rows_that_cannot_be_sent_are_put_aside_and_the_others_are_sent() {
+    let shop = Shop::open().await;
+    let execute = async |query: &'static str| sqlx::query(query).execute(&shop.pool).await;
+    for query in [
+        "INSERT INTO outbox (payload, due) VALUES ('{\"order\": 0}', '1969-12-31 23:59:59+00')",
+        "INSERT INTO outbox (payload, due) VALUES ('{\"order\": 0}', '10000-01-01 00:00:00+00')",
+        "INSERT INTO outbox (payload, due) VALUES ('{\"order\": 0}', 'infinity')",
+    ] {
+        assert!(execute(query).await.is_err(), "{query}");
+    }
+    // A table without the check of `due`, and a first batch that has no other rows.
+    execute("ALTER TABLE outbox DROP CONSTRAINT outbox_due_check").await.unwrap();
+    let taken = "30000000-0000-0000-0000-000000000000";
+    let message = shop.queue.message(&CloseOrder { order: 7 }).id(taken);
+    assert!(message.due_in(Duration::from_secs(3_600)).send().await.unwrap().is_accepted());
+    let refused = "INSERT INTO outbox (id, payload, due) VALUES
+        (gen_random_uuid(), '{\"order\": 0}', '1969-12-31 23:59:59+00'),
+        (gen_random_uuid(), '{\"order\": 0}', '10000-01-01 00:00:00+00'),
+        ('30000000-0000-0000-0000-000000000000', '{\"order\": 0}', now())";
+    execute(refused).await.unwrap();
+    execute("INSERT INTO outbox (payload, due) SELECT '{}', now() FROM generate_series(4, 500)")
+        .await
+        .unwrap();
+    let mut tx = shop.pool.begin().await.unwrap();
+    place(&mut tx, 1, Duration::ZERO).await.unwrap();
+    tx.commit().await.unwrap();
+    // And one among others.
+    execute("INSERT INTO outbox (payload, due) VALUES ('{}', now())").await.unwrap();
+    for settled in [500, 2, 0] {
+        assert_eq!(send_batch(&shop.pool, &shop.queue).await.unwrap(), settled);
+    }
+    let query = "SELECT count(*) FROM outbox WHERE refused IS NOT NULL";
+    let refused: i64 = sqlx::query_scalar(query).fetch_one(&shop.pool).await.unwrap();
+    assert_eq!((refused, shop.counts().await), (501, (501, 1)));
+    assert_eq!(shop.queue.cancel(taken).await.unwrap(), delayline::Cancelled::Cancelled);
+    assert_eq!(shop.handled().await, BTreeMap::from([(1, 1)]));
+}
+
+#[tokio::test]
 async fn senders_that_are_killed_at_any_time_send_all_and_nothing_twice() {
     const SEED: u64 = 37;
     const ORDERS: i64 = 2_000;

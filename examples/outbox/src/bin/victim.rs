@@ -35,8 +35,8 @@ async fn main() -> Result<(), Error> {
             let (pool, queue) = (PgPool::connect(database).await?, open(redis).await?);
             let mut tx = pool.begin().await?;
             let rows = take(&mut tx).await?;
-            let sent = send(&queue, &rows).await?;
-            println!("sent {}", sent.len());
+            let batch = send(&queue, &rows).await;
+            println!("sent {}", batch.sent.len());
             abort();
         }
         _ => Err(format!("unknown arguments {args:?}").into()),

@@ -118,17 +118,23 @@ class Guide(unittest.TestCase):
             sqs = client(source)
             queue = sqs.create_queue(QueueName="orders")["QueueUrl"]
             shop = {"shop": {"DataType": "String", "StringValue": "9"}}
-            send = {"QueueUrl": queue, "MessageBody": "order 1", "MessageAttributes": shop}
+            send = {"QueueUrl": queue, "MessageBody": "order 1", "MessageGroupId": "shop-9"}
+            binary = {"shop": {"DataType": "Binary", "BinaryValue": b"\xff"}}
+            stays = sqs.send_message(**send, MessageAttributes=binary)["MessageId"]
+            send["MessageAttributes"] = shop
             sent = [sqs.send_message(**send)["MessageId"] for _ in range(15)]
             env = {"AWS_ENDPOINT_URL_SQS": source.sqs_at, "DELAYLINE": self.serve.at}
-            self.assertEqual(self.run_program("import.py", **env), "")
+            output = self.run_program("import.py", **env)
+            self.assertEqual(output, f"{stays} stays: it has a binary attribute\n")
             sqs.close()
         queue, received = self.sqs.create_queue(QueueName="orders")["QueueUrl"], []
         while len(received) < len(sent):
             wanted = {"MaxNumberOfMessages": 10, "MessageAttributeNames": ["All"]}
+            wanted["MessageSystemAttributeNames"] = ["MessageGroupId"]
             messages = self.sqs.receive_message(QueueUrl=queue, **wanted)["Messages"]
             for message in messages:
                 self.assertEqual((message["Body"], message["MessageAttributes"]), ("order 1", shop))
+                self.assertEqual(message["Attributes"], {"MessageGroupId": "shop-9"})
             received += [message["MessageId"] for message in messages]
         self.assertEqual(sorted(received), sorted(sent))
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use delayline_core::{Error, ErrorKind, Held, QueueName, Timestamp};
 
+use crate::clock::Clock;
 use crate::contents::Contents;
 use crate::disk::{Readable, RealDisk, Volume};
 use crate::replay::{Files, Recovered, recover};
@@ -140,6 +141,10 @@ pub(crate) fn copy(
         }
     }
     let mut contents = read(path, source)?;
+    if contents.claims_lost {
+        // The snapshot below does not tell the copy's first opening to do so.
+        contents.skip_epochs(Clock::new(contents.clock).upper_bound());
+    }
     let summary = Summary::of(&mut contents);
     let queues = contents.queues.iter().map(|(number, it)| (*number, &it.name, &it.state));
     let written = snapshot::write(target, FIRST, true, contents.clock, contents.next, queues);

@@ -1,6 +1,7 @@
 //! A crash undoes claims whose messages were handed out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use delayline_core::{
     Applied, At, Backend, Claim, ClaimId, ConsumerName, Delivery, Durability, Error, Found,
@@ -9,6 +10,8 @@ use delayline_core::{
 
 use super::story::{SMALL, open, runtime};
 use crate::FileBackend;
+use crate::backup::copy;
+use crate::disk::Volume;
 use crate::disk::simulated::{Fault, Keep, SimulatedDisk};
 
 /// What producers and workers have seen of a queue.
@@ -117,7 +120,12 @@ fn no_epoch_of_a_lost_claim_is_handed_out_again() {
                 let (mut seen, disk) = (seen.clone(), disk.crash(Keep::Any(seed)));
                 let disk = disk.with_fault(again, Fault::PowerAfter);
                 seen.work(&disk, 1);
-                seen.check(&disk.crash(Keep::Any(seed)));
+                let left = disk.crash(Keep::Any(seed));
+                let copied = SimulatedDisk::default();
+                // A backup before the directory is opened again.
+                copy(Path::new("queues"), &left, &Volume::new(copied.clone())).unwrap();
+                seen.clone().check(&copied);
+                seen.check(&left);
                 lost += seen.lost_leases;
             }
         }

@@ -77,17 +77,18 @@ async fn examine(
     repair: bool,
 ) -> Result<Stretch, Failure> {
     let mut stretch = Stretch { examined: 0, findings: Vec::new(), next: after, stopped: None };
-    let mut first = true;
-    while stretch.examined < MOST_MESSAGES && stretch.findings.len() < MOST_FINDINGS {
+    for call in 0..MOST_CALLS {
+        if stretch.findings.len() >= MOST_FINDINGS {
+            break;
+        }
         let page = match step(queue, stretch.next, repair).await {
             Ok(page) => page,
-            Err(failure) if first => return Err(failure),
+            Err(failure) if call == 0 => return Err(failure),
             Err(failure) => {
                 stretch.stopped = Some(failure);
                 break;
             }
         };
-        first = false;
         stretch.examined = stretch.examined.saturating_add(page.examined);
         // A page that repairs something may continue where it began.
         let stays = page.next == stretch.next;
@@ -130,7 +131,7 @@ fn report(context: &Context, queue: &str, stretch: &Stretch, repaired: bool) -> 
             p {
                 (number(stretch.examined)) (if stretch.examined == 1 { " message" } else { " messages" }) " examined, "
                 @match (count, repaired) {
-                    (0, _) if stretch.stopped.is_some() => "nothing is wrong so far.",
+                    (0, _) if stretch.next.is_some() => "nothing is wrong so far.",
                     (0, _) => "nothing is wrong.",
                     (1, false) => "1 fault.",
                     (_, false) => { (count) " faults." },
@@ -201,6 +202,6 @@ fn read_place(text: &str) -> Option<Position> {
     parts.next().is_none().then_some(Position { index, instant, sequence })
 }
 
-/// Messages that one click looks at: about a hundred calls.
-const MOST_MESSAGES: u64 = 10_000;
+/// Calls of one click: they examine up to 10,000 messages, and data that belongs to none.
+const MOST_CALLS: usize = 100;
 const MOST_FINDINGS: usize = 200;

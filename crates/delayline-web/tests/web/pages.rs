@@ -241,6 +241,11 @@ async fn a_check_looks_at_every_message() {
     let page = get(&site, "/check?queue=orders&after=0:0:0").await.status(200);
     page.has("250 messages examined");
     get(&site, "/check?queue=orders&after=0:0").await.status(400);
+    // More than the calls of one click.
+    let sent = orders.send_many((0..9_800).map(|_| orders.message(&Bytes::new()))).await;
+    assert!(sent.iter().all(Result::is_ok));
+    let page = get(&site, "/check?queue=orders").await.status(200);
+    page.has("10,000 messages examined, nothing is wrong so far.").has("Continue");
 }
 
 #[tokio::test]

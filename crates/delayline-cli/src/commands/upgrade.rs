@@ -50,7 +50,7 @@ fn report(queue: &str, found: &Progress, left: &Progress, args: &Upgrade) -> Str
             "upgraded": !left.is_needed(),
             "begun": left.begun,
             "entries": total,
-            "seen": seen,
+            "seen": if left.is_needed() { seen } else { total },
         }));
     }
     let name = harmless_line(queue);
@@ -85,12 +85,14 @@ mod tests {
         assert_eq!(said(half, half), said_half);
         assert_eq!(said(half, new), "a: upgraded from schema version 2 to 3, 9 entries\n");
         assert_eq!(said(new, new), "a: up to date, schema version 3\n");
-        let json: serde_json::Value =
-            serde_json::from_str(&report("a", &half, &half, &args(true))).unwrap();
-        let expected = json!({
-            "queue": "a", "from": 2, "to": 3, "upgraded": false, "begun": true, "entries": 9,
-            "seen": 5,
-        });
-        assert_eq!(json, expected);
+        for (left, upgraded, begun, seen) in [(half, false, true, 5), (new, true, false, 9)] {
+            let json: serde_json::Value =
+                serde_json::from_str(&report("a", &half, &left, &args(true))).unwrap();
+            let expected = json!({
+                "queue": "a", "from": 2, "to": 3, "upgraded": upgraded, "begun": begun,
+                "entries": 9, "seen": seen,
+            });
+            assert_eq!(json, expected);
+        }
     }
 }

@@ -167,7 +167,8 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
         let key = self.keys.named(CONTROL);
         let remedy = format!(
             "delete the key {}, and then repair the queue; no message is lost, but the queue \
-             loses its totals and its order, is not paused, and forgets which ids have finished",
+             loses its totals, is not paused, and forgets which ids have finished; it loses its \
+             limits and its order, too: set them again before workers resume",
             String::from_utf8_lossy(&key)
         );
         Error::with_detail(ErrorKind::Damaged, remedy)

@@ -171,7 +171,8 @@ impl<T: Transport + ?Sized> ScriptBackend<T> {
             Some((from, to)) if from < to => format!(
                 "the mark of an upgrade: set the key {key} to the bytes {CONVERTING}, {from}, {to}, \
                  repeat the upgrade, and then repair the queue; no message is lost, but the queue \
-                 loses its totals and is not paused"
+                 loses its totals, its limits and its order, and is not paused: set the limits again \
+                 before workers resume"
             ),
             Some((from, _)) => format!(
                 "{key}: repair the queue with the version of the library that wrote schema version \

@@ -231,8 +231,9 @@ impl Directory {
 
     /// Removes the queue with this name if it is empty, so that it no longer counts towards
     /// [`MAX_QUEUES`]. Returns whether it was stored, and its contents: if they are
-    /// [empty](Held::is_empty), the queue was removed. The removal deletes its counters, history
-    /// and pause, and the ids of recently finished messages. The next message stores it again.
+    /// [empty](Held::is_empty), the queue was removed. The removal deletes its counters,
+    /// history, pause and limits with its order, and the ids of recently finished messages. The
+    /// next message stores it again.
     ///
     /// # Cancel safety
     ///

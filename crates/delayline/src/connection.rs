@@ -306,11 +306,12 @@ impl Connection {
         self.0.close().await
     }
 
-    /// Removes the queue `name` from the server or the directory, in one atomic step, if it holds
-    /// no messages, results or throttled ids. Otherwise it changes nothing and returns the counts.
+    /// Removes the queue `name` from the server or the directory, if it holds no messages, results
+    /// or throttled ids. Otherwise it changes nothing and returns the counts. Without shards, this
+    /// is one atomic step.
     ///
-    /// The removal deletes counters, history and a pause, and the ids of recently finished
-    /// messages: if one of these is sent again, it is delivered again. The next send creates the
+    /// The removal deletes counters, history, a pause and limits with an order, and the ids of
+    /// recently finished messages: if one of these is sent again, it is delivered again. The next send creates the
     /// queue again. On a server, the user needs `UNLINK` on all keys of the queue. In a directory,
     /// elements that a relay has moved and no program has taken count as messages.
     ///

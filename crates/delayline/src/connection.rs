@@ -311,13 +311,14 @@ impl Connection {
     /// is one atomic step.
     ///
     /// The removal deletes counters, history, a pause and limits with an order, and the ids of
-    /// recently finished messages: if one of these is sent again, it is delivered again. The next send creates the
-    /// queue again. On a server, the user needs `UNLINK` on all keys of the queue. In a directory,
-    /// elements that a relay has moved and no program has taken count as messages.
+    /// recently finished messages: if one of these is sent again, it is delivered again. The next
+    /// send creates the queue again. On a server, the user needs `UNLINK` on all keys of the queue.
+    /// In a directory, elements that a relay has moved and no program has taken count as messages.
     ///
     /// A queue with [shards](Opening::shards) is removed shard by shard, and last the number of
-    /// shards. It stays if a message arrives meanwhile. Stop the programs that have opened it
-    /// first: later messages of theirs are in shards whose number is lost.
+    /// shards. It stays if a message arrives meanwhile. Then the removed shards get their pause and
+    /// limits again, but not their counters, history and finished ids. Stop the programs that have
+    /// opened it first: later messages of theirs are in shards whose number is lost.
     ///
     /// # Cancel safety
     ///

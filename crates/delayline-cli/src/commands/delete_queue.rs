@@ -25,7 +25,7 @@ pub(crate) async fn run(target: &Target, args: DeleteQueue) -> Result<ExitCode, 
             write(&json_line(&json!({"queue": queue, "deleted": false, "held": held})))?;
         }
         let sentence =
-            format!("{} holds {}; nothing was done", harmless_line(queue), held(removal));
+            format!("{} holds {}; it was not removed", harmless_line(queue), held(removal));
         return Err(Failure::input(sentence).hint("only an empty queue can be removed"));
     }
     write(&if args.json {

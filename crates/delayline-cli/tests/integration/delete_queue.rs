@@ -42,7 +42,7 @@ fn what_a_queue_holds_prevents_its_removal() {
         let before = keys(&server);
         for driver in DRIVERS {
             let refused = delete(&server, driver, 1);
-            let said = format!("orders holds {what}; nothing was done");
+            let said = format!("orders holds {what}; it was not removed");
             assert!(refused.stderr.contains(&said), "{}", refused.stderr);
         }
         assert_eq!(keys(&server), before);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use delayline_core::limits::{MAX_PAGE, MAX_SHARDS, MIN_SHARDS};
 use delayline_core::{
-    At, Backend as _, Enqueued, Error as Fault, ErrorKind, FinishedIds, Found, List, MessageId,
-    MessageInfo, NewMessage, Op, QueueBackend, QueueName, Reply, Schedule, Stats, Status,
-    Timestamp, Violation,
+    At, Backend as _, Change, Enqueued, Error as Fault, ErrorKind, FinishedIds, Found, Limits,
+    List, MessageId, MessageInfo, NewMessage, Op, QueueBackend, QueueName, Reply, Schedule,
+    SetLimits, Stats, Status, Timestamp, Violation,
 };
 use delayline_redis_protocol::Removal;
 use futures_util::future::try_join_all;
@@ -75,6 +75,8 @@ pub(crate) async fn open(
 /// # Errors
 ///
 /// Those of its shards. Some may be removed then.
+///
+/// If this fails, or messages arrive meanwhile, removed shards get their pause and limits again.
 pub(crate) async fn delete_if_empty(
     store: &dyn Store,
     name: &QueueName,
@@ -89,13 +91,24 @@ pub(crate) async fn delete_if_empty(
     for shard in &names {
         add(&mut sum, store.held(shard.clone()).await?);
     }
+    let mut removed = Vec::new();
     for shard in names {
         if holds_any(sum) {
-            return Ok(Some(sum));
+            break;
         }
-        add(&mut sum, store.delete_if_empty(shard).await?);
+        let backend = store.open(shard.clone()).await?;
+        removed.push((stats(&backend).await?, backend));
+        match store.delete_if_empty(shard).await {
+            Ok(one) => add(&mut sum, one),
+            Err(error) => {
+                // The failed shard comes last, and the others do not depend on it.
+                let _ = set_up(removed).await;
+                return Err(error);
+            }
+        }
     }
     if holds_any(sum) {
+        set_up(removed).await?;
         return Ok(Some(sum));
     }
     plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
@@ -104,9 +117,26 @@ pub(crate) async fn delete_if_empty(
     let late = strays(store, name).await?;
     if late > 0 {
         found(store, name, &plain, number).await?;
+        set_up(removed).await?;
         sum.messages += late;
     }
     Ok(Some(sum))
+}
+
+/// Pauses and limits shards as these states of them say.
+async fn set_up(shards: Vec<(Stats, Arc<dyn QueueBackend>)>) -> Result<(), Error> {
+    for (Stats { paused, limits, .. }, shard) in shards {
+        if limits != Limits::default() {
+            let set = SetLimits::new().leased(limits.leased).each_group(limits.each_group);
+            let mut set = set.in_order(limits.in_order).rate(limits.rate);
+            set.hold = limits.held_until.map_or(Change::Keep, |it| Change::Set(Schedule::At(it)));
+            shard.apply(At::Server, &Op::SetLimits(set)).await?;
+        }
+        if paused {
+            shard.apply(At::Server, &Op::Pause).await?;
+        }
+    }
+    Ok(())
 }
 
 fn add(sum: &mut Removal, one: Removal) {

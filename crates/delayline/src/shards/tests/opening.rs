@@ -1,5 +1,6 @@
 //! Queues of shards that several programs open and remove.
 
+use delayline_core::SetLimits;
 use delayline_redis_protocol::Removal;
 
 use super::*;
@@ -64,9 +65,17 @@ async fn programs_of_several_opinions_agree_or_are_refused() {
     }
 }
 
-/// A place in which a program sends to a shard while the plain queue is removed.
+/// A place in which a program sends to a shard while this queue is removed.
 #[derive(Debug)]
-struct SentTo(Local<MemoryBackend>, bool);
+struct SentTo(Local<MemoryBackend>, Option<QueueName>);
+
+impl SentTo {
+    async fn stats(&self, name: QueueName) -> Stats {
+        let reply = self.0.queue(name).apply(At::Server, &Op::Stats).await.unwrap().reply;
+        let Reply::Stats(stats) = reply else { panic!("{reply:?}") };
+        *stats
+    }
+}
 
 #[async_trait]
 impl Store for SentTo {
@@ -78,35 +87,57 @@ impl Store for SentTo {
         self.0.queues(most_keys).await
     }
 
-    async fn held(&self, _name: QueueName) -> Result<Removal, crate::Error> {
-        Ok(Removal::default())
+    async fn held(&self, name: QueueName) -> Result<Removal, crate::Error> {
+        let (mut held, stats) = (Removal::default(), self.stats(name).await);
+        held.messages = stats.scheduled + stats.ready;
+        Ok(held)
     }
 
     async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, crate::Error> {
-        if self.1 && !name.is_shard() {
-            let place = u32::try_from(place_of(None, &late(), 4)).unwrap();
-            let shard = self.0.queue(name.shard(place)?);
-            shard.apply(At::Server, &Op::Enqueue(vec![NewMessage::new(late(), "7")])).await?;
+        if self.1.as_ref() == Some(&name) {
+            self.0.queue(last()).apply(At::Server, &Op::Enqueue(vec![late()])).await?;
         }
-        Ok(Removal::default())
+        let held = self.held(name.clone()).await?;
+        if held.messages == 0 {
+            let none = SetLimits::new().leased(None).in_order(false);
+            let queue = self.0.queue(name);
+            queue.apply(At::Server, &Op::SetLimits(none)).await?;
+            queue.apply(At::Server, &Op::Resume).await?;
+        }
+        Ok(held)
     }
 }
 
-fn late() -> MessageId {
-    MessageId::try_from("late").unwrap()
+/// The shard that is removed last.
+fn last() -> QueueName {
+    QueueName::new("q").unwrap().shard(3).unwrap()
 }
 
-/// Programs without a number would not see it otherwise.
+fn late() -> NewMessage {
+    let ids = (0..).map(|n| MessageId::try_from(format!("late-{n}")).unwrap());
+    NewMessage::new(ids.into_iter().find(|id| place_of(None, id, 4) == 3).unwrap(), "7")
+}
+
+/// Programs without a number would not see it otherwise, and its shards would ignore their limits.
 #[tokio::test]
-async fn a_message_that_is_sent_while_its_queue_is_removed_stays_visible() {
-    for is_sent in [false, true] {
-        let store = SentTo(Local::memory(), is_sent);
-        let name = QueueName::new("q").unwrap();
-        open(&store, name.clone(), Some(4)).await.unwrap();
+async fn a_message_that_is_sent_while_its_queue_is_removed_stays_visible_and_limited() {
+    let name = QueueName::new("q").unwrap();
+    for during in [None, Some(last()), Some(name.clone())] {
+        let store = SentTo(Local::memory(), during.clone());
+        let opened = open(&store, name.clone(), Some(4)).await.unwrap();
+        let limits = SetLimits::new().leased(8).in_order(true);
+        opened.backend.apply(At::Server, &Op::SetLimits(limits)).await.unwrap();
+        opened.backend.apply(At::Server, &Op::Pause).await.unwrap();
         let removal = delete_if_empty(&store, &name).await.unwrap().unwrap();
-        assert_eq!(removal.messages, u64::from(is_sent));
-        let queue: Queue<u32> = Queue::new(open(&store, name, None).await.unwrap().backend);
-        let found = queue.get("late").await.unwrap();
-        assert_eq!(matches!(found, crate::Found::Live(_)), is_sent);
+        assert_eq!(removal.messages, u64::from(during.is_some()));
+        let queue: Queue<u32> = Queue::new(open(&store, name.clone(), None).await.unwrap().backend);
+        let found = queue.get(&late().id).await.unwrap();
+        assert_eq!(matches!(found, crate::Found::Live(_)), during.is_some());
+        for number in 0..4 {
+            let Stats { paused, limits, .. } = store.stats(name.shard(number).unwrap()).await;
+            let expected = during.as_ref().map(|_| 2);
+            assert_eq!((limits.leased, paused), (expected, during.is_some()), "{number}");
+            assert_eq!(limits.in_order, during.is_some(), "{number}");
+        }
     }
 }

@@ -185,9 +185,20 @@ pub(crate) async fn strays(store: &dyn Store, name: &QueueName) -> Result<u64, E
     if name.shard(MAX_SHARDS - 1).is_err() {
         return Ok(0);
     }
-    let all = shards(store, name, 0..MAX_SHARDS).await?;
-    let counts = try_join_all(all.iter().map(|it| stats(&it.backend))).await?;
-    Ok(counts.iter().map(live).sum())
+    let names = (0..MAX_SHARDS).map(|it| name.shard(it)).collect::<Result<Vec<_>, _>>()?;
+    Ok(try_join_all(names.into_iter().map(|it| messages_in(store, it))).await?.into_iter().sum())
+}
+
+/// Counts the messages of a queue. A directory, which has a limited number of queues, does not get
+/// the queue by this.
+async fn messages_in(store: &dyn Store, name: QueueName) -> Result<u64, Error> {
+    match store.held(name.clone()).await {
+        // In memory.
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported(_)) => {
+            Ok(live(&stats(&store.open(name).await?).await?))
+        }
+        held => Ok(held?.messages),
+    }
 }
 
 /// Returns the number of shards that the queue is stored with.

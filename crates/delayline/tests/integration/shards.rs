@@ -236,3 +236,18 @@ async fn a_directory_remembers_its_shards() {
     assert_eq!(orders.stats().await.unwrap().ready, 30);
     assert_eq!(connection.queues().await.unwrap(), ["orders".parse().unwrap()]);
 }
+
+/// A directory has at most 1,000 queues.
+#[cfg(feature = "file")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_directory_has_no_stray_messages() {
+    let parent = tempfile::tempdir().unwrap();
+    let url = format!("file:{}", parent.path().display());
+    let connection = delayline::connect(&url).await.unwrap();
+    let mut queues: Vec<Queue<u64>> = Vec::new();
+    for n in 0..1_000 {
+        queues.push(connection.queue(&format!("queue-{n}")).await.unwrap());
+    }
+    assert!(connection.queue::<u64>("another").await.is_err());
+    assert_eq!(connection.stray_messages("queue-0").await.unwrap(), 0);
+}

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use delayline_core::limits::{MAX_PAGE, MAX_SHARDS, MIN_SHARDS};
 use delayline_core::{
-    At, Backend as _, Change, Enqueued, Error as Fault, ErrorKind, FinishedIds, Found, Limits,
-    List, MessageId, MessageInfo, NewMessage, Op, QueueBackend, QueueName, Reply, Schedule,
-    SetLimits, Stats, Status, Timestamp, Violation,
+    At, Backend as _, Change, Check, Enqueued, Error as Fault, ErrorKind, FinishedIds, Found,
+    Limits, List, MessageId, MessageInfo, MessageState, NewMessage, Op, QueueBackend, QueueName,
+    Reply, Schedule, SetLimits, Stats, Status, Timestamp, Violation,
 };
 use delayline_redis_protocol::Removal;
 use futures_util::future::try_join_all;
@@ -201,13 +201,21 @@ async fn messages_in(store: &dyn Store, name: QueueName) -> Result<u64, Error> {
     }
 }
 
-/// Returns the number of shards that the queue is stored with.
+/// Returns the number of shards that the queue is stored with. A record that cannot be read, or
+/// that a repair has replaced by a dead letter, is lost like one that is missing.
 async fn number_of(plain: &Arc<dyn QueueBackend>) -> Result<Option<u32>, Error> {
     let reply = plain.apply(At::Server, &Op::Get(vec![record_id()?])).await?.reply;
     let Reply::Get(found) = reply else { return Err(unexpected().into()) };
     match found.into_iter().next() {
-        Some(Found::Live(record)) if is_record(&record.info) => Ok(Some(read(&record.payload)?)),
-        Some(Found::Unreadable) => Err(damaged("the record of the number of shards").into()),
+        Some(Found::Live(record)) if is_record(&record.info) => match read(&record.payload) {
+            Err(error)
+                if *error.kind() == ErrorKind::Damaged
+                    && matches!(record.info.state, MessageState::Dead { .. }) =>
+            {
+                Ok(None)
+            }
+            number => Ok(Some(number?)),
+        },
         _ => Ok(None),
     }
 }
@@ -219,13 +227,24 @@ async fn found(
     plain: &Arc<dyn QueueBackend>,
     requested: u32,
 ) -> Result<(), Error> {
-    if live(&stats(plain).await?) > 0 {
+    let mut count = live(&stats(plain).await?);
+    let is_torn = count == 1 && number_of(plain).await?.is_none();
+    if is_torn && listed(plain).await?.iter().all(is_record) {
+        remove_torn_record(plain).await?;
+        count = live(&stats(plain).await?);
+    }
+    if count > 0 {
         return Err(Fault::new(ErrorKind::OtherShards { found: 1, requested }).into());
     }
     // If the record was lost, the messages show whether this is the number.
-    for (number, shard) in shards(store, name, 0..MAX_SHARDS).await?.iter().enumerate() {
-        fits(shard, number, requested).await?;
-    }
+    let all = (0..MAX_SHARDS).map(async |number| {
+        let shard = name.shard(number)?;
+        match messages_in(store, shard.clone()).await? {
+            0 => Ok(()),
+            _ => fits(&store.open(shard.clone()).await?, &shard, number, requested).await,
+        }
+    });
+    try_join_all(all).await?;
     let record = NewMessage::new(record_id()?, format!("{VERSION}:{requested}"));
     // An earlier record may have been cancelled.
     let record = record.finished_ids(FinishedIds::Reuse).schedule(Schedule::At(Timestamp::MAX));
@@ -246,25 +265,53 @@ fn agreed(found: u32, requested: u32) -> Result<u32, Fault> {
     }
 }
 
-/// Checks that a shard that exists already has messages of this number of shards only.
-async fn fits(shard: &Shard, number: usize, requested: u32) -> Result<(), Error> {
-    if live(&stats(&shard.backend).await?) == 0 {
-        return Ok(());
-    }
-    let count = usize::try_from(requested).unwrap_or(usize::MAX);
-    for status in [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead] {
-        let op = Op::List(List::new(status, MAX_PAGE));
-        let Reply::List(page) = shard.backend.apply(At::Server, &op).await?.reply else {
-            return Err(unexpected().into());
-        };
-        let is_at_home =
-            |info: &MessageInfo| place_of(info.group.as_ref(), &info.id, count) == number;
-        if !page.messages.iter().all(is_at_home) {
-            let lost = "the record of the number of shards is lost, and the messages of";
-            return Err(damaged(&format!("{lost} {} need another number", shard.name)).into());
+/// Removes the record, or the entry of a missing one, if it cannot be read. Repairs other entries,
+/// and removes none of them.
+async fn remove_torn_record(plain: &Arc<dyn QueueBackend>) -> Result<(), Error> {
+    let mut after = None;
+    // Such a record becomes a dead letter. The queue has one entry, so few pages are enough.
+    for _ in 0..MAX_PAGE {
+        let op = Op::Repair(Check::new(MAX_PAGE).after(after));
+        let reply = plain.apply(At::Server, &op).await?.reply;
+        let Reply::Repair(page) = reply else { return Err(unexpected().into()) };
+        after = page.next;
+        if after.is_none() {
+            break;
         }
     }
+    if number_of(plain).await?.is_none() {
+        plain.apply(At::Server, &Op::Purge(vec![record_id()?])).await?;
+    }
     Ok(())
+}
+
+/// Checks that a shard has messages of this number of shards only.
+async fn fits(
+    shard: &Arc<dyn QueueBackend>,
+    name: &QueueName,
+    number: u32,
+    requested: u32,
+) -> Result<(), Error> {
+    let [number, count] = [number, requested].map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+    let is_at_home = |info: &MessageInfo| place_of(info.group.as_ref(), &info.id, count) == number;
+    if listed(shard).await?.iter().all(is_at_home) {
+        return Ok(());
+    }
+    let lost = "the record of the number of shards is lost, and the messages of";
+    Err(damaged(&format!("{lost} {name} need another number")).into())
+}
+
+/// Returns the first messages of each status.
+async fn listed(backend: &Arc<dyn QueueBackend>) -> Result<Vec<MessageInfo>, Error> {
+    let mut infos = Vec::new();
+    for status in [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead] {
+        let op = Op::List(List::new(status, MAX_PAGE));
+        let Reply::List(page) = backend.apply(At::Server, &op).await?.reply else {
+            return Err(unexpected().into());
+        };
+        infos.extend(page.messages);
+    }
+    Ok(infos)
 }
 
 async fn shards(

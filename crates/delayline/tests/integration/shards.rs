@@ -92,6 +92,36 @@ async fn a_lost_or_strange_record_is_noticed() {
     }
 }
 
+/// Also after a repair of the plain queue, which makes it a dead letter.
+#[cfg(any(feature = "redis", feature = "fred"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_record_is_stored_again_by_a_program_with_the_number() {
+    let server = delayline_test_server::Server::start();
+    for (is_gone, is_repaired) in [(true, true), (true, false), (false, true), (false, false)] {
+        server.command(&["FLUSHALL"]);
+        let connection = delayline::connect(&server.url()).await.unwrap();
+        let orders: Queue<u64> = connection.queue("orders").shards(4).await.unwrap();
+        for n in 0..20 {
+            orders.send(&n).await.unwrap();
+        }
+        let records = "delayline:{orders}:records";
+        match is_gone {
+            true => server.command(&["HDEL", records, RECORD]),
+            false => server.command(&["HSET", records, RECORD, "cut off"]),
+        };
+        let plain: Queue<u64> = connection.queue("orders").await.unwrap();
+        if is_repaired {
+            assert_ne!(plain.repair().await.unwrap().findings, []);
+        }
+        let strays = async || connection.stray_messages("orders").await.unwrap();
+        assert_eq!((connection.shards_of("orders").await.unwrap(), strays().await), (None, 20));
+        assert_eq!(refused(&connection, 3).await, ErrorKind::Damaged);
+        let again: Queue<u64> = connection.queue("orders").shards(4).await.unwrap();
+        assert_eq!(again.stats().await.unwrap().ready, 20);
+        assert_eq!((connection.shards_of("orders").await.unwrap(), strays().await), (Some(4), 0));
+    }
+}
+
 #[tokio::test]
 async fn a_message_with_the_id_of_the_record_hides_no_other() {
     let connection = memory().await;

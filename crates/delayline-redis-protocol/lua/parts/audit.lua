@@ -20,11 +20,12 @@ local function fits(band, details)
   return (band == AT_LEASED) == (state ~= LEASE_CLOSED) and (band == AT_DEAD) == (reason ~= 0)
 end
 
--- Whether a lane is in the ring, is held, or waits for a slot that a message holds.
+-- Whether a lane is in the ring, is held, or waits for a slot that a message holds. Without a limit
+-- of groups, which may have been lost with the control record, it waits for none.
 local function has_its_turn(lane)
   local score, number = redis.call('ZSCORE', key.turns, lane), format('%d', (struct.unpack(INSTANT, lane)))
   return score and (tonumber(score) >= 0 or has_holds and tonumber(score) < tonumber(NO_TURN)
-    or score == NO_TURN and redis.call('ZCOUNT', key.slots, number, number) > 0)
+    or most_of_group and score == NO_TURN and redis.call('ZCOUNT', key.slots, number, number) > 0)
 end
 
 -- Notes what is wrong with an entry of the index.

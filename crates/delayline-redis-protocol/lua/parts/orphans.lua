@@ -2,11 +2,12 @@
 -- lease. A cursor goes through one hash after the other, and a rank through the slots. Contents are
 -- examined only if there are few, because HSCAN would return them with their names.
 
--- Whether a message with this member is leased, or, in a queue in order, waits.
+-- Whether groups are limited, and a message with this member is leased, or, in a queue in order,
+-- waits.
 local function may_hold_slot(member)
   local score = tonumber(redis.call('ZSCORE', key.index, member) or -1)
   local band = math.floor(score / BAND)
-  return band == AT_LEASED or in_order and score >= 0 and band ~= AT_DEAD
+  return most_of_group and (band == AT_LEASED or in_order and score >= 0 and band ~= AT_DEAD)
 end
 
 -- Calls `found` with ids of details, updates and contents without a record, and with ids and

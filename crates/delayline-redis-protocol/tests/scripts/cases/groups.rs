@@ -78,6 +78,19 @@ pub(crate) async fn lost_limits_hold_up_no_group<C: Connect>() {
         seen.extend(take(&queue, 3, 3, 9).await);
         assert_eq!(seen, ["a2"], "{is_set_again}");
     }
+    // After a repair also in a queue that is never without ready messages.
+    for limit in [SetLimits::new().each_group(1), SetLimits::new().in_order(true)] {
+        server.command(&["FLUSHALL"]);
+        apply(&queue, 0, Op::SetLimits(limit)).await;
+        send(&queue, &["a1", "a2", "b1"]).await;
+        assert_eq!(take(&queue, 0, 1, 1).await, ["a1"]);
+        assert_eq!(take(&queue, 0, 2, 1).await, ["b1"]);
+        server.binary_command(&[b"DEL", &queue.keys().all()[CONTROL][..]]);
+        assert!(repaired(&queue, 1, 9).await.contains(&Finding::MissingTurn { id: id("a2") }));
+        assert_eq!(findings(&queue, 1).await, []);
+        send(&queue, &["c1", "c2"]).await;
+        assert!(take(&queue, 2, 3, 2).await.contains(&"a2".to_owned()));
+    }
 }
 
 /// Also where they are the only messages, and no longer known to be there.

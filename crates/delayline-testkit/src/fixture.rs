@@ -14,7 +14,8 @@ pub trait Fixture: Send + Sync + 'static {
     ///
     /// Called for every case and every random sequence, more than a thousand times, so it should be
     /// cheap: a new queue name on an existing connection. With
-    /// [`At::Server`](delayline_core::At::Server), the queue must use a clock that moves.
+    /// [`At::Server`](delayline_core::At::Server), the queue must use a clock that moves, counts
+    /// milliseconds since 1970 in UTC, and is within 10 minutes of this computer's.
     ///
     /// # Errors
     ///

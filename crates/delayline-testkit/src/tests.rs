@@ -4,6 +4,7 @@
 mod broken;
 pub(crate) mod model;
 mod stored;
+mod wrong;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Steps of the clock, and the real clock.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use delayline_core::limits::MAX_TIMESTAMP_MS;
 use delayline_core::{
@@ -17,6 +17,7 @@ super::cases! { "clock",
     a_step_forward_ends_leases_but_not_fences: "G6, G19",
     what_finished_in_the_future_is_known: "G8, G19",
     the_ends_of_time_are_ordinary: "G19",
+    the_servers_clock_counts_milliseconds: "G4",
     the_servers_clock_is_never_early: "G4",
     leases_run_out_by_the_servers_clock: "G5, G21",
 }
@@ -93,6 +94,21 @@ async fn the_ends_of_time_are_ordinary(queue: &Queue) {
         let page = queue.list(end_ms, status, 10).await;
         assert_eq!(page.messages.len(), expected, "{status:?} at the end of time");
     }
+}
+
+async fn the_servers_clock_counts_milliseconds(queue: &Queue) {
+    for _ in 0..3 {
+        let before = on_server(queue, &Op::Stats).await.at;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let after = on_server(queue, &Op::Stats).await.at;
+        let passed = after.since(before);
+        assert!(passed >= Duration::from_millis(40), "{passed:?} of 50 ms passed");
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or_else(|error| panic!("{error}")).as_millis();
+    let at = on_server(queue, &Op::Stats).await.at.as_ms();
+    let apart = now.abs_diff(at.into());
+    assert!(apart < 600_000, "the clock is {apart} ms away from this computer's");
 }
 
 async fn the_servers_clock_is_never_early(queue: &Queue) {

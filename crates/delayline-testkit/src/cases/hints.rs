@@ -1,18 +1,21 @@
 //! Whatever lets a message be claimed sooner than sleepers expect gives a hint, if it is not lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use delayline_core::{
-    Extend, Group, HandOff, Known, NewMessage, Op, Outcome, Redrive, Reschedule, Schedule,
-    SetLimits, Settlement, Update, UpdateContent, UpdateDue, UpdateToken,
+    Extend, Group, HandOff, Known, NewMessage, Op, Outcome, QueueBackend, Redrive, Reschedule,
+    Schedule, SetLimits, Settlement, Update, UpdateContent, UpdateDue, UpdateToken,
 };
 
 use super::queue::{Queue, after, claim, id, lease, message, millis, reject, retry};
-use super::wakeup::{TRIES, apply, hears, silence};
+use super::wakeup::{TRIES, apply, apply_on, hears, silence};
 
 super::cases! { @hints true, "hints",
     what_can_be_claimed_sooner_rings: "G21",
+    what_can_be_claimed_sooner_rings_for_another_client: "G21",
     what_no_limit_holds_back_any_more_rings: "G21, G34, G36, G37",
+    what_no_limit_holds_back_any_more_rings_for_another_client: "G21, G34, G36, G37",
 }
 
 /// One try: the names of its two messages, and the tokens of its claims.
@@ -29,6 +32,10 @@ const OF_MESSAGES: &[Row] = &[
     ("a release", Try::holds_a, |this| this.settles_a(Outcome::Release)),
     ("a retry at once", Try::holds_a, |this| this.settles_a(retry(0, "boom"))),
     ("a retry soon", Try::holds_a, |this| this.settles_a(retry(1_000, "boom"))),
+    ("a retry soon by a worker that claims next", Try::holds_a, |this| {
+        let retry = Settlement::new(id(&this.a), lease(this.token, 1), retry(1_000, "boom"));
+        Op::Settle(vec![retry.claims_next(true)])
+    }),
     ("a hand-off", Try::holds_a, |this| {
         let ack = Settlement::new(id(&this.a), lease(this.token, 1), Outcome::Ack);
         Op::HandOff(vec![HandOff::new(ack, vec![message(&this.b)])])
@@ -127,14 +134,25 @@ fn of_a_group(name: &str) -> NewMessage {
 }
 
 async fn what_can_be_claimed_sooner_rings(queue: &Queue) {
-    each_rings(queue, OF_MESSAGES).await;
+    each_rings(queue, OF_MESSAGES, queue.backend()).await;
+}
+
+/// It is the only client if the backend has no other.
+async fn what_can_be_claimed_sooner_rings_for_another_client(queue: &Queue) {
+    each_rings(queue, OF_MESSAGES, queue.clients().of(1)).await;
 }
 
 async fn what_no_limit_holds_back_any_more_rings(queue: &Queue) {
-    each_rings(queue, OF_LIMITS).await;
+    each_rings(queue, OF_LIMITS, queue.backend()).await;
 }
 
-async fn each_rings(queue: &Queue, rows: &[Row]) {
+/// It is the only client if the backend has no other.
+async fn what_no_limit_holds_back_any_more_rings_for_another_client(queue: &Queue) {
+    each_rings(queue, OF_LIMITS, queue.clients().of(1)).await;
+}
+
+/// The first client waits; `sender` makes the message claimable.
+async fn each_rings(queue: &Queue, rows: &[Row], sender: &Arc<dyn QueueBackend>) {
     let mut token = 1;
     for (what, before, rings) in rows {
         let mut rang = false;
@@ -145,7 +163,7 @@ async fn each_rings(queue: &Queue, rows: &[Row]) {
                 apply(queue, op).await;
             }
             silence(queue).await;
-            apply(queue, rings(&this)).await;
+            apply_on(&**sender, rings(&this)).await;
             rang = hears(&**queue.backend()).await;
             clean_up(queue, &this).await;
             if rang {

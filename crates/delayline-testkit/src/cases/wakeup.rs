@@ -1,10 +1,13 @@
 //! Hints. Some may be lost, late or wrong, so these cases require little of them: of several that
 //! are due, one has to arrive in time.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayline_core::{At, NewMessage, Op, QueueBackend};
+
+use tokio::time::timeout;
 
 use super::queue::{Queue, after, claim, message};
 use crate::faults::polled;
@@ -18,6 +21,7 @@ super::cases! { @hints true, "wakeup",
     a_dropped_wait_loses_one_hint_at_most: "G21",
     hints_do_not_pile_up: "G24",
     waiting_ends_by_itself: "G21",
+    a_long_wait_holds_up_no_short_one: "G21",
 }
 
 /// How many hints may be lost before the backend counts as giving none.
@@ -136,6 +140,25 @@ async fn waiting_ends_by_itself(queue: &Queue) {
     assert!(waits <= 100, "it returned {waits} times in {:?}", begin.elapsed());
 }
 
+async fn a_long_wait_holds_up_no_short_one(queue: &Queue) {
+    for _ in 0..TRIES {
+        silence(queue).await;
+        let long = wait(&**queue.backend(), PATIENCE);
+        let short = wait(&**queue.backend(), Duration::from_millis(20));
+        let mut short = pin!(timeout(IN_TIME, short));
+        // The long one begins first, and is dropped with the end of the short one.
+        let ended = tokio::select! {
+            biased;
+            _ = long => short.await,
+            ended = &mut short => ended,
+        };
+        if ended.is_ok() {
+            return;
+        }
+    }
+    panic!("{TRIES} waits of 20 ms took longer than {IN_TIME:?} beside one of {PATIENCE:?}");
+}
+
 /// The message of the n-th try. Each is due before the previous one, however long that try took,
 /// so sleepers do not expect it. It is due soon: a backend need not send hints for messages that
 /// sleepers find in time by polling.
@@ -149,7 +172,7 @@ pub(super) async fn apply(queue: &Queue, op: Op) {
     apply_on(&**queue.backend(), op).await;
 }
 
-async fn apply_on(backend: &dyn QueueBackend, op: Op) {
+pub(super) async fn apply_on(backend: &dyn QueueBackend, op: Op) {
     let answer = backend.apply(At::Server, &op).await;
     answer.unwrap_or_else(|error| panic!("{error}"));
 }
@@ -175,5 +198,11 @@ pub(super) async fn hears(backend: &dyn QueueBackend) -> bool {
 }
 
 async fn wait(backend: &dyn QueueBackend, timeout: Duration) -> bool {
-    backend.wait(timeout).await.unwrap_or_else(|error| panic!("no hints: {error}"))
+    let begin = Instant::now();
+    let Ok(hint) = backend.wait(timeout).await else {
+        // Hints may be unavailable for a moment: callers then rely on their own timers.
+        tokio::time::sleep(timeout.saturating_sub(begin.elapsed())).await;
+        return false;
+    };
+    hint
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Error, Op, QueueBackend};
+use delayline_core::{Applied, At, Backend, Durability, Error, Op, QueueBackend};
 
 use crate::Fixture;
 use crate::sited::Site;
@@ -57,12 +57,24 @@ impl InTurns {
     pub(crate) const fn new(clients: Clients) -> Self {
         Self { clients, calls: AtomicUsize::new(0) }
     }
+
+    fn next(&self) -> &Arc<dyn QueueBackend> {
+        self.clients.of(self.calls.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 #[async_trait]
 impl Backend for InTurns {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        self.clients.of(number).apply(at, op).await
+        self.next().apply(at, op).await
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        self.next().apply_durably(at, op, durability).await
     }
 }

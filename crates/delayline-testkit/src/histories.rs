@@ -25,7 +25,7 @@ use crate::clients::Clients;
 use crate::limits::{CASES_A_ROUND, HISTORY_CALLS, HISTORY_TASKS};
 use crate::settings::Settings;
 use crate::workload::{Improviser, start};
-use crate::{Fixture, oracle};
+use crate::{Fixture, calls, oracle};
 
 /// The calls of a queue's clients and their results, from its first operation on.
 ///
@@ -184,7 +184,7 @@ impl Client {
 
     async fn call(&mut self, at: At, op: Op) -> Result<Applied, Error> {
         let called = self.begin.elapsed();
-        let applied = self.queue.apply(at, &op).await?;
+        let applied = calls::apply(&*self.queue, self.calls.len(), at, &op).await?;
         let returned = self.begin.elapsed();
         self.calls.push(Call { called, returned, op, applied: applied.clone() });
         Ok(applied)

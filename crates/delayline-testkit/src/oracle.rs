@@ -9,7 +9,7 @@ use crate::clients::Clients;
 use crate::faults::polled;
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
 use crate::reopenable::Reopenable;
-use crate::{Divergence, Step, Trace};
+use crate::{Divergence, Step, Trace, calls};
 
 /// Runs a trace on a backend with an empty queue and on the model, and compares the two.
 ///
@@ -123,7 +123,7 @@ impl<'a> Pair<'a> {
             self.apply(step).await?;
         }
         self.number = self.trace.steps.len();
-        let call = self.backend.apply(At::Fixed(last.at), &last.op);
+        let call = self.call(last);
         if let Some(got) = polled(call, polls).await {
             return self.judge(last, got).map(drop);
         }
@@ -159,8 +159,12 @@ impl<'a> Pair<'a> {
 
     /// Executes a step on both sides and returns the common result; `None` if both refused it.
     async fn apply(&mut self, step: &Step) -> Agreement<Option<Applied>> {
-        let got = self.backend.apply(At::Fixed(step.at), &step.op).await;
+        let got = self.call(step).await;
         self.judge(step, got)
+    }
+
+    async fn call(&self, step: &Step) -> Result<Applied, Error> {
+        calls::apply(self.backend, self.number, At::Fixed(step.at), &step.op).await
     }
 
     fn judge(&mut self, step: &Step, got: Result<Applied, Error>) -> Agreement<Option<Applied>> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Error, ErrorKind, Op, QueueBackend};
+use delayline_core::{Applied, At, Backend, Durability, Error, ErrorKind, Op, QueueBackend};
 
 use crate::Fixture;
 use crate::sited::Site;
@@ -56,5 +56,14 @@ impl fmt::Debug for Reopenable<'_> {
 impl Backend for Reopenable<'_> {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         self.site()?.apply(at, op).await
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        self.site()?.apply_durably(at, op, durability).await
     }
 }

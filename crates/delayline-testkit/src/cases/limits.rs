@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use delayline_core::limits::{
     MAX_BATCH, MAX_BATCH_BYTES, MAX_ERROR_BYTES, MAX_HEADERS, MAX_HEADERS_BYTES, MAX_ID_BYTES,
-    MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE, MAX_PAYLOAD_BYTES,
+    MAX_LEASE_MS, MAX_LOOK_UP, MAX_PAGE, MAX_PAYLOAD_BYTES, MAX_REPLICAS,
 };
 use delayline_core::{
-    Check, Completion, ErrorClass, ErrorKind, Extend, Extended, Headers, List, MessageId,
-    NewMessage, Op, Outcome, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled, Schedule,
-    Settled, Settlement, Status, Violation,
+    At, Check, Completion, Durability, ErrorClass, ErrorKind, Extend, Extended, Headers, List,
+    MessageId, NewMessage, Op, Outcome, Purged, Redrive, Redriven, Reply, Reschedule, Rescheduled,
+    Schedule, Settled, Settlement, Status, Violation,
 };
 
 use super::queue::{Queue, at, claim, done, id, ids, lease, message, millis, one, reject, retry};
@@ -19,6 +19,7 @@ super::cases! { "limits",
     messages_beyond_a_limit_are_refused: "G20",
     pages_beyond_a_limit_are_refused: "G23",
     what_is_refused_changes_nothing: "G3",
+    what_is_refused_durably_changes_nothing: "G3",
     the_largest_batches_are_carried_out: "G18, G23",
     the_largest_message_is_kept: "G2, G20",
     the_longest_texts_are_kept: "G20",
@@ -135,6 +136,19 @@ async fn what_is_refused_changes_nothing(queue: &Queue) {
     }
     assert_eq!(queue.apply(0, &Op::Get(vec![id("a")])).await, before);
     assert_eq!(queue.stats(0).await.totals.enqueued, 1);
+}
+
+async fn what_is_refused_durably_changes_nothing(queue: &Queue) {
+    let before = queue.apply(0, &Op::Stats).await;
+    for (op, durability) in [
+        (Op::Enqueue(Vec::new()), Durability::None),
+        (Op::Enqueue(vec![message("a")]), Durability::Replicas(MAX_REPLICAS + 1)),
+    ] {
+        let refused = queue.backend().apply_durably(At::Fixed(at(0)), &op, durability).await;
+        let class = refused.map_err(|error| error.class());
+        assert_eq!(class, Err(ErrorClass::Rejected), "{op:?}, {durability}");
+    }
+    assert_eq!(queue.apply(0, &Op::Stats).await, before);
 }
 
 async fn the_largest_batches_are_carried_out(queue: &Queue) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Error, ErrorKind, Millis, Op, QueueBackend, QueueName, State, Timestamp,
-    Wakeup,
+    Applied, At, Backend, Durability, Error, ErrorKind, Millis, Op, QueueBackend, QueueName, State,
+    Timestamp, Wakeup,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -27,6 +27,7 @@ enum Wrong {
     HintsStayInTheirProcess,
     SettlementsThatClaimNextGiveNoHint,
     WaitsHoldALock,
+    DurableCallsAreNotChecked,
     /// This is allowed.
     TheFirstWaitFails,
 }
@@ -96,12 +97,8 @@ impl Client {
             _ => now,
         }
     }
-}
 
-#[async_trait]
-impl Backend for Client {
-    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        op.validate()?;
+    fn execute(&self, at: At, op: &Op) -> Applied {
         let mut state = self.shared.state.lock().unwrap();
         let now = if let At::Fixed(at) = at { at } else { self.now() };
         let (applied, mut hint) = state.apply_and_hint(now, op);
@@ -113,7 +110,28 @@ impl Backend for Client {
         } else if hint {
             self.shared.bells.lock().unwrap().iter().for_each(|bell| bell.notify_one());
         }
-        Ok(applied)
+        applied
+    }
+}
+
+#[async_trait]
+impl Backend for Client {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        op.validate()?;
+        Ok(self.execute(at, op))
+    }
+
+    async fn apply_durably(
+        &self,
+        at: At,
+        op: &Op,
+        durability: Durability,
+    ) -> Result<Applied, Error> {
+        if self.wrong == Wrong::DurableCallsAreNotChecked {
+            return Ok(self.execute(at, op));
+        }
+        durability.validate()?;
+        self.apply(at, op).await
     }
 
     fn queue_name(&self) -> Option<&QueueName> {
@@ -185,4 +203,12 @@ fn cases_show_missing_hints() {
             scope.spawn(move || assert_fails(&of_both, wrong, failed));
         }
     });
+}
+
+#[test]
+fn durable_calls_without_checks_are_found() {
+    let wrong = Wrong::DurableCallsAreNotChecked;
+    assert_fails(&["limits"], wrong, &["limits::what_is_refused_durably_changes_nothing"]);
+    let random = ["differential::random_ops", "two_clients::random_ops"];
+    assert_eq!(failures(Queues::new(wrong), |name| random.contains(&name)), random);
 }

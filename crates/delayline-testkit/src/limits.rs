@@ -17,7 +17,7 @@ pub(crate) const EVERY_STATUS: [Status; 4] =
 /// The most time for a hand-written case.
 pub(crate) const CASE_TIME: Duration = Duration::from_secs(60);
 
-/// The most time for a call of the trials with faults.
+/// The most time for a call.
 pub(crate) const CALL_TIME: Duration = Duration::from_secs(20);
 
 /// The most time to minimise a failing sequence.

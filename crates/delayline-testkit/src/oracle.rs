@@ -5,11 +5,12 @@ use delayline_core::{
     Outcome, Reply, Resolution, Settlement, State, Stats, Status, Timestamp,
 };
 
+use crate::calls::{self, in_time};
 use crate::clients::Clients;
 use crate::faults::polled;
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
 use crate::reopenable::Reopenable;
-use crate::{Divergence, Step, Trace, calls};
+use crate::{Divergence, Step, Trace};
 
 /// Runs a trace on a backend with an empty queue and on the model, and compares the two.
 ///
@@ -123,9 +124,10 @@ impl<'a> Pair<'a> {
             self.apply(step).await?;
         }
         self.number = self.trace.steps.len();
-        let call = self.call(last);
-        if let Some(got) = polled(call, polls).await {
-            return self.judge(last, got).map(drop);
+        match in_time(&last.op, polled(self.call(last), polls)).await {
+            Ok(Some(got)) => return self.judge(last, got).map(drop),
+            Ok(None) => {}
+            Err(late) => return self.judge(last, Err(late)).map(drop),
         }
         let before = self.model.clone();
         if self.compare(last.at).await.is_ok() {

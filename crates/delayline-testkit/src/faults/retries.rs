@@ -12,11 +12,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{TestCaseError, TestError};
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
 
 use super::{Fault, Faulty};
+use crate::calls::in_time;
 use crate::clients::{Clients, InTurns, only_client};
-use crate::limits::{CALL_TIME, CASES_A_ROUND};
+use crate::limits::CASES_A_ROUND;
 use crate::settings::Settings;
 use crate::{Fixture, oracle, workload};
 
@@ -170,8 +170,8 @@ impl Client {
     async fn persist(&self, op: &Op) -> Result<Reply, String> {
         let mut failures = 0;
         loop {
-            let call = timeout(CALL_TIME, self.queue.apply(At::Fixed(now()), op)).await;
-            match call.map_err(|_| format!("{op:?} did not end within {CALL_TIME:?}"))? {
+            let call = in_time(op, self.queue.apply(At::Fixed(now()), op)).await;
+            match call.map_err(|error| error.to_string())? {
                 Ok(applied) => return Ok(applied.reply),
                 // The schedule has no more faults than that, so the backend fails.
                 Err(error)

@@ -1,5 +1,7 @@
 //! Backends that apply operations like the model, with a wrong clock, hint or call.
 
+use std::future::pending;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,12 +12,14 @@ use delayline_core::{
     Applied, At, Backend, Durability, Error, ErrorKind, Millis, Op, QueueBackend, QueueName, State,
     Timestamp, Wakeup,
 };
+use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::failures;
 use super::model::instant;
-use crate::{Fixture, cases};
+use super::{SETTINGS, failures};
+use crate::settings::Settings;
+use crate::{Fixture, cases, histories, random};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,7 @@ enum Wrong {
     SettlementsThatClaimNextGiveNoHint,
     WaitsHoldALock,
     DurableCallsAreNotChecked,
+    CancellationsHang,
     /// This is allowed.
     TheFirstWaitFails,
 }
@@ -118,6 +123,9 @@ impl Client {
 impl Backend for Client {
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         op.validate()?;
+        if self.wrong == Wrong::CancellationsHang && op.name() == "cancel" {
+            pending::<()>().await;
+        }
         Ok(self.execute(at, op))
     }
 
@@ -211,4 +219,21 @@ fn durable_calls_without_checks_are_found() {
     assert_fails(&["limits"], wrong, &["limits::what_is_refused_durably_changes_nothing"]);
     let random = ["differential::random_ops", "two_clients::random_ops"];
     assert_eq!(failures(Queues::new(wrong), |name| random.contains(&name)), random);
+}
+
+#[test]
+fn calls_that_hang_are_found() {
+    // Its clock moves only while everything waits.
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let queues = Queues::new(Wrong::CancellationsHang);
+    let settings = Settings { cuts_down: false, ..SETTINGS };
+    for (run, shown) in [
+        (random::random_ops as fn(&_, &dyn Fixture, _), ".trace:\n{"),
+        (histories::concurrent, "round 0"),
+    ] {
+        let run = || run(&runtime, &queues, settings);
+        let panic = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+        let text = panic.downcast::<String>().unwrap();
+        assert!(text.contains("cancel did not end within 20s") && text.contains(shown), "{text}");
+    }
 }

@@ -26,6 +26,10 @@ fn every_kind_of_answer_is_common() {
         let mut model = State::new();
         for step in trace.steps {
             called.insert(step.op.name());
+            if let Op::Settle(_) | Op::HandOff(_) = step.op {
+                let kind = format!("settlements that claim next: {}", step.op.claims_next());
+                *seen.entry(kind).or_default() += 1;
+            }
             if step.op.validate().is_err() {
                 *seen.entry("invalid".to_owned()).or_default() += 1;
                 continue;
@@ -194,5 +198,6 @@ const EXPECTED: &[(&str, &str)] = &[
     ("set_limits", "false|true"),
     ("settle", "Missing|Stale"),
     ("settle AlreadyDone", "None|Some(Acked)|Some(Cancelled)|Some(Dead)|Some(Replaced)"),
+    ("settlements that claim next:", "false|true"),
     ("settle Done", "Acked|Cancelled|Dead|Ready|Replaced|Scheduled"),
 ];

@@ -174,10 +174,11 @@ impl Ledger {
     }
 
     fn settlements(&self, items: &[Ending]) -> Vec<Settlement> {
+        let claims_next = self.claims.is_multiple_of(2);
         without_repetitions(items.iter().map(|(id, lease, outcome, hold, save)| {
             let (id, lease) = self.lease(id, *lease);
             let settlement = Settlement::new(id.clone(), lease, outcome.clone());
-            (id, settlement.hold(*hold).save(save.clone()))
+            (id, settlement.hold(*hold).save(save.clone()).claims_next(claims_next))
         }))
     }
 

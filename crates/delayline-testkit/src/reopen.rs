@@ -21,9 +21,8 @@ pub(crate) fn random_ops(
     settings: Settings,
 ) -> Result<(), Lacks> {
     probe(runtime, fixture)?;
-    let settings = settings.with_cases(settings.cases.div_ceil(CASES_A_REOPENING));
     let runs = (workload::moves(), vec(0..MAX_MOVES, 0..=MAX_REOPENINGS));
-    settings.check(REOPEN_STREAM, &runs, |(moves, before)| {
+    settings.check(REOPEN_STREAM, CASES_A_REOPENING, &runs, |(moves, before)| {
         run(runtime, fixture, &workload::trace(&moves), &before)
     });
     Ok(())

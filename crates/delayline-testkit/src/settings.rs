@@ -48,15 +48,18 @@ impl Settings {
         TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed))
     }
 
-    /// Tests random values. Panics with the settings and the reason of a failure.
+    /// Tests random values: one per this many cases. Panics with the settings and the reason of a
+    /// failure.
     pub(crate) fn check<S: Strategy>(
         self,
         stream: u64,
+        cases_a_value: u32,
         values: &S,
         test: impl Fn(S::Value) -> Result<(), String>,
     ) {
         let test = |value| test(value).map_err(TestCaseError::fail);
-        match self.runner(stream).run(values, test) {
+        let mut runner = self.with_cases(self.cases.div_ceil(cases_a_value)).runner(stream);
+        match runner.run(values, test) {
             Ok(()) => {}
             Err(TestError::Fail(reason, _)) => panic!("{self}: {reason}"),
             Err(TestError::Abort(reason)) => panic!("the generator gave up: {reason}"),

@@ -113,11 +113,15 @@ fn faults_show_claims_that_cannot_be_repeated() {
 }
 
 #[test]
-#[should_panic(expected = "was not executed completely or not at all")]
 fn drops_show_operations_that_are_torn() {
     let runtime = Runtime::new().unwrap();
     let torn = Fresh(|| Arc::new(TornByDrops::default()) as _);
-    faults::dropped_operations_are_whole(&runtime, &torn, SETTINGS);
+    let run = || faults::dropped_operations_are_whole(&runtime, &torn, SETTINGS);
+    let panic = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+    let text = panic.downcast::<String>().unwrap();
+    assert!(text.contains("was not executed completely or not at all"), "{text}");
+    // The settings of the run, although only some of its cases are dropped.
+    assert!(text.starts_with(&format!("{SETTINGS}: ")), "{text}");
 }
 
 #[tokio::test]

@@ -19,9 +19,9 @@ pub(crate) fn random_ops(
     settings: Settings,
 ) -> Result<(), Lacks> {
     probe(runtime, fixture)?;
-    let settings = settings.with_cases(settings.cases.div_ceil(CASES_A_PAIR));
-    settings
-        .check(STREAM, &workload::moves(), |moves| run(runtime, fixture, &workload::trace(&moves)));
+    settings.check(STREAM, CASES_A_PAIR, &workload::moves(), |moves| {
+        run(runtime, fixture, &workload::trace(&moves))
+    });
     Ok(())
 }
 

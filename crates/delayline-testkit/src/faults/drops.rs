@@ -15,9 +15,8 @@ pub(crate) fn dropped_operations_are_whole(
     fixture: &dyn Fixture,
     settings: Settings,
 ) {
-    let settings = settings.with_cases(settings.cases.div_ceil(CASES_A_DROP));
     let runs = (workload::moves(), 1..=MOST_POLLS);
-    settings.check(STREAM, &runs, |(moves, polls)| {
+    settings.check(STREAM, CASES_A_DROP, &runs, |(moves, polls)| {
         let mut trace = workload::trace(&moves);
         while trace.steps.pop_if(|step| step.op.is_read_only()).is_some() {}
         run(runtime, fixture, &trace, polls)

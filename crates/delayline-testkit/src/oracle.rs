@@ -10,6 +10,7 @@ use crate::clients::Clients;
 use crate::faults::polled;
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
 use crate::reopenable::Reopenable;
+use crate::sited::Site;
 use crate::{Divergence, Step, Trace};
 
 /// Runs a trace on a backend with an empty queue and on the model, and compares the two.
@@ -19,10 +20,20 @@ use crate::{Divergence, Step, Trace};
 /// statuses, page by page, and the audit. Finally it moves the clock far ahead and drains the
 /// queue; every message that ever existed must be accounted for (G1).
 ///
+/// Relays to a key `KEY` go to `KEY{NAME}` if the queue has the name `NAME`, as in the suite.
+///
 /// # Errors
 ///
 /// The first [`Divergence`], with a trace that can be kept.
 pub async fn differential(backend: &dyn Backend, trace: &Trace) -> Result<(), Divergence> {
+    differential_of_one(&Site(backend), trace).await
+}
+
+/// Like [`differential`], with relays to the keys of the trace.
+pub(crate) async fn differential_of_one(
+    backend: &dyn Backend,
+    trace: &Trace,
+) -> Result<(), Divergence> {
     let mut pair = Pair::new(backend, trace);
     let outcome = pair.run().await;
     outcome.map_err(|difference| *difference)

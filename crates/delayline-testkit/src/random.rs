@@ -5,8 +5,9 @@ use tokio::runtime::Runtime;
 
 use crate::clients::only_client;
 use crate::limits::SHRINK_TIME;
+use crate::oracle::differential_of_one;
 use crate::settings::Settings;
-use crate::{Fixture, Trace, differential, workload};
+use crate::{Fixture, Trace, workload};
 
 /// Compares the backend with the model on random sequences. Panics with the smallest that differs.
 pub(crate) fn random_ops(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
@@ -37,6 +38,6 @@ pub(crate) fn replay(runtime: &Runtime, fixture: &dyn Fixture, text: &str) {
 fn run(runtime: &Runtime, fixture: &dyn Fixture, trace: &Trace) -> Result<(), String> {
     runtime.block_on(async {
         let queue = only_client(fixture).await.map_err(|error| format!("no queue: {error}"))?;
-        differential(&*queue, trace).await.map_err(|divergence| divergence.to_string())
+        differential_of_one(&*queue, trace).await.map_err(|divergence| divergence.to_string())
     })
 }

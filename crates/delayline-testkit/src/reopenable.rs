@@ -32,7 +32,7 @@ impl<'a> Reopenable<'a> {
         Ok(())
     }
 
-    fn site(&self) -> Result<Site, Error> {
+    fn site(&self) -> Result<Site<Arc<dyn QueueBackend>>, Error> {
         self.lock().clone().map(Site).ok_or_else(closed)
     }
 

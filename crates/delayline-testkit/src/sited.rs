@@ -1,20 +1,21 @@
 //! Queues whose relays have their own destinations.
 
-use std::sync::Arc;
+use std::fmt::Debug;
+use std::ops::Deref;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Destination, DestinationKey, Durability, Error, Op, QueueBackend,
-    QueueName, Relay, Wakeup,
+    Applied, At, Backend, Destination, DestinationKey, Durability, Error, Op, QueueName, Relay,
+    Wakeup,
 };
 
 /// A queue that relays to its own keys: `KEY{NAME}` instead of `KEY`, for the queue `NAME`. So no
 /// two queues share a destination, and on a cluster it is in the queue's slot.
 #[derive(Debug)]
-pub(crate) struct Site(pub(crate) Arc<dyn QueueBackend>);
+pub(crate) struct Site<Q>(pub(crate) Q);
 
-impl Site {
+impl<Q: Deref<Target: Backend>> Site<Q> {
     /// The same relay to the queue's own destination; `None` for everything else.
     fn moved(&self, op: &Op) -> Option<Op> {
         let (Op::Relay(relay), Some(name)) = (op, self.0.queue_name()) else { return None };
@@ -36,7 +37,10 @@ impl Site {
 }
 
 #[async_trait]
-impl Backend for Site {
+impl<Q> Backend for Site<Q>
+where
+    Q: Deref<Target: Backend> + Debug + Send + Sync,
+{
     async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
         self.0.apply(at, self.moved(op).as_ref().unwrap_or(op)).await
     }
@@ -56,7 +60,10 @@ impl Backend for Site {
 }
 
 #[async_trait]
-impl Wakeup for Site {
+impl<Q> Wakeup for Site<Q>
+where
+    Q: Deref<Target: Wakeup> + Debug + Send + Sync,
+{
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         self.0.wait(timeout).await
     }

@@ -7,16 +7,16 @@ mod stored;
 mod wrong;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use delayline_core::{Error, QueueBackend};
+use delayline_core::{Error, QueueBackend, QueueName};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use tokio::runtime::Runtime;
 
 use self::broken::{Broken, Defect};
-use self::model::{LostUpdates, Model, TornByDrops};
+use self::model::{LostUpdates, Model, Named, TornByDrops};
 use self::stored::{DEFECTS, Stored, Written};
 use crate::limits::REOPEN_EVERY;
 use crate::settings::Settings;
@@ -89,6 +89,20 @@ fn what_is_printed_of_a_failing_run_fails_again() {
     let trace: Trace = trace.parse().unwrap();
     assert_eq!(trace.steps.len(), 2, "an enqueue and a claim are enough: {text}");
     assert!(runtime.block_on(differential(&broken(), &trace)).is_err());
+}
+
+#[tokio::test]
+async fn traces_relay_to_the_destinations_of_their_queue() {
+    let trace: Trace = crate::regressions::EVERY_OPERATION.parse().unwrap();
+    for name in ["one", "another"] {
+        let (name, relays) = (QueueName::new(name).unwrap(), Mutex::default());
+        let queue = Named { name, model: Model::default(), relays };
+        differential(&queue, &trace).await.unwrap();
+        let relays = queue.relays.into_inner().unwrap();
+        let suffix = format!("{{{}}}", queue.name);
+        assert!(!relays.is_empty());
+        assert!(relays.iter().all(|key| key.ends_with(&suffix)), "{relays:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use delayline_core::{Applied, At, Backend, Error, Op, Reply, State, Timestamp, Wakeup};
+use delayline_core::{Applied, At, Backend, Error, Op, QueueName, Reply, State, Timestamp, Wakeup};
 
 #[derive(Debug, Default)]
 pub(crate) struct Model(Mutex<State>);
@@ -30,6 +30,28 @@ impl Wakeup for Model {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         tokio::time::sleep(timeout).await;
         Ok(false)
+    }
+}
+
+/// A model with a name, and the keys that it has relayed to.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) name: QueueName,
+    pub(super) model: Model,
+    pub(super) relays: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Backend for Named {
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        if let Op::Relay(relay) = op {
+            self.relays.lock().unwrap().push(relay.to.key().to_string());
+        }
+        self.model.apply(at, op).await
+    }
+
+    fn queue_name(&self) -> Option<&QueueName> {
+        Some(&self.name)
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ),
     ("memory_of_what_has_been", include_str!("../regressions/memory_of_what_has_been.trace")),
     ("what_is_stored", include_str!("../regressions/what_is_stored.trace")),
+    ("what_is_stored_of_groups", include_str!("../regressions/what_is_stored_of_groups.trace")),
 ];
 
 /// All operations.

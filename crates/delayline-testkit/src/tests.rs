@@ -166,7 +166,7 @@ fn failed_reopenings(written: Written) -> Vec<String> {
 }
 
 /// What shows clients that see nothing of each other.
-const OF_TWO_CLIENTS: [&str; 8] = [
+const OF_TWO_CLIENTS: [&str; 9] = [
     "cases::dedup::of_many_at_once_one_creates (G14)",
     "histories::concurrent_clients",
     "faults::retries_are_safe (G8, G15, G16)",
@@ -175,6 +175,7 @@ const OF_TWO_CLIENTS: [&str; 8] = [
     "two_clients::a_relay_ends_a_lease_in_order",
     "two_clients::memory_of_what_has_been",
     "two_clients::what_is_stored",
+    "two_clients::what_is_stored_of_groups",
 ];
 
 #[test]
@@ -202,6 +203,7 @@ fn each_trial_shows_a_backend_that_writes_nothing() {
         "a_relay_ends_a_lease_in_order",
         "memory_of_what_has_been",
         "what_is_stored",
+        "what_is_stored_of_groups",
     ];
     assert_eq!(failed_reopenings(|_| None), trials.map(|name| format!("reopen::{name}")));
 }
@@ -261,4 +263,22 @@ fn the_trace_of_what_is_stored_has_all_of_it() {
         }
         assert!(progress.iter().any(|progress| progress.result().is_some()), "{progress:?}");
     });
+}
+
+/// The claims before the end of a group's wait do not get its message, and those after it do.
+#[tokio::test]
+async fn the_trace_of_groups_waits_for_their_ends() {
+    use delayline_core::{At, Backend, Reply};
+    let trace = include_str!("../regressions/what_is_stored_of_groups.trace");
+    let trace: Trace = trace.parse().unwrap();
+    let (model, mut claims) = (Model::default(), Vec::new());
+    for step in &trace.steps {
+        let reply = model.apply(At::Fixed(step.at), &step.op).await.unwrap().reply;
+        if let Reply::Claim(claimed) = &reply {
+            let ids =
+                claimed.deliveries.iter().map(|delivery| delivery.message.info.id.to_string());
+            claims.push(ids.collect::<Vec<_>>().join(" "));
+        }
+    }
+    assert_eq!(claims, ["g1 h1 alone", "", "last", "", "g1", "", "h1", "", "g2 h2"]);
 }

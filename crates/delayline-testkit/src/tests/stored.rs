@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Error, HandOff, Op, QueueBackend, QueueName, State, Timestamp, Wakeup,
+    Applied, At, Backend, Error, HandOff, Op, QueueBackend, QueueName, Settlement, State,
+    Timestamp, Wakeup,
 };
 
 use super::model::instant;
@@ -93,7 +94,7 @@ impl Wakeup for Open {
 }
 
 /// Defects of the stored data, by name.
-pub(super) const DEFECTS: [(&str, Written); 14] = [
+pub(super) const DEFECTS: [(&str, Written); 17] = [
     ("nothing", |_| None),
     ("no enqueue", |op| without(op, "enqueue")),
     ("no claim", |op| without(op, "claim")),
@@ -113,7 +114,26 @@ pub(super) const DEFECTS: [(&str, Written); 14] = [
             op => op.clone(),
         })
     }),
+    ("no limits", |op| without(op, "set_limits")),
+    ("no hold", |op| Some(with_settlements(op, |settlement| settlement.hold = None))),
+    ("no save", |op| {
+        let mut op = with_settlements(op, |settlement| settlement.save = None);
+        if let Op::Extend(extend) = &mut op {
+            extend.saves.clear();
+        }
+        Some(op)
+    }),
 ];
+
+fn with_settlements(op: &Op, change: fn(&mut Settlement)) -> Op {
+    let mut op = op.clone();
+    match &mut op {
+        Op::Settle(items) => items.iter_mut().for_each(change),
+        Op::HandOff(items) => items.iter_mut().for_each(|item| change(&mut item.settlement)),
+        _ => {}
+    }
+    op
+}
 
 fn without(op: &Op, name: &str) -> Option<Op> {
     (op.name() != name).then(|| op.clone())

@@ -1,6 +1,6 @@
 //! The conformance suite of Delayline, for every [`Backend`](delayline_core::Backend). A backend
-//! that passes is a delay queue with the documented guarantees G1 to G24 and G28 to G30, as far as
-//! the trait shows them.
+//! that passes is a delay queue with the documented guarantees G1 to G24, G28 to G38 and G40, as
+//! far as the trait shows them.
 //!
 //! All it needs is a test target with `harness = false`:
 //!

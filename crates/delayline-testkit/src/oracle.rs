@@ -202,7 +202,13 @@ impl<'a> Pair<'a> {
     }
 
     async fn compare_messages(&mut self, at: Timestamp) -> Agreement<()> {
-        let looks = [Op::Stats, Op::History(Resolution::Minutes), Op::History(Resolution::Hours)];
+        let forecast = [0, 5, 1_000].map(Millis::saturating).to_vec();
+        let looks = [
+            Op::Stats,
+            Op::Forecast(forecast),
+            Op::History(Resolution::Minutes),
+            Op::History(Resolution::Hours),
+        ];
         let mut steps: Vec<_> = looks.into_iter().map(|op| Step { at, op }).collect();
         let pages = self.ids.chunks(delayline_core::limits::MAX_LOOK_UP);
         steps.extend(pages.map(|ids| Step { at, op: Op::Get(ids.to_vec()) }));

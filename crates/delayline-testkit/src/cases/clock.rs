@@ -154,12 +154,12 @@ async fn leases_run_out_by_the_servers_clock(queue: &Queue) {
     panic!("the lease did not run out");
 }
 
-async fn on_server(queue: &Queue, op: &Op) -> Applied {
+pub(super) async fn on_server(queue: &Queue, op: &Op) -> Applied {
     let answer = queue.backend().apply(At::Server, op).await;
     answer.unwrap_or_else(|error| panic!("{op:?} failed: {error}"))
 }
 
-async fn claim_on_server(queue: &Queue, claim: Claim) -> (Timestamp, Claimed) {
+pub(super) async fn claim_on_server(queue: &Queue, claim: Claim) -> (Timestamp, Claimed) {
     let applied = on_server(queue, &Op::Claim(claim)).await;
     match applied.reply {
         Reply::Claim(claimed) => (applied.at, claimed),
@@ -168,7 +168,7 @@ async fn claim_on_server(queue: &Queue, claim: Claim) -> (Timestamp, Claimed) {
 }
 
 /// The server's clock is the subject here, so this really waits, for a few milliseconds.
-async fn sleep_until(now: Timestamp, claimed: &Claimed) {
+pub(super) async fn sleep_until(now: Timestamp, claimed: &Claimed) {
     let next = claimed.next.unwrap_or_else(|| panic!("there is nothing to wait for"));
     tokio::time::sleep(next.since(now).max(Duration::from_millis(1))).await;
 }

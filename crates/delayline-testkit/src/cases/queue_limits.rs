@@ -7,6 +7,7 @@ use delayline_core::{
     Settlement, Timestamp, Violation,
 };
 
+use super::clock::{claim_on_server, on_server, sleep_until};
 use super::queue::{Queue, after, at, claim, id, message, one};
 use crate::workload::destinations::list;
 
@@ -16,6 +17,7 @@ super::cases! { "queue_limits",
     an_expired_lease_frees_its_slot: "G3, G34",
     a_rate_lets_a_burst_through_and_then_its_share: "G34",
     a_rate_is_not_saved_up_beyond_its_burst: "G34",
+    a_rate_holds_by_the_servers_clock: "G34",
     a_step_back_of_the_clock_waits_for_one_burst_at_most: "G19, G34",
     another_rate_grants_no_new_burst: "G34",
     a_hold_stops_deliveries_until_its_end: "G4, G34",
@@ -104,6 +106,27 @@ async fn a_rate_is_not_saved_up_beyond_its_burst(queue: &Queue) {
     queue.set_limits(0, SetLimits::new().rate(rate(1_000, 1_000, 4))).await;
     assert_eq!(claimed(queue, 1_000_000, 1, 10).await, (4, Some(at(1_000_001))));
     assert_eq!(claimed(queue, 1_000_003, 2, 10).await.0, 3);
+}
+
+async fn a_rate_holds_by_the_servers_clock(queue: &Queue) {
+    let messages = (0..5).map(|n| message(&format!("m{n}"))).collect();
+    on_server(queue, &Op::Enqueue(messages)).await;
+    // One in 50 ms.
+    on_server(queue, &Op::SetLimits(SetLimits::new().rate(rate(20, 1_000, 1)))).await;
+    let mut delivered = Vec::new();
+    for n in 0..200 {
+        let (now, claimed) = claim_on_server(queue, claim(n, 10, 60_000)).await;
+        delivered.extend(claimed.deliveries.iter().map(|_| now));
+        if delivered.len() == 5 {
+            break;
+        }
+        sleep_until(now, &claimed).await;
+    }
+    for (n, at) in delivered.iter().enumerate() {
+        let after = at.since(delivered[0]);
+        assert!(after >= Duration::from_millis(50 * n as u64), "number {n} came after {after:?}");
+    }
+    assert_eq!(delivered.len(), 5);
 }
 
 async fn a_step_back_of_the_clock_waits_for_one_burst_at_most(queue: &Queue) {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{
-    Applied, At, Backend, Durability, Error, ErrorKind, Millis, Op, QueueBackend, QueueName, State,
-    Timestamp, Wakeup,
+    Applied, At, Backend, Change, Durability, Error, ErrorKind, Millis, Op, QueueBackend,
+    QueueName, State, Timestamp, Wakeup,
 };
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
@@ -32,6 +32,7 @@ enum Wrong {
     SettlementsThatClaimNextGiveNoHint,
     WaitsHoldALock,
     DurableCallsAreNotChecked,
+    RatesNeedFixedInstants,
     CancellationsHang,
     /// This is allowed.
     TheFirstWaitFails,
@@ -106,7 +107,13 @@ impl Client {
     fn execute(&self, at: At, op: &Op) -> Applied {
         let mut state = self.shared.state.lock().unwrap();
         let now = if let At::Fixed(at) = at { at } else { self.now() };
-        let (applied, mut hint) = state.apply_and_hint(now, op);
+        let mut op = op.clone();
+        if let (Wrong::RatesNeedFixedInstants, At::Server, Op::SetLimits(set)) =
+            (self.wrong, at, &mut op)
+        {
+            set.rate = Change::Keep;
+        }
+        let (applied, mut hint) = state.apply_and_hint(now, &op);
         drop(state);
         hint &= self.wrong != Wrong::SettlementsThatClaimNextGiveNoHint || !op.claims_next();
         let stays = self.wrong == Wrong::HintsStayInTheirProcess && op.name() != "enqueue";
@@ -185,9 +192,11 @@ fn assert_fails(topics: &[&str], wrong: Wrong, expected: &[&str]) {
 }
 
 #[test]
-fn cases_show_wrong_clocks() {
+fn cases_show_wrong_clocks_and_rates() {
+    let rates = "queue_limits::a_rate_holds_by_the_servers_clock";
     let counts = "clock::the_servers_clock_counts_milliseconds";
-    assert_fails(&["clock"], Wrong::Nothing, &[]);
+    assert_fails(&["clock", "queue_limits"], Wrong::Nothing, &[]);
+    assert_fails(&["queue_limits"], Wrong::RatesNeedFixedInstants, &[rates]);
     assert_fails(&["clock"], Wrong::WholeSeconds, &[counts]);
     assert_fails(&["clock"], Wrong::LocalTime, &[counts]);
 }

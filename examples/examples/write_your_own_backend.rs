@@ -31,9 +31,10 @@ struct FileBackend {
 }
 
 impl FileBackend {
-    /// The queue in the file of its name, which need not exist.
+    /// The queue in the file of its name, which need not exist. The name may be `a/b` or `..`, so
+    /// the file has `%`, which no name has, for `/`, and a suffix.
     fn open(directory: &Path, name: QueueName) -> io::Result<Self> {
-        let path = directory.join(name.as_str());
+        let path = directory.join(name.as_str().replace('/', "%") + ".trace");
         let file = OpenOptions::new().append(true).create(true).open(&path)?;
         let text = fs::read_to_string(&path)?;
         // A process that was killed may have left half a line.
@@ -101,7 +102,7 @@ fn instant(at: At) -> Timestamp {
     }
 }
 
-/// Files `0`, `1` and so on in a directory.
+/// Queues `files/0`, `files/1` and so on in a directory.
 struct Files(TempDir, AtomicU64);
 
 impl Files {
@@ -115,7 +116,8 @@ impl Files {
 #[async_trait]
 impl Fixture for Files {
     async fn fresh(&self) -> Result<Arc<dyn QueueBackend>, Error> {
-        self.open(QueueName::new(self.1.fetch_add(1, Ordering::Relaxed).to_string())?)
+        let number = self.1.fetch_add(1, Ordering::Relaxed);
+        self.open(QueueName::new(format!("files/{number}"))?)
     }
 
     async fn reopen(

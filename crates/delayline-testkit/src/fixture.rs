@@ -17,6 +17,9 @@ pub trait Fixture: Send + Sync + 'static {
     /// [`At::Server`](delayline_core::At::Server), the queue must use a clock that moves, counts
     /// milliseconds since 1970 in UTC, and is within 10 minutes of this computer's.
     ///
+    /// A [`QueueName`](delayline_core::QueueName) may contain `/` and `..`, so a backend that makes
+    /// files or keys of names should have such names here.
+    ///
     /// Relays of a queue with the name `NAME` go to the list `a-list{NAME}` and the stream
     /// `a-stream{NAME}`; without a [name](delayline_core::Backend::queue_name), to `a-list` and
     /// `a-stream`. These must be empty, and the queue must be allowed to write to them.

@@ -24,7 +24,7 @@ use crate::{Applied, At, Durability, Error, ErrorKind, Op, QueueName};
 /// - Every call returns within a bounded time, and the backend recovers automatically after a
 ///   fault.
 /// - A missing capability is reported as [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported),
-///   never ignored.
+///   never ignored. Only durabilities are optional: the suite needs every operation.
 ///
 /// Wrappers (metrics, fault injection) implement this trait too and pass the same suite.
 #[async_trait]
@@ -78,7 +78,8 @@ pub trait Backend: Debug + Send + Sync {
 pub trait Wakeup: Debug + Send + Sync {
     /// Waits up to `timeout` for a hint, and returns whether one arrived. It may return `false`
     /// earlier if several waits share a connection. A hint that arrives without a waiter is kept
-    /// for the next caller. Dropping the future loses at most one hint.
+    /// for the next caller; several are kept as one. Dropping the future loses at most one hint.
+    /// Waits run at the same time: a long one does not delay another.
     ///
     /// # Errors
     ///

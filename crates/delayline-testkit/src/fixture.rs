@@ -10,7 +10,8 @@ use crate::limits::DEFAULT_CASES;
 /// Creates the queues for the suite.
 #[async_trait]
 pub trait Fixture: Send + Sync + 'static {
-    /// Returns an empty queue that is not used elsewhere.
+    /// Returns an empty queue that is not used elsewhere. It must have every operation. A call may
+    /// fail only if its operation violates a limit: most trials fail with any other error.
     ///
     /// Called for every case and every random sequence, more than a thousand times, so it should be
     /// cheap: a new queue name on an existing connection. With

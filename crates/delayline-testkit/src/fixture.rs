@@ -1,11 +1,12 @@
 //! What the suite needs from a backend.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline_core::{Error, QueueBackend};
 
-use crate::limits::DEFAULT_CASES;
+use crate::limits::{CASE_TIME, DEFAULT_CASES};
 
 /// Creates the queues for the suite.
 #[async_trait]
@@ -89,6 +90,12 @@ pub trait Fixture: Send + Sync + 'static {
     fn wants(&self, trial: &str) -> bool {
         let _ = trial;
         true
+    }
+
+    /// The most time for a hand-written case: 60 s. A case that takes longer fails. Some cases have
+    /// hundreds of operations, so a slow store may need more.
+    fn case_time(&self) -> Duration {
+        CASE_TIME
     }
 
     /// The number of random sequences in a run, unless `DELAYLINE_CASES` says otherwise: 1000. They

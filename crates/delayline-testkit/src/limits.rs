@@ -14,7 +14,7 @@ pub(crate) const LIST_EVERY: usize = 8;
 pub(crate) const EVERY_STATUS: [Status; 4] =
     [Status::Scheduled, Status::Ready, Status::Leased, Status::Dead];
 
-/// The most time for a hand-written case.
+/// The most time for a hand-written case, unless the fixture says otherwise.
 pub(crate) const CASE_TIME: Duration = Duration::from_secs(60);
 
 /// The most time for a call.

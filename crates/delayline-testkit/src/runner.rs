@@ -9,7 +9,6 @@ use tokio::runtime::Runtime;
 use crate::cases::Case;
 use crate::clients::Clients;
 use crate::fixture::Lacks;
-use crate::limits::CASE_TIME;
 use crate::settings::Settings;
 use crate::{Fixture, cases, faults, histories, random, regressions, reopen, two_clients};
 
@@ -206,7 +205,8 @@ fn run_case(runtime: &Runtime, fixture: &dyn Fixture, case: &Case) {
     runtime.block_on(async {
         let clients = Clients::fresh(fixture).await;
         let clients = clients.unwrap_or_else(|error| panic!("no queue: {error}"));
-        let run = tokio::time::timeout(CASE_TIME, case.run(clients)).await;
-        assert!(run.is_ok(), "it did not end within {CASE_TIME:?}");
+        let case_time = fixture.case_time();
+        let run = tokio::time::timeout(case_time, case.run(clients)).await;
+        assert!(run.is_ok(), "it did not end within {case_time:?}");
     });
 }

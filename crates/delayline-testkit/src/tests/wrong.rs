@@ -18,10 +18,9 @@ use tokio::time::timeout;
 
 use super::model::instant;
 use super::{SETTINGS, failures};
-use crate::settings::Settings;
-use crate::{Fixture, cases, histories, random};
+use crate::{Fixture, cases};
 
-/// What is wrong.
+/// The defect of such a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -81,6 +80,10 @@ impl Fixture for Queues {
         queue: &Arc<dyn QueueBackend>,
     ) -> Result<Option<Arc<dyn QueueBackend>>, Error> {
         Ok(Some(self.open(queue.queue_name().unwrap().as_str().parse().unwrap())))
+    }
+
+    fn case_time(&self) -> Duration {
+        Duration::from_secs(if self.wrong == Wrong::CancellationsHang { 1 } else { 60 })
     }
 }
 
@@ -233,16 +236,18 @@ fn durable_calls_without_checks_are_found() {
 #[test]
 fn calls_that_hang_are_found() {
     // Its clock moves only while everything waits.
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = Arc::new(runtime.unwrap());
     let queues = Queues::new(Wrong::CancellationsHang);
-    let settings = Settings { cuts_down: false, ..SETTINGS };
-    for (run, shown) in [
-        (random::random_ops as fn(&_, &dyn Fixture, _), ".trace:\n{"),
-        (histories::concurrent, "round 0"),
+    let trials = crate::trials(runtime, queues, SETTINGS.cases, SETTINGS.seed);
+    for (trial, shown) in [
+        ("cases::cancel::a_cancelled_message_is_never_delivered", ["it did not end within 1s"; 2]),
+        ("differential::random_ops", ["cancel did not end within 20s", ".trace:\n{"]),
+        ("histories::concurrent_clients", ["cancel did not end within 20s", "round 0"]),
     ] {
-        let run = || run(&runtime, &queues, settings);
+        let (_, run) = trials.iter().find(|(name, _)| name.starts_with(trial)).unwrap();
         let panic = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_err();
         let text = panic.downcast::<String>().unwrap();
-        assert!(text.contains("cancel did not end within 20s") && text.contains(shown), "{text}");
+        assert!(shown.iter().all(|shown| text.contains(shown)), "{trial}: {text}");
     }
 }

@@ -110,8 +110,8 @@ Examples:
   delayline work --post https://hooks.example/orders
 
 A line on stdout is a JSON object with id, payload (payload_base64 if it is not UTF-8), group (null
-if the message has none), due, lateness_ms, epoch, failures, crashes and headers. If stdout is
-closed, unprinted messages are released.
+if the message has none), due, lateness_ms, epoch, failures, crashes, headers and, if the message
+has waited for others, members. If stdout is closed, unprinted messages are released.
 
 A command gets the payload on stdin, and the variables DELAYLINE_QUEUE, DELAYLINE_ID, DELAYLINE_DUE,
 DELAYLINE_LATENESS_MS, DELAYLINE_EPOCH, DELAYLINE_ATTEMPT, DELAYLINE_FAILURES, DELAYLINE_CRASHES,

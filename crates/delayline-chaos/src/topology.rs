@@ -210,7 +210,7 @@ impl Stage {
         let mut seen = Seen::default();
         self.excuse_unasked();
         self.operators.0.send_replace(true);
-        while self.operators.1.join_next().await.is_some() {}
+        std::mem::take(&mut self.operators.1).join_all().await;
         let loads = std::mem::take(&mut self.loads);
         for load in loads {
             match load {

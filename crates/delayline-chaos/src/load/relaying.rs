@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use delayline_core::{Destination, DestinationKey};
 use delayline_test_server::Server;
 use tokio::sync::watch;
@@ -29,7 +29,7 @@ enum Stage {
 pub(crate) struct Relaying {
     queue: Bare,
     producers: JoinSet<()>,
-    relays: JoinSet<()>,
+    relays: JoinSet<Result<()>>,
     stage: watch::Sender<Stage>,
 }
 
@@ -54,8 +54,7 @@ impl Relaying {
         self.producers.join_all().await;
         until_empty(&self.queue).await?;
         self.stage.send_replace(Stage::Ended);
-        self.relays.join_all().await;
-        Ok(())
+        self.relays.join_all().await.into_iter().collect()
     }
 }
 
@@ -79,15 +78,17 @@ async fn produce(
     }
 }
 
-async fn relay(queue: Bare, to: Destination, stage: watch::Receiver<Stage>) {
+async fn relay(queue: Bare, to: Destination, stage: watch::Receiver<Stage>) -> Result<()> {
     while *stage.borrow() < Stage::Ended {
         let mut stop = stage.clone();
         let stop = async move { drop(stop.wait_for(|stage| *stage == Stage::Ended).await) };
         // It ends when it is refused, too: where the stream should be, there may be something else.
-        if queue.relay(to.clone()).batch(BATCH).run_until(stop).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        match queue.relay(to.clone()).batch(BATCH).run_until(stop).await {
+            Ok(_) => ensure!(*stage.borrow() == Stage::Ended, "G28: a relay ended by itself"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
+    Ok(())
 }
 
 /// The next entries of a stream, each with its fields and their values.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use delayline::admin::Listed;
 use delayline::worker::{Summary, WorkerHandle};
@@ -72,6 +72,7 @@ impl Working {
         let number = number % self.workers.len();
         let successor = self.worker(number)?;
         let (_, worker) = std::mem::replace(&mut self.workers[number], successor);
+        works(number, &worker)?;
         worker.abort();
         Ok(())
     }
@@ -104,9 +105,16 @@ impl Working {
         queue.resume().await?;
         super::until_empty(queue).await?;
         // They are not aborted, because the reply to their last call may still be on its way.
-        for (handle, worker) in self.workers.drain(..) {
+        for (number, (handle, worker)) in self.workers.drain(..).enumerate() {
+            works(number, &worker)?;
             handle.stop(self.grace);
-            worker.await?;
+            let summary = worker.await?;
+            // With limits, the outdated version is refused, and cannot settle its messages.
+            let settles = self.grace == LONGEST_FINISH;
+            ensure!(
+                !settles || summary.unsettled == 0,
+                "G21: worker {number} ended as {summary:?}"
+            );
         }
         Ok(self.handled)
     }
@@ -127,6 +135,12 @@ impl Working {
         let handle = worker.handle();
         Ok((handle, tokio::spawn(worker.run(handler))))
     }
+}
+
+/// Checks that a worker has not ended. Only its stop or its crash may end it.
+fn works(number: usize, worker: &JoinHandle<Summary>) -> Result<()> {
+    ensure!(!worker.is_finished(), "G21: worker {number} ended by itself");
+    Ok(())
 }
 
 /// Notes a delivery, and ends it with an outcome that depends on it.

@@ -112,8 +112,9 @@ impl Fleet {
 
     /// Kills a process, and starts another one.
     fn kill(&mut self, place: usize) -> Result<()> {
+        let successor = self.spawn()?;
         // Dropping the old one kills it.
-        self.processes[place] = self.spawn()?;
+        std::mem::replace(&mut self.processes[place], successor).runs()?;
         self.faults.kills += 1;
         Ok(())
     }
@@ -141,12 +142,20 @@ impl Fleet {
     /// Ends all processes. The server stays until the fleet is dropped.
     pub(super) fn end(&mut self) -> Result<(Faults, Times)> {
         for member in &mut self.processes {
-            let ended = member.child.try_wait()?;
-            ensure!(ended.is_none(), "a scheduler has ended by itself: {ended:?}");
+            member.runs()?;
         }
         self.times.ended = now_ms()?;
         self.processes.clear();
         Ok((self.faults, self.times))
+    }
+}
+
+impl Member {
+    /// Checks that the process has not ended by itself.
+    fn runs(&mut self) -> Result<()> {
+        let ended = self.child.try_wait()?;
+        ensure!(ended.is_none(), "a scheduler has ended by itself: {ended:?}");
+        Ok(())
     }
 }
 

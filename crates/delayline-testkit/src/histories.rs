@@ -64,7 +64,8 @@ impl History {
 /// Runs several histories, each on its own queue. Panics if one is wrong.
 pub(crate) fn concurrent(runtime: &Runtime, fixture: &dyn Fixture, settings: Settings) {
     let mut runner = settings.runner(1);
-    for round in 0..settings.cases.div_ceil(CASES_A_ROUND) {
+    // At least one on each clock.
+    for round in 0..settings.cases.div_ceil(CASES_A_ROUND).max(2) {
         let improviser = Improviser::new(runner.new_rng());
         let history = if round % 2 == 0 {
             runtime.block_on(record(fixture, improviser, None))

@@ -1,11 +1,14 @@
 //! The actions of tests on a directory, and its expected state afterwards.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use delayline_core::{
-    At, Backend, Claim, ClaimId, ConsumerName, Error, Lease, MessageId, Millis, NewMessage, Op,
-    Outcome, QueueName, Reply, Schedule, Settlement, State, Timestamp,
+    At, Backend, Claim, ClaimId, ConsumerName, Destination, DestinationKey, Error, Extend, HandOff,
+    Known, Lease, MessageId, Millis, NewMessage, NewResult, Op, Outcome, Progress, QueueName, Rate,
+    Redrive, Relay, Reply, Reschedule, Save, Schedule, SetLimits, Settlement, State, Timestamp,
+    Update, UpdateContent, UpdateDue, UpdateToken,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -26,18 +29,28 @@ pub(crate) struct Story {
     steps: Vec<(Timestamp, [Op; QUEUES.len()])>,
     /// The serialized state of each queue before each step and after the last one.
     states: Vec<[Vec<u8>; QUEUES.len()]>,
+    /// The names of the operations that changed a queue.
+    operations: BTreeSet<&'static str>,
 }
 
 impl Story {
     pub(crate) fn new(steps: usize) -> Self {
         let mut states: [State; QUEUES.len()] = Default::default();
-        let mut story = Self { steps: Vec::new(), states: vec![states.each_ref().map(bytes)] };
+        let mut story = Self {
+            steps: Vec::new(),
+            states: vec![states.each_ref().map(bytes)],
+            operations: BTreeSet::new(),
+        };
         let mut leases = [const { Vec::new() }; QUEUES.len()];
         for step in 0..steps {
             let now = Timestamp::from_ms(1_000 + u64::try_from(step).unwrap() * 100).unwrap();
             let ops: [Op; QUEUES.len()] = std::array::from_fn(|queue| {
-                let op = op(step + queue, std::mem::take(&mut leases[queue]));
+                let op = op(step + queue, &leases[queue]);
+                op.validate().unwrap();
                 let applied = states[queue].apply(now, &op);
+                if story.states[step][queue] != bytes(&states[queue]) {
+                    story.operations.insert(op.name());
+                }
                 if let Reply::Claim(claimed) = applied.reply {
                     let held = claimed.deliveries.into_iter();
                     leases[queue] = held.map(|it| (it.message.info.id, it.lease)).collect();
@@ -120,30 +133,72 @@ fn bytes(state: &State) -> Vec<u8> {
     rmp_serde::to_vec_named(state).unwrap()
 }
 
-fn op(step: usize, held: Vec<(MessageId, Lease)>) -> Op {
-    let id = |part: &str| MessageId::try_from(format!("message-{step}-{part}")).unwrap();
-    match step % 4 {
-        0 | 1 => {
-            let payload = vec![u8::try_from(step % 251).unwrap(); 40];
-            let later = NewMessage::new(id("later"), payload.clone())
-                .schedule(Schedule::In(Millis::new(1_000).unwrap()));
-            Op::Enqueue(vec![NewMessage::new(id("now"), payload), later])
+/// Returns an operation of a cycle that has all that write. Messages go through most states.
+fn op(step: usize, held: &[(MessageId, Lease)]) -> Op {
+    let cycle = step / OPERATIONS;
+    let id = |part: &str| MessageId::try_from(format!("message-{cycle}-{part}")).unwrap();
+    let token = u8::try_from(step % 251 + 1).unwrap();
+    let new = |id: MessageId| NewMessage::new(id, vec![token; 40]);
+    let later = Schedule::In(Millis::new(60_000).unwrap());
+    let lease = Millis::new(5_000).unwrap();
+    match (step % OPERATIONS, held) {
+        (0, _) => {
+            let ready = ["acked", "redriven", "purged", "relayed"].map(|part| new(id(part)));
+            let waiting = ["moved", "cancelled"].map(|part| new(id(part)).schedule(later));
+            Op::Enqueue(ready.into_iter().chain(waiting).collect())
         }
-        2 => {
-            let token = ClaimId::from_bytes([u8::try_from(step % 251).unwrap(); 16]);
+        (1, _) => {
             let consumer = ConsumerName::new("worker").unwrap();
-            Op::Claim(Claim::new(consumer, token, 2, Millis::new(5_000).unwrap()))
+            Op::Claim(Claim::new(consumer, ClaimId::from_bytes([token; 16]), 3, lease))
         }
-        _ if held.is_empty() => Op::Pause,
-        _ => {
-            let settle = |(index, (id, lease))| {
-                let outcome = match index % 2 {
-                    0 => Outcome::Ack,
-                    _ => Outcome::Retry { schedule: Schedule::NOW, error: "no".to_owned() },
-                };
-                Settlement::new(id, lease, outcome)
-            };
-            Op::Settle(held.into_iter().enumerate().map(settle).collect())
+        (2, held @ [(first, _), ..]) => {
+            let progress = Progress::new(0.5, "half");
+            let save = Save::new(1).progress(progress).checkpoint(new(first.clone()).payload);
+            Op::Extend(Extend::new(held.to_vec(), lease).saves(vec![(first.clone(), save)]))
         }
+        (3, [(first, lease), ..]) => {
+            let ack = Settlement::new(first.clone(), *lease, Outcome::Ack);
+            let result = NewResult::new(vec![token; 40], Millis::new(60_000).unwrap());
+            Op::HandOff(vec![HandOff::new(ack, vec![new(id("next"))]).with_result(result)])
+        }
+        (4, [_, rest @ ..]) => {
+            let reject = || Outcome::Reject { error: "no".to_owned() };
+            let settle =
+                |(id, lease): &(MessageId, Lease)| Settlement::new(id.clone(), *lease, reject());
+            Op::Settle(rest.iter().map(settle).collect())
+        }
+        (5, _) => Op::Redrive(Redrive::new(vec![id("redriven")], Schedule::NOW)),
+        (6, _) => Op::Purge(vec![id("purged")]),
+        (7, _) => {
+            let token = UpdateToken::from_bytes([token; UpdateToken::BYTES]);
+            let update = Update::new(UpdateContent::Replace, UpdateDue::Keep, token);
+            Op::Enqueue(vec![new(id("moved")).known(Known::Update(update))])
+        }
+        (8, _) => Op::Reschedule(vec![Reschedule::new(id("moved"), Schedule::NOW)]),
+        (9, _) => Op::Cancel(vec![id("cancelled")]),
+        (10, _) => {
+            let key = DestinationKey::try_from("due").unwrap();
+            // Some messages stay.
+            Op::Relay(Relay::new(Destination::List { key, max_len: None }, 2))
+        }
+        (11, _) => {
+            let most = 100 + u32::try_from(cycle).unwrap();
+            Op::SetLimits(SetLimits::new().leased(most).rate(Rate::per_second(most, most)))
+        }
+        (12, _) => Op::Pause,
+        (13, _) => Op::Resume,
+        // A queue that has nothing leased yet gets a message.
+        _ => Op::Enqueue(vec![new(MessageId::try_from(format!("extra-{step}")).unwrap())]),
     }
+}
+
+/// Length of the cycle of [`op`].
+const OPERATIONS: usize = 14;
+
+#[test]
+fn the_shortest_story_has_every_operation_that_writes() {
+    let reading = ["get", "progress", "list", "stats", "forecast", "history", "check"];
+    // A repair of an intact queue writes nothing.
+    let expected = Op::NAMES.iter().filter(|it| !reading.contains(it) && **it != "repair");
+    assert_eq!(Story::new(12).operations, expected.copied().collect());
 }

@@ -23,6 +23,8 @@ struct Platter {
     renamed: Vec<(String, Option<usize>)>,
     calls: usize,
     fault: Option<(usize, Fault)>,
+    /// The name of the call that the fault has met.
+    struck: Option<&'static str>,
     /// No call reaches a disk without power.
     dead: bool,
     /// The bytes that all files may have together.
@@ -123,7 +125,8 @@ impl SimulatedDisk {
         let mut platter = self.platter();
         platter.dead = true;
         if let Keep::Everything = keep {
-            let killed = Platter { calls: 0, fault: None, dead: false, ..platter.clone() };
+            let killed =
+                Platter { calls: 0, fault: None, struck: None, dead: false, ..platter.clone() };
             return Self(Arc::new(Mutex::new(killed)));
         }
         let mut rng = Rng::with_seed(match keep {
@@ -149,6 +152,11 @@ impl SimulatedDisk {
             capacity,
             ..Platter::default()
         })))
+    }
+
+    /// Returns the name of the call that the fault has met, if it has.
+    pub(crate) fn struck(&self) -> Option<&'static str> {
+        self.platter().struck
     }
 
     /// Returns the bytes of a file.
@@ -249,20 +257,23 @@ impl Change {
 
 impl Platter {
     /// Counts a call that changes something. Returns whether it is to be done by half.
-    fn call(&mut self) -> io::Result<bool> {
+    fn call(&mut self, what: &'static str) -> io::Result<bool> {
         if self.dead {
             return Err(io::Error::other("there is no power"));
         }
         self.calls += 1;
         match self.fault {
-            Some((at, fault)) if at == self.calls => match fault {
-                Fault::Error(kind) => Err(kind.into()),
-                Fault::Short => Ok(true),
-                Fault::PowerAfter => {
-                    self.dead = true;
-                    Ok(false)
+            Some((at, fault)) if at == self.calls => {
+                self.struck = Some(what);
+                match fault {
+                    Fault::Error(kind) => Err(kind.into()),
+                    Fault::Short => Ok(true),
+                    Fault::PowerAfter => {
+                        self.dead = true;
+                        Ok(false)
+                    }
                 }
-            },
+            }
             _ => Ok(false),
         }
     }
@@ -287,9 +298,9 @@ impl Platter {
     }
 
     /// Counts a sync. Returns which of the changes before it reach the disk, and its result.
-    fn sync(&mut self) -> io::Result<(Reached, io::Result<()>)> {
+    fn sync(&mut self, what: &'static str) -> io::Result<(Reached, io::Result<()>)> {
         let has_power = !self.dead;
-        match self.call() {
+        match self.call(what) {
             Ok(false) => Ok((Reached::All, Ok(()))),
             Ok(true) => {
                 let rng = Rng::with_seed(u64::try_from(self.calls).unwrap());
@@ -334,7 +345,7 @@ impl Readable for SimulatedDisk {
 impl Disk for SimulatedDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let mut platter = self.platter();
-        platter.call()?;
+        platter.call("create")?;
         if let Some((prefix, errno)) = platter.refused
             && name.starts_with(prefix)
         {
@@ -353,7 +364,7 @@ impl Disk for SimulatedDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut platter = self.platter();
-        platter.call()?;
+        platter.call("rename")?;
         let file = platter.find(from)?;
         platter.name(to, Some(file));
         platter.name(from, None);
@@ -362,7 +373,7 @@ impl Disk for SimulatedDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut platter = self.platter();
-        platter.call()?;
+        platter.call("remove")?;
         platter.find(name)?;
         platter.name(name, None);
         Ok(())
@@ -370,7 +381,7 @@ impl Disk for SimulatedDisk {
 
     fn sync_names(&self) -> io::Result<()> {
         let mut platter = self.platter();
-        let (mut reached, result) = platter.sync()?;
+        let (mut reached, result) = platter.sync("sync_names")?;
         if !platter.ignores.directory_syncs {
             for (name, meaning) in std::mem::take(&mut platter.renamed) {
                 if match &mut reached {
@@ -401,7 +412,7 @@ struct SimulatedFile {
 impl DiskFile for SimulatedFile {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut platter = self.disk.platter();
-        let by_half = platter.call()?;
+        let by_half = platter.call("write")?;
         let offset = usize::try_from(offset).unwrap();
         let more = (offset + bytes.len()).saturating_sub(platter.files[self.file].cached.len());
         platter.room(more)?;
@@ -416,7 +427,7 @@ impl DiskFile for SimulatedFile {
 
     fn reserve(&mut self, len: u64) -> io::Result<()> {
         let mut platter = self.disk.platter();
-        platter.call()?;
+        platter.call("reserve")?;
         let len = usize::try_from(len).unwrap();
         let more = len.saturating_sub(platter.files[self.file].cached.len());
         platter.room(more)?;
@@ -428,7 +439,7 @@ impl DiskFile for SimulatedFile {
 
     fn release(&mut self, offset: u64) -> io::Result<()> {
         let mut platter = self.disk.platter();
-        platter.call()?;
+        platter.call("release")?;
         let file = &mut platter.files[self.file];
         let offset = usize::try_from(offset).unwrap();
         let zeros = vec![0; file.cached.len().saturating_sub(offset)];
@@ -439,7 +450,7 @@ impl DiskFile for SimulatedFile {
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         let mut platter = self.disk.platter();
-        platter.call()?;
+        platter.call("truncate")?;
         let file = &mut platter.files[self.file];
         file.change(Change::Size(usize::try_from(len).unwrap()));
         file.released = 0;
@@ -448,7 +459,7 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&mut self) -> io::Result<()> {
         let mut platter = self.disk.platter();
-        let (reached, result) = platter.sync()?;
+        let (reached, result) = platter.sync("sync")?;
         if !platter.ignores.syncs {
             let file = &mut platter.files[self.file];
             match reached {

@@ -13,6 +13,8 @@ use crate::disk::Volume;
 use crate::disk::simulated::{Fault, Ignored, Keep, SimulatedDisk};
 
 const STEPS: usize = 24;
+/// More bytes than a batch of the story has.
+const MAX_BATCH: usize = 4_000;
 
 /// Runs the story until the power fails at a call. Returns the disk and how many steps were
 /// acknowledged.
@@ -37,7 +39,7 @@ fn calls(story: &Story) -> usize {
 
 #[test]
 fn a_power_failure_at_every_call_loses_nothing_acknowledged() {
-    let story = Story::new(STEPS);
+    let (story, mut continued) = (Story::new(STEPS), 0);
     for call in 1..=calls(&story) {
         let (failed, acknowledged) = run_until(&story, SimulatedDisk::default(), call);
         for seed in 0..2 {
@@ -60,29 +62,41 @@ fn a_power_failure_at_every_call_loses_nothing_acknowledged() {
                 assert_eq!(story.run(&directory, step).0, story.len());
                 drop(directory);
                 story.check(&disk, story.len()).unwrap();
+                continued += usize::from(step < story.len());
             }
         }
     }
+    assert!(continued > STEPS, "only {continued} stories went on after a power failure");
 }
 
 #[test]
 fn every_byte_of_the_last_batch_may_be_the_last_on_disk() {
-    let story = Story::new(12);
-    let calls = calls(&story);
-    for call in calls.saturating_sub(8)..=calls {
+    let (story, mut torn) = (Story::new(12), 0);
+    for call in 1..=calls(&story) {
         let (disk, acknowledged) = run_until(&story, SimulatedDisk::default(), call);
-        for bytes in 0..600 {
+        let after = |bytes| story.position(&disk.crash(Keep::Bytes(bytes)));
+        // Only some calls leave a batch that is not synced yet.
+        if acknowledged == story.len() || after(0) == after(MAX_BATCH) {
+            continue;
+        }
+        torn += 1;
+        for bytes in 0.. {
             let disk = disk.crash(Keep::Bytes(bytes));
             story.check(&disk, acknowledged).unwrap_or_else(|error| {
                 panic!("{bytes} bytes of the last batch at call {call}: {error}")
             });
+            let is_whole = || story.position(&disk) == Some(acknowledged + 1);
+            if bytes == MAX_BATCH || bytes % 64 == 0 && is_whole() {
+                break;
+            }
         }
     }
+    assert!(torn >= story.len(), "only {torn} batches were torn");
 }
 
 #[test]
 fn a_process_killed_and_then_a_power_failure_lose_nothing() {
-    let story = Story::new(12);
+    let (story, mut shown) = (Story::new(12), 0);
     for call in 1..=calls(&story) {
         let (disk, acknowledged) = run_until(&story, SimulatedDisk::default(), call);
         // Each recovery needs a disk of its own: it makes durable what was only in the cache.
@@ -103,6 +117,7 @@ fn a_process_killed_and_then_a_power_failure_lose_nothing() {
         }
         // The data that the recovery has shown must survive, too.
         let Some(step) = story.position(&killed()) else { continue };
+        shown += 1;
         let killed = killed();
         let directory = open(&killed, SMALL()).unwrap();
         let done = step + usize::from(step < story.len());
@@ -112,11 +127,12 @@ fn a_process_killed_and_then_a_power_failure_lose_nothing() {
             panic!("a kill at call {call}, and a power failure before step {done}: {error}")
         });
     }
+    assert!(shown > story.len(), "only {shown} recoveries have shown what they found");
 }
 
 #[test]
 fn a_call_that_fails_is_final_and_loses_nothing() {
-    let story = Story::new(STEPS);
+    let (story, mut reported, mut at_close) = (Story::new(STEPS), 0, 0);
     for call in 1..=calls(&story) {
         let input_output = Fault::Error(ErrorKind::Other);
         for fault in [input_output, Fault::Error(ErrorKind::StorageFull), Fault::Short] {
@@ -129,6 +145,16 @@ fn a_call_that_fails_is_final_and_loses_nothing() {
                         assert_eq!(again.len(), 3, "{fault:?} at call {call}: nothing is retried");
                         let closed = directory.close();
                         assert!(closed.is_err(), "{fault:?} at call {call}: it closes silently");
+                        reported += 1;
+                    } else if errors.is_empty() && directory.close().is_err() {
+                        at_close += 1;
+                    } else if errors.is_empty() {
+                        let struck = disk.struck();
+                        let may_fail = matches!(fault, Fault::Error(ErrorKind::StorageFull))
+                            || matches!(struck, None | Some("remove" | "truncate"))
+                            || matches!(fault, Fault::Short)
+                                && !matches!(struck, Some("write" | "sync" | "sync_names"));
+                        assert!(may_fail, "{fault:?} at call {call}: no one learns of {struck:?}");
                     }
                     (acknowledged, errors)
                 }
@@ -146,6 +172,7 @@ fn a_call_that_fails_is_final_and_loses_nothing() {
             }
         }
     }
+    assert!(reported > STEPS && at_close > 0, "{reported} and {at_close} failures were reported");
 }
 
 /// The system shows data that a failed sync has not written, also to later processes, and takes it

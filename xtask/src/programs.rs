@@ -187,11 +187,21 @@ impl Progress {
         self.running.remove(&name);
         self.passed += passed(log);
         self.left_out.extend(left_out(log).map(str::to_owned));
-        if !status.success() {
+        let ignored = count(log, " ignored");
+        if ignored > 0 {
+            self.left_out.insert(format!("{ignored} ignored in {name}"));
+        }
+        let has_passed = status.success() && is_whole(log);
+        if !has_passed {
             println!("{log}");
             self.failed.push(name.clone());
         }
-        let outcome = if status.success() { "passed" } else { "FAILED" };
+        if status.success() && !has_passed {
+            println!(
+                "xtask: {name} has ended with {status}, but without a result of all its tests"
+            );
+        }
+        let outcome = if has_passed { "passed" } else { "FAILED" };
         let running = self.running.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         println!(
             "xtask: [{}/{}] {name}: {outcome} in {:.1} s; running: {running}",
@@ -204,11 +214,26 @@ impl Progress {
 
 /// The number of passed tests that the output of a test program reports.
 pub(crate) fn passed(log: &str) -> usize {
-    let counts = log.lines().filter_map(|line| {
-        let (count, _) = line.strip_prefix("test result: ")?.split_once(". ")?.1.split_once(' ')?;
-        count.parse::<usize>().ok()
+    count(log, " passed")
+}
+
+/// A number in the results that the output of a test program reports.
+fn count(log: &str, of: &str) -> usize {
+    let results =
+        log.lines().filter_map(|line| line.strip_prefix("test result: ")?.split_once(". "));
+    let counts = results.flat_map(|(_, counts)| counts.split("; "));
+    counts.filter_map(|part| part.strip_suffix(of)?.parse::<usize>().ok()).sum()
+}
+
+/// Returns whether an output has a result of every test that began: a program that a test ends
+/// early may report success.
+pub(crate) fn is_whole(log: &str) -> bool {
+    let begun = log.lines().filter_map(|line| {
+        let (count, tests) = line.strip_prefix("running ")?.split_once(' ')?;
+        matches!(tests, "test" | "tests").then(|| count.parse::<usize>().ok())?
     });
-    counts.sum()
+    let ended = [" passed", " failed", " ignored", " measured"].map(|of| count(log, of));
+    log.contains("test result: ") && begun.sum::<usize>() == ended.iter().sum::<usize>()
 }
 
 /// What tests write past the capture of their output if they check less than they could.
@@ -244,7 +269,7 @@ mod tests {
     use serde_json::json;
     use xshell::Shell;
 
-    use super::{Program, left_out, passed, program, run};
+    use super::{Program, count, is_whole, left_out, passed, program, run};
 
     #[test]
     fn test_programs_are_told_from_all_else_that_cargo_builds() {
@@ -282,6 +307,16 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_ends_early_is_told_from_one_with_ignored_tests() {
+        let begun = "\nrunning 3 tests\ntest a ... ok\ntest b ... ignored\n";
+        let result = "\ntest result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; \
+                      4 filtered out; finished in 0.10s\n";
+        assert!(!is_whole(begun) && !is_whole(&format!("{begun}\nrunning 1 test\n{result}")));
+        assert!(is_whole(&format!("{begun}{result}")));
+        assert_eq!(count(result, " ignored"), 1);
+    }
+
+    #[test]
     fn what_tests_leave_out_is_found() {
         let log = "skipped: no network\ntest a ... ok\nb: in part only: Redis 6 lacks C\n";
         assert_eq!(
@@ -294,32 +329,38 @@ mod tests {
     fn programs_know_the_server_and_a_failure_stops_no_other() {
         let directory = tempfile::tempdir().unwrap();
         let there = directory.path();
-        // `touch NAME` passes in a directory that exists, and shows that it ran there.
-        let touch = |source: &str, directory: PathBuf| Program {
+        let sh = |source: &str, directory: PathBuf| Program {
             source: source.into(),
-            executable: "/usr/bin/touch".into(),
+            executable: "/bin/sh".into(),
             directory,
             must_have_tests: true,
+        };
+        // Shows that it ran there, and with which variables.
+        let passing = |name: &str| {
+            let result = "test result: ok. 1 passed; 0 failed";
+            let script = format!("touch {name}; env; echo 'running 1 test'; echo '{result}'");
+            ["-c".to_owned(), script]
         };
         let shell = Shell::new().unwrap();
         shell.change_dir(there);
         let all = |sources: &[&str]| {
-            sources.iter().map(|source| touch(source, there.to_owned())).collect::<Vec<_>>()
+            sources.iter().map(|source| sh(source, there.to_owned())).collect::<Vec<_>>()
         };
-        run(&shell, &all(&["a", "b"]), &["made".to_owned()]).unwrap();
+        run(&shell, &all(&["a", "b"]), &passing("made")).unwrap();
         assert!(there.join("made").exists());
 
         let _server = shell.push_env("REDIS_SERVER_BIN", "/usr/bin/a-server");
-        let mut programs = all(&["env"]);
-        programs[0].executable = "/usr/bin/env".into();
-        run(&shell, &programs, &[]).unwrap();
+        run(&shell, &all(&["env"]), &passing("made")).unwrap();
         let printed = fs::read_to_string(there.join("target/test-logs/env.log")).unwrap();
         assert!(printed.contains("REDIS_SERVER_BIN=/usr/bin/a-server\n"), "{printed}");
 
         let mut programs = all(&["a", "b", "c"]);
         programs[1].executable = "/usr/bin/false".into();
-        let error = run(&shell, &programs, &["again".to_owned()]).unwrap_err().to_string();
+        let error = run(&shell, &programs, &passing("again")).unwrap_err().to_string();
         assert_eq!(error, "1 of 3 test programs failed: b");
         assert!(there.join("again").exists());
+        let early = ["-c", "echo 'running 1 test'; exit 0"].map(str::to_owned);
+        let error = run(&shell, &all(&["a"]), &early).unwrap_err().to_string();
+        assert_eq!(error, "1 of 1 test programs failed: a");
     }
 }

@@ -54,12 +54,16 @@ fn chosen(shell: &Shell, cargo: &[String], tests: &[String]) -> Result<()> {
     for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
         let line = line?;
         println!("{line}");
-        if line.starts_with("test result: ") {
+        if line.starts_with("test result: ") || line.starts_with("running ") {
             summaries += &format!("{line}\n");
         }
     }
     let status = child.wait()?;
     ensure!(status.success(), "cargo test: {status}");
+    ensure!(
+        summaries.is_empty() || programs::is_whole(&summaries),
+        "a test program has ended without a result of all its tests"
+    );
     // There is none if the tests are only built or listed.
     ensure!(summaries.is_empty() || programs::passed(&summaries) > 0, NO_TEST);
     Ok(())

@@ -73,7 +73,7 @@ fn run() -> Result<()> {
         return Ok(());
     };
     match command.as_str() {
-        "test" => test::run(&shell, args),
+        "test" => test::run(&shell, args).map(drop),
         "ci" => ci::run(&shell, args),
         "fix" => fix::run(&shell, args),
         "lua" => lua::run(&shell, args),

@@ -15,8 +15,8 @@ use crate::{chaos, instructions, inventory, programs, redis_server, servers, sim
 
 /// Runs the tests, on this machine's server or on the one named by `--server`; with `--all` also
 /// the long ones. In `args`, arguments before `--` choose the tests, and the others are passed to
-/// them.
-pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
+/// them. Returns what the tests have left out.
+pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<BTreeSet<String>> {
     let (named, args) = servers::of_args(shell, args)?;
     let own_server = named.is_none();
     let server = named.map_or_else(|| redis_server::ensure(shell), Ok)?;
@@ -29,7 +29,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
     let (cargo, tests) = args.split_at(split);
     let tests = tests.strip_prefix(&["--".to_owned()]).unwrap_or(tests);
     match cargo {
-        [] => quick(shell, tests).map(drop),
+        [] => quick(shell, tests).map(|(_, left_out)| left_out),
         [all] if all == "--all" => {
             // A machine that lacks something is to hear of it before the tests.
             if own_server {
@@ -39,7 +39,7 @@ pub(crate) fn run(shell: &Shell, args: &[String]) -> Result<()> {
             let (programs, left_out) = quick(shell, tests)?;
             long(shell, &programs, left_out, own_server, tests)
         }
-        _ => chosen(shell, cargo, tests),
+        _ => chosen(shell, cargo, tests).map(|()| BTreeSet::new()),
     }
 }
 
@@ -116,7 +116,7 @@ fn long(
     mut left_out: BTreeSet<String>,
     own_server: bool,
     args: &[String],
-) -> Result<()> {
+) -> Result<BTreeSet<String>> {
     let start = Instant::now();
     programs::build_examples(shell)?;
     let longer = programs::build_named(shell, &LONG)?;
@@ -141,7 +141,7 @@ fn long(
         "xtask: {passed} longer tests and all other parts passed in {took:.0} s{}",
         but_not(&left_out)
     );
-    Ok(())
+    Ok(left_out)
 }
 
 /// The end of the line that reports a success.

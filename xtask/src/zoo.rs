@@ -148,6 +148,9 @@ fn hunt_with(
             let Some(test) = suite::hanging_test(&log) else {
                 bail!("{suite} is not over after {patience:.0?}, and names no test\n{log}")
             };
+            if let Some(wanted) = defect.caught_by.as_ref().filter(|it| *it != bare(test)) {
+                bail!("{suite} hangs in {test}, and not in {wanted}\n{log}");
+            }
             Ok(Some((format!("{test}, which hangs"), start.elapsed())))
         }
     }

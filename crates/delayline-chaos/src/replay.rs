@@ -426,6 +426,64 @@ mod tests {
 
     use super::*;
 
+    /// Calls as they happened, all at the same time, and the server's account of them.
+    fn scene(calls: impl IntoIterator<Item = (u64, Op)>) -> (Vec<Entry>, Account) {
+        let (mut model, mut transactions, mut entries) = (State::new(), Vec::new(), Vec::new());
+        for (ms, op) in calls {
+            let at = Timestamp::from_ms(ms).unwrap();
+            let applied = model.apply(at, &op);
+            transactions.push(Transaction { control: counters(&mut model, at), place: 0..0 });
+            entries.push(Entry {
+                client: "redis-rs",
+                era: 0,
+                called: Duration::from_millis(ms),
+                returned: Some(Duration::from_millis(20)),
+                at: At::Fixed(at),
+                op,
+                outcome: Outcome::Answered(applied),
+            });
+        }
+        (entries, Account { file: Vec::new(), transactions, era_ends: Vec::new() })
+    }
+
+    #[test]
+    fn answers_and_files_that_do_not_fit_are_refused() {
+        let id = MessageId::try_from("a").unwrap();
+        let key = DestinationKey::try_from("to").unwrap();
+        let to = Destination::List { key, max_len: None };
+        let calls = [
+            Op::Enqueue(vec![NewMessage::new(id, "is a")]),
+            Op::Pause,
+            Op::Resume,
+            Op::Relay(Relay::new(to, 1)),
+        ];
+        let judge = |change: fn(&mut Vec<Entry>, &mut Account)| {
+            let (mut entries, mut account) = scene((0..).zip(calls.clone()));
+            account.file = b"*3\r\n$5\r\nRPUSH\r\n$2\r\nto\r\n$4\r\nis a\r\n".to_vec();
+            account.transactions[3].place = 0..account.file.len();
+            change(&mut entries, &mut account);
+            replay(&entries, &account)
+        };
+        assert_eq!(judge(|_, _| ()).unwrap().relayed, 1);
+        judge(|entries, _| {
+            let resumed = entries[2].outcome.clone();
+            entries[2].outcome = std::mem::replace(&mut entries[1].outcome, resumed);
+        })
+        .expect_err("two answers are swapped");
+        let lost = judge(|_, account| account.transactions.truncate(3)).unwrap_err();
+        assert!(lost.starts_with("G1: relay was answered"), "{lost}");
+        judge(|entries, _| {
+            let error = delayline_core::Error::new(delayline_core::ErrorKind::Unreachable);
+            entries[2].outcome = Outcome::NotExecuted(error);
+        })
+        .expect_err("a call that was not executed is in the file");
+        let twice = judge(|_, account| {
+            account.file = account.file.repeat(2);
+            account.transactions[3].place = 0..account.file.len();
+        });
+        assert!(twice.unwrap_err().contains("(G28)"));
+    }
+
     #[test]
     fn later_replies_show_which_of_two_calls_took_a_lease_back() {
         let id = MessageId::try_from("a").unwrap();
@@ -446,22 +504,7 @@ mod tests {
             (12, Op::Resume),
             (13, Op::Get(vec![id])),
         ];
-        let (mut model, mut transactions, mut entries) = (State::new(), Vec::new(), Vec::new());
-        for (ms, op) in calls {
-            let at = Timestamp::from_ms(ms).unwrap();
-            let applied = model.apply(at, &op);
-            transactions.push(Transaction { control: counters(&mut model, at), place: 0..0 });
-            entries.push(Entry {
-                client: "redis-rs",
-                era: 0,
-                called: Duration::from_millis(ms),
-                returned: Some(Duration::from_millis(20)),
-                at: At::Fixed(at),
-                op,
-                outcome: Outcome::Answered(applied),
-            });
-        }
-        let account = Account { file: Vec::new(), transactions, era_ends: Vec::new() };
+        let (mut entries, account) = scene(calls);
         assert_eq!(replay(&entries, &account).unwrap().order.len(), entries.len());
         // The relay was asked first, and took longer.
         entries[4].called = Duration::from_millis(9);

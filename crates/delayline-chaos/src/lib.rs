@@ -35,11 +35,16 @@ struct Args {
     topology: Choice,
 
     /// How many rounds to play; twelve have more than 60 kills and 60 freezes
-    #[arg(long, default_value_t = 12, conflicts_with = "minutes")]
+    #[arg(
+        long,
+        default_value_t = 12,
+        conflicts_with = "minutes",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     rounds: u64,
 
     /// Play rounds for this time instead
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: Option<u64>,
 
     /// What chance begins with; what strikes, and in which order, follows from it
@@ -131,7 +136,27 @@ async fn rounds<M: Met>(
         println!("chaos: {rounds} rounds in {seconds} s: {}", met.faults());
     }
     println!("\n{met}");
-    let unseen = met.unseen(number - args.first);
+    let rounds = number - args.first;
+    if rounds < met.enough() {
+        let enough = met.enough();
+        println!("chaos: fewer than {enough} rounds: not every guarantee and fault was required");
+    }
+    let unseen = met.unseen(rounds);
     ensure!(unseen.is_empty(), "nothing to judge by for {}", unseen.join("; "));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::Args;
+
+    #[test]
+    fn a_run_has_a_round() {
+        for args in [["chaos", "--rounds", "0"], ["chaos", "--minutes", "0"]] {
+            assert!(Args::try_parse_from(args).is_err(), "{args:?}");
+        }
+        assert!(Args::try_parse_from(["chaos", "--rounds", "1"]).is_ok());
+    }
 }

@@ -9,6 +9,9 @@ pub(crate) trait Met: fmt::Display {
     /// The faults so far, in a few words.
     fn faults(&self) -> String;
 
+    /// Number of rounds after which all guarantees and faults are required.
+    fn enough(&self) -> u64;
+
     /// The guarantees and faults that this number of rounds must have met, but has not.
     fn unseen(&self, rounds: u64) -> Vec<String>;
 }

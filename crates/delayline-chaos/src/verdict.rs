@@ -188,6 +188,10 @@ impl Met for Totals {
         format!("{struck} faults, {felt} of them felt by a call, {kills} kills")
     }
 
+    fn enough(&self) -> u64 {
+        ENOUGH_STRIKES
+    }
+
     fn unseen(&self, rounds: u64) -> Vec<String> {
         let mut unseen = Vec::new();
         if rounds >= ENOUGH_ROUNDS {
@@ -197,8 +201,21 @@ impl Met for Totals {
         }
         if rounds >= ENOUGH_STRIKES {
             unseen.extend(self.strikes.unfelt());
+            let unknown = self.unknown().into_iter().filter(|(count, _)| *count == 0);
+            unseen.extend(unknown.map(|(_, what)| what.to_owned()));
         }
         unseen
+    }
+}
+
+impl Totals {
+    /// Counts of calls whose answers were lost, by their fate.
+    const fn unknown(&self) -> [(usize, &'static str); 3] {
+        [
+            (self.executed_unheard, "calls that took place, unheard of by their callers"),
+            (self.never_executed, "calls of unknown outcome that never took place"),
+            (self.taken_back, "calls whose answers were lost with the end of a file"),
+        ]
     }
 }
 
@@ -207,13 +224,13 @@ impl fmt::Display for Totals {
         write!(f, "{}", self.strikes)?;
         for (count, what) in [
             (self.calls, "calls that took place"),
-            (self.executed_unheard, "of them unheard of by their callers"),
-            (self.never_executed, "calls of unknown outcome that never took place"),
             (self.refused, "calls refused, without effect"),
             (self.outdated, "of them because their version does not know what the queue uses"),
-            (self.taken_back, "calls whose answers were lost with the end of a file"),
             (self.handled, "messages handed to a handler, none twice under one lease"),
-        ] {
+        ]
+        .into_iter()
+        .chain(self.unknown())
+        {
             writeln!(f, "{count:>8}  {what}")?;
         }
         writeln!(f)?;

@@ -51,6 +51,10 @@ impl Met for Tally {
         format!("{} faults", self.strikes.sum(|_| true).0)
     }
 
+    fn enough(&self) -> u64 {
+        ENOUGH_ROUNDS
+    }
+
     fn unseen(&self, rounds: u64) -> Vec<String> {
         if rounds < ENOUGH_ROUNDS {
             return Vec::new();

@@ -1,6 +1,6 @@
 //! Servers that do not reach each other, under the load of both drivers: a primary with the
 //! minority, a primary whose packets are lost, a slow link. Where network namespaces are not
-//! permitted, the tests say so and are skipped.
+//! permitted, the tests say so and are skipped, or fail if `DELAYLINE_NEEDS_NETWORK` is set.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test code")]
 
@@ -20,6 +20,8 @@ async fn suffer(kind: Kind, faults: &[Fault]) {
     let network = match Network::start() {
         Ok(network) => network,
         Err(error) => {
+            let is_needed = std::env::var_os("DELAYLINE_NEEDS_NETWORK").is_some();
+            assert!(!is_needed, "no network: {error}: {:?}", error.source());
             say_skipped(&format!("{kind} {faults:?}: {error}: {:?}", error.source()));
             return;
         }

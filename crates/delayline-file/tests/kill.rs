@@ -1,7 +1,8 @@
 //! Kills a process under load again and again, and counts the acknowledged messages. Backs the
 //! directory up meanwhile, and kills backups.
 //!
-//! `DELAYLINE_KILLS` is the number of kills of each: 10 if unset.
+//! `DELAYLINE_KILLS` is the number of kills of each: 10 if unset. `DELAYLINE_SEED` is the seed of
+//! the times of kills: a new one if unset. It is printed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
 
@@ -63,8 +64,16 @@ fn kills() -> u32 {
     std::env::var("DELAYLINE_KILLS").map_or(10, |text| text.parse().unwrap())
 }
 
+/// Random numbers whose seed is printed.
+fn random() -> fastrand::Rng {
+    let seed = std::env::var("DELAYLINE_SEED");
+    let seed = seed.map_or_else(|_| fastrand::u64(..), |text| text.parse().unwrap());
+    println!("DELAYLINE_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}
+
 fn kill() {
-    let kills = kills();
+    let (kills, mut random) = (kills(), random());
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("queues");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -72,7 +81,8 @@ fn kill() {
     let (mut sent, mut acked) = (0, 0);
     for round in 0..kills {
         let backup = parent.path().join(format!("backup-{round}"));
-        let (now, backed_up) = killed(&path, round, &backup);
+        let life = Duration::from_millis(random.u64(1..300));
+        let (now, backed_up) = killed(&path, round, &backup, life);
         for (path, acknowledged) in [(&path, &before), (&path, &now), (&backup, &backed_up)] {
             let directory = open(path);
             let queues = QUEUES.map(|name| directory.queue(name.parse().unwrap()).unwrap());
@@ -86,9 +96,9 @@ fn kill() {
     assert!(sent > 0 && acked > 0);
 }
 
-/// Starts a process, backs its directory up, and kills it at any time. Returns the acknowledged
+/// Starts a process, backs its directory up, and kills it after `life`. Returns the acknowledged
 /// calls, and those before the backup.
-fn killed(path: &Path, round: u32, backup: &Path) -> (Acknowledged, Acknowledged) {
+fn killed(path: &Path, round: u32, backup: &Path, life: Duration) -> (Acknowledged, Acknowledged) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .env(DIRECTORY, path)
         .env(ROUND, round.to_string())
@@ -98,7 +108,6 @@ fn killed(path: &Path, round: u32, backup: &Path) -> (Acknowledged, Acknowledged
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     assert_eq!(first, "ready");
-    let life = Duration::from_millis(fastrand::u64(1..300));
     let started = Instant::now();
     let mut acknowledged = Acknowledged::default();
     let (mut killed, mut backed_up) = (false, None);
@@ -145,7 +154,7 @@ fn kill_backups() {
     let started = Instant::now();
     assert!(start().wait().unwrap().success());
     let whole = started.elapsed();
-    let (mut unfinished, mut finished) = (0, 0);
+    let (mut unfinished, mut finished, mut random) = (0, 0, random());
     for _ in 0..kills() {
         if to.exists() {
             let directory = open(&to);
@@ -158,7 +167,7 @@ fn kill_backups() {
             finished += 1;
         }
         let mut child = start();
-        std::thread::sleep(whole.mul_f64(fastrand::f64()));
+        std::thread::sleep(whole.mul_f64(random.f64()));
         child.kill().unwrap();
         child.wait().unwrap();
         unfinished += u32::from(parent.path().join(".backup.delayline-backup").exists());

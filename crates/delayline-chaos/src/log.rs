@@ -125,7 +125,8 @@ impl Log {
                 Outcome::NotExecuted(error) => {
                     !matches!(error.kind(), ErrorKind::NewerFeature { .. })
                 }
-                Outcome::Unknown => true,
+                // One that is only under way has felt nothing yet.
+                Outcome::Unknown => entry.returned.is_some(),
             },
             Effect::Delay => entry.returned.unwrap_or(end) - entry.called >= (to - from) / 2,
             Effect::None => true,
@@ -229,21 +230,25 @@ mod tests {
 
     /// Otherwise, every fault counts as felt once a queue uses the feature of a later version.
     #[test]
-    fn a_fault_is_not_felt_by_a_version_that_is_refused_anyway() {
-        let is_felt = |kind| {
+    fn a_fault_is_not_felt_by_a_call_that_is_refused_anyway_or_under_way() {
+        let is_felt = |outcome, returned| {
             let log = Log::new(&Setting::new(false));
             log.entries().push(Entry {
                 client: "one",
                 era: 0,
                 called: Duration::ZERO,
-                returned: Some(Duration::from_millis(1)),
+                returned,
                 at: At::Server,
                 op: Op::Stats,
-                outcome: Outcome::NotExecuted(Error::new(kind)),
+                outcome,
             });
             log.has_met(Effect::Failure, Duration::ZERO, Duration::from_secs(1))
         };
-        assert!(is_felt(ErrorKind::Unreachable));
-        assert!(!is_felt(ErrorKind::NewerFeature { major: 3, minor: 1 }));
+        let refused = |kind| Outcome::NotExecuted(Error::new(kind));
+        let returned = Some(Duration::from_millis(1));
+        assert!(is_felt(refused(ErrorKind::Unreachable), returned));
+        assert!(!is_felt(refused(ErrorKind::NewerFeature { major: 3, minor: 1 }), returned));
+        assert!(is_felt(Outcome::Unknown, returned));
+        assert!(!is_felt(Outcome::Unknown, None), "it is under way");
     }
 }

@@ -43,7 +43,7 @@ local function rotate_finished()
     control.finished_since = ended <= now and ended or now
     if finished_count > 0 then
       redis.call('RENAME', key.finished_new, key.finished_old)
-      redis.call('PEXPIRE', key.finished_old, control.finished_since + FINISHED_RETENTION - now)
+      redis.call('PEXPIRE', key.finished_old, FINISHED_RETENTION) -- at the latest
     end
     finished_count = 0
   end

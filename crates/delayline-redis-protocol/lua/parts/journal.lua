@@ -42,7 +42,7 @@ local function rotate_journal()
     redis.call('UNLINK', key.journal_old)
     if journal_count > 0 then
       redis.call('RENAME', key.journal_new, key.journal_old)
-      redis.call('PEXPIRE', key.journal_old, control.journal_since + JOURNAL_RETENTION - now)
+      redis.call('PEXPIRE', key.journal_old, JOURNAL_RETENTION) -- at the latest
     end
     journal_count = 0
   end

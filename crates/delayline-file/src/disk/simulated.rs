@@ -174,6 +174,12 @@ impl SimulatedDisk {
         platter.durable_names.insert(name.to_owned(), file);
     }
 
+    /// The number of bytes written to a file since its last sync, of the file with the most.
+    pub(crate) fn unsynced_bytes(&self) -> usize {
+        let of = |file: &Inode| file.writes().map(|(_, written)| written.len()).sum();
+        self.platter().files.iter().map(of).max().unwrap_or(0)
+    }
+
     fn platter(&self) -> MutexGuard<'_, Platter> {
         self.0.lock().unwrap()
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use delayline_core::{At, Timestamp};
 
 use delayline_test_server::Server;
@@ -145,7 +145,8 @@ pub(crate) async fn play(seed: u64, number: u64, totals: &mut Totals) -> Result<
     improvisers.stop().await;
     let mut deliveries = 0;
     for working in workers {
-        let handled = working.finish().await?;
+        let (handled, unsettled) = working.finish().await?;
+        ensure!(unsettled == 0, "G21: workers that stopped have not settled {unsettled} messages");
         deliveries += handled.check().map_err(anyhow::Error::msg)?;
     }
     relays.finish().await?;

@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use delayline_core::{
     At, Change, Check, Found, MessageId, Op, QueueBackend, Rate, Reply, SetLimits, limits,
 };
@@ -215,7 +215,14 @@ impl Stage {
         for load in loads {
             match load {
                 Load::Working(working) => {
-                    let handled = working.finish().await?;
+                    let (handled, unsettled) = working.finish().await?;
+                    let unasked = self.excuse_unasked();
+                    seen.unasked += usize::from(unasked);
+                    // A last settlement has 5 s, no more than an answer that does not come.
+                    ensure!(
+                        unsettled == 0 || unasked,
+                        "G21: workers that stopped have not settled {unsettled} messages"
+                    );
                     seen.handled += handled.check().map_err(anyhow::Error::msg)?;
                 }
                 Load::Relaying(relaying) => relaying.finish().await?,

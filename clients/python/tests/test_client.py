@@ -255,6 +255,7 @@ class Tests(unittest.TestCase):
     def test_an_answer_of_a_gateway_is_an_error_of_the_client(self):
         class Gateway(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
+                self.rfile.read(int(self.headers["content-length"]))
                 self.send_response(status)
                 self.send_header("location", "https://login.example/")
                 self.send_header("content-length", str(len(body)))

@@ -79,7 +79,7 @@ pub trait Wakeup: Debug + Send + Sync {
     /// Waits up to `timeout` for a hint, and returns whether one arrived. It may return `false`
     /// earlier if several waits share a connection. A hint that arrives without a waiter is kept
     /// for the next caller; several are kept as one. Dropping the future loses at most one hint.
-    /// Waits run at the same time: a long one does not delay another.
+    /// Waits run at the same time: a long one delays another by a few seconds at most.
     ///
     /// # Errors
     ///

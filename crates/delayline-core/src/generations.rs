@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Millis, Timestamp};
+use crate::Timestamp;
 
 /// A map that forgets: it has two generations, and drops the older one as a whole.
 ///
 /// An entry is remembered for at least `retention_ms`, unless the younger generation fills up, and
-/// for at most twice that time. The Redis scripts keep the same two generations in two hashes.
+/// for less than three times that time: a generation that is nearly two retentions old still
+/// becomes the older one. The Redis scripts keep the same two generations in two hashes.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     feature = "serde",
@@ -60,11 +61,9 @@ impl<K: Ord, V> Generations<K, V> {
             self.younger.clear();
             self.older.clear();
             self.started = now;
-        } else if age >= self.retention_ms {
-            self.older = std::mem::take(&mut self.younger);
-            // Not now: the older entries are remembered for twice the retention at most.
-            self.started = self.started.after(Millis::saturating(self.retention_ms));
-        } else if self.younger.len() >= self.capacity && !self.younger.contains_key(first) {
+        } else if age >= self.retention_ms
+            || self.younger.len() >= self.capacity && !self.younger.contains_key(first)
+        {
             self.older = std::mem::take(&mut self.younger);
             self.started = now;
         }

@@ -164,8 +164,8 @@ pub const MAX_ATTEMPT_LIMIT: u32 = 65_535;
 
 /// Minimum time that an acked, cancelled, purged, relayed or replaced message is remembered, in
 /// milliseconds, unless [`MAX_FINISHED`] more messages finish within that time: one hour. Until
-/// then, its id is taken (G15) and a repeated ack is recognized (G8). It is forgotten after at most
-/// twice that time.
+/// then, its id is taken (G15) and a repeated ack is recognized (G8). It is forgotten within
+/// three times that time.
 pub const FINISHED_RETENTION_MS: u64 = 3_600_000;
 
 /// Maximum number of finished messages in one generation; there are two generations.

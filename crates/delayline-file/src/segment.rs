@@ -21,7 +21,7 @@ pub(crate) const FORMAT: u32 = 1;
 
 /// The version of the model: raise it when the same operations lead to other states, or states are
 /// stored in another form.
-pub(crate) const MODEL: u32 = 3;
+pub(crate) const MODEL: u32 = 2;
 
 /// The length of a segment's header, in bytes.
 pub(crate) const HEADER: u64 = 56;

@@ -39,13 +39,11 @@ local function rotate_finished()
     if not finished_renamed then
       redis.call('UNLINK', key.finished_old)
     end
-    local ended = control.finished_since + FINISHED_RETENTION
-    control.finished_since = ended <= now and ended or now
     if finished_count > 0 then
       redis.call('RENAME', key.finished_new, key.finished_old)
-      redis.call('PEXPIRE', key.finished_old, FINISHED_RETENTION) -- at the latest
+      redis.call('PEXPIRE', key.finished_old, FINISHED_RETENTION)
     end
-    finished_count = 0
+    control.finished_since, finished_count = now, 0
   end
   if finished_count == 0 then
     local n = #new_finished

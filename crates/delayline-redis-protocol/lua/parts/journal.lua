@@ -37,13 +37,11 @@ local function rotate_journal()
     redis.call('UNLINK', key.journal_new, key.journal_old)
     control.journal_since, journal_count = now, 0
   elseif journal_rotates then
-    local ended = control.journal_since + JOURNAL_RETENTION
-    control.journal_since = ended <= now and ended or now
     redis.call('UNLINK', key.journal_old)
     if journal_count > 0 then
       redis.call('RENAME', key.journal_new, key.journal_old)
-      redis.call('PEXPIRE', key.journal_old, JOURNAL_RETENTION) -- at the latest
+      redis.call('PEXPIRE', key.journal_old, JOURNAL_RETENTION)
     end
-    journal_count = 0
+    control.journal_since, journal_count = now, 0
   end
 end

@@ -1,7 +1,7 @@
 //! The memory of finished messages and past claims, to the millisecond and to the last id.
 //!
 //! There are two generations. The younger becomes the older when an entry is added a retention
-//! after it began, and is forgotten two retentions after it began.
+//! after it began; each is forgotten a retention later.
 
 use delayline_core::limits::{
     FINISHED_RETENTION_MS, JOURNAL_RETENTION_MS, MAX_BATCH, MAX_FINISHED, MAX_LEASE_MS,
@@ -16,7 +16,6 @@ use super::queue::{Queue, at, claim, ended, id, lease, message, millis, reject};
 super::cases! { "memory",
     every_operation_forgets_a_finished_message_at_the_same_instant: "G8, G14, G15",
     what_finishes_later_begins_a_generation: "G15, G24",
-    what_finishes_late_keeps_no_other_beyond_its_time: "G15, G24",
     a_claim_is_forgotten_at_its_instant: "G16",
     what_is_forgotten_does_not_come_back_with_the_clock: "G15, G16, G19",
     each_way_to_finish_makes_room: "G15, G24",
@@ -95,16 +94,6 @@ async fn what_finishes_later_begins_a_generation(queue: &Queue) {
     }
     assert_known(queue, end, "next", true).await;
     assert_known(queue, end + FINISHED_RETENTION_MS, "next", false).await;
-}
-
-async fn what_finishes_late_keeps_no_other_beyond_its_time(queue: &Queue) {
-    finish(queue, BEGIN, "first").await;
-    let end = BEGIN + 2 * FINISHED_RETENTION_MS;
-    finish(queue, end - 1, "late").await;
-    assert_known(queue, end - 1, "first", true).await;
-    assert_known(queue, end, "first", false).await;
-    assert_known(queue, end + FINISHED_RETENTION_MS - 1, "late", true).await;
-    assert_known(queue, end + FINISHED_RETENTION_MS, "late", false).await;
 }
 
 async fn a_claim_is_forgotten_at_its_instant(queue: &Queue) {

@@ -76,7 +76,9 @@ impl State {
         let kept = self.results.get(now, id);
         match self.finished.get(now, id) {
             Some(past) => {
-                let own = kept.filter(|kept| past.lease == Some(kept.lease));
+                // What replaced an acked message knows the lease of that ack, too.
+                let is_acked = past.status == Status::Acked;
+                let own = kept.filter(|kept| is_acked && past.lease == Some(kept.lease));
                 Completion::Finished { status: past.status, result: own.map(|it| it.bytes.clone()) }
             }
             None => kept.map_or(Completion::Unknown, |kept| Completion::Finished {

@@ -132,15 +132,25 @@ async fn a_result_belongs_to_its_lease(queue: &Queue) {
     assert_eq!(progress(queue, 15, "a").await, acked());
 }
 
-async fn a_followed_message_leaves_its_result_and_is_pending(queue: &Queue) {
-    let held = queue.leased(0, message("a"), 60_000).await;
+/// Acks it with a result after an update.
+async fn follow(queue: &Queue, name: &str, held: Lease) {
     let token = UpdateToken::from_bytes([7; UpdateToken::BYTES]);
     let update = Update::new(UpdateContent::Replace, UpdateDue::Set, token);
-    let follower = NewMessage::new(id("a"), "next").known(Known::Update(update));
+    let follower = NewMessage::new(id(name), "next").known(Known::Update(update));
     queue.enqueue_one(1, follower.finished_ids(FinishedIds::Reuse)).await;
-    let told = one(hand_off(queue, 2, vec![with_result("a", held, b"1", HOUR)]).await);
+    let told = one(hand_off(queue, 2, vec![with_result(name, held, b"1", HOUR)]).await);
     assert_eq!(told, HandedOff::from(done(Status::Acked)).with_result_kept(true));
-    assert_eq!(progress(queue, 2, "a").await, Completion::Pending);
+    assert_eq!(progress(queue, 2, name).await, Completion::Pending);
+}
+
+async fn a_followed_message_leaves_its_result_and_is_pending(queue: &Queue) {
+    let held = queue.leased_as(9, 0, message("cancelled"), 60_000).await;
+    follow(queue, "cancelled", held).await;
+    queue.cancel(2, "cancelled").await;
+    let cancelled = Completion::finished(Status::Cancelled);
+    assert_eq!(progress(queue, 2, "cancelled").await, cancelled);
+    let held = queue.leased(2, message("a"), 60_000).await;
+    follow(queue, "a", held).await;
     let again = one(queue.claim(3, claim(2, 1, 60_000)).await.deliveries).lease;
     queue.end(4, "a", again, Outcome::Ack).await;
     assert_eq!(progress(queue, 4, "a").await, acked());

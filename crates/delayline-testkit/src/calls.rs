@@ -20,7 +20,7 @@ pub(crate) async fn apply(
             backend.apply(at, op).await
         }
     };
-    in_time(op, call).await.and_then(|applied| applied)
+    in_time(op, call).await?
 }
 
 /// Returns the output of a call, or an error if it takes too long.

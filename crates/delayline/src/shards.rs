@@ -14,6 +14,7 @@ mod lease;
 mod limits;
 mod open;
 mod pages;
+mod removal;
 mod settle;
 mod sums;
 #[cfg(test)]
@@ -34,8 +35,9 @@ use self::heads::Heads;
 pub(crate) use self::ids::Ids;
 use self::journal::Journal;
 pub(crate) use self::lease::epoch_of;
-pub(crate) use self::open::{Opened, delete_if_empty, is_record, names, number, open, strays};
+pub(crate) use self::open::{Opened, is_record, names, number, open, strays};
 pub(crate) use self::pages::cursor_of;
+pub(crate) use self::removal::delete_if_empty;
 
 /// A queue of several shards.
 pub(crate) struct Shards {

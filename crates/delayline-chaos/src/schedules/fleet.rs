@@ -151,10 +151,10 @@ impl Fleet {
 }
 
 impl Member {
-    /// Checks that the process has not ended by itself.
+    /// Checks that the process still runs, since only this program ends it.
     fn runs(&mut self) -> Result<()> {
         let ended = self.child.try_wait()?;
-        ensure!(ended.is_none(), "a scheduler has ended by itself: {ended:?}");
+        ensure!(ended.is_none(), "a scheduler has ended although it was not stopped: {ended:?}");
         Ok(())
     }
 }

@@ -227,6 +227,14 @@ impl Lifeline {
         child
     }
 
+    /// A pipe with the name `go`, from which commands can read what is written to this end.
+    fn go(&self) -> fs::File {
+        let path = self.directory.path().join("go");
+        fifo(&path);
+        // Opened for reading and writing, so that opening it does not block.
+        fs::File::options().read(true).write(true).open(path).unwrap()
+    }
+
     fn directory(&self) -> &str {
         self.directory.path().to_str().unwrap()
     }
@@ -274,9 +282,7 @@ fn what_a_command_has_started_ends_before_its_message_is_tried_again() {
 fn what_a_command_leaves_behind_can_still_write() {
     let server = Server::start();
     let lifeline = Lifeline::new();
-    let path = lifeline.directory.path().join("go");
-    fifo(&path);
-    let mut go = fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut go = lifeline.go();
     send(&server, [("a".to_owned(), 0)]);
     let script = r#"{ read go < "$0/go"; echo late >&2; echo alive; } &"#;
     let mut child = lifeline.at_work(&server, &[], script);
@@ -294,9 +300,7 @@ fn what_a_command_leaves_behind_can_still_write() {
 fn a_stop_does_not_undo_the_success_of_a_command() {
     let server = Server::start();
     let lifeline = Lifeline::new();
-    let path = lifeline.directory.path().join("go");
-    fifo(&path);
-    let mut go = fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut go = lifeline.go();
     send(&server, [("a".to_owned(), 0)]);
     // The process left behind holds the command's stderr open.
     let script = r#"{ read go < "$0/go"; echo alive; } & echo $$ > "$0/new"; mv "$0/new" "$0/id""#;
@@ -478,10 +482,7 @@ fn stop(child: &mut Running, signal: &str) -> BufReader<ChildStderr> {
 fn sigterm_lets_a_command_finish() {
     let server = Server::start();
     let lifeline = Lifeline::new();
-    let path = lifeline.directory.path().join("go");
-    fifo(&path);
-    // Opened for reading and writing, so that opening it does not block.
-    let mut go = fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut go = lifeline.go();
     send(&server, [("a".to_owned(), 0), ("b".to_owned(), 3_600_000)]);
     let mut child = lifeline.at_work(&server, &["--grace", "1h"], r#"read go < "$0/go""#);
     let _stderr = stop(&mut child, "-TERM");

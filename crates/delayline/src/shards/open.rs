@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use delayline_core::limits::{MAX_PAGE, MAX_SHARDS, MIN_SHARDS};
 use delayline_core::{
-    At, Backend as _, Change, Check, Enqueued, Error as Fault, ErrorKind, FinishedIds, Found,
-    Limits, List, MessageId, MessageInfo, MessageState, NewMessage, Op, QueueBackend, QueueName,
-    Reply, Schedule, SetLimits, Stats, Status, Timestamp, Violation,
+    At, Backend as _, Check, Enqueued, Error as Fault, ErrorKind, FinishedIds, Found, List,
+    MessageId, MessageInfo, MessageState, NewMessage, Op, QueueBackend, QueueName, Reply, Schedule,
+    Stats, Status, Timestamp, Violation,
 };
-use delayline_redis_protocol::Removal;
 use futures_util::future::try_join_all;
 
 use super::{Ids, Shard, Shards, place_of, unexpected};
@@ -70,86 +69,6 @@ pub(crate) async fn open(
     Ok(Opened::sharded(Shards::new(name, shards)))
 }
 
-/// Removes a sharded queue, if it is empty. `None` if it has no shards.
-///
-/// # Errors
-///
-/// Those of its shards. Some may be removed then.
-///
-/// If this fails, or messages arrive meanwhile, removed shards get their pause and limits again.
-pub(crate) async fn delete_if_empty(
-    store: &dyn Store,
-    name: &QueueName,
-) -> Result<Option<Removal>, Error> {
-    let plain = store.open(name.clone()).await?;
-    let Some(number) = number_of(&plain).await? else { return Ok(None) };
-    let names = (0..number).map(|it| name.shard(it)).collect::<Result<Vec<_>, _>>()?;
-    // An empty shard must keep its pause, limits and finished ids as long as others hold anything.
-    let mut sum = store.held(name.clone()).await?;
-    // The record.
-    sum.messages = sum.messages.saturating_sub(1);
-    for shard in &names {
-        add(&mut sum, store.held(shard.clone()).await?);
-    }
-    let mut removed = Vec::new();
-    for shard in names {
-        if holds_any(sum) {
-            break;
-        }
-        let backend = store.open(shard.clone()).await?;
-        removed.push((stats(&backend).await?, backend));
-        match store.delete_if_empty(shard).await {
-            Ok(one) => add(&mut sum, one),
-            Err(error) => {
-                // The failed shard comes last, and the others do not depend on it.
-                let _ = set_up(removed).await;
-                return Err(error);
-            }
-        }
-    }
-    if holds_any(sum) {
-        set_up(removed).await?;
-        return Ok(Some(sum));
-    }
-    plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
-    add(&mut sum, store.delete_if_empty(name.clone()).await?);
-    // Programs that have opened the queue may have sent to a shard since it was removed.
-    let late = strays(store, name).await?;
-    if late > 0 {
-        found(store, name, &plain, number).await?;
-        set_up(removed).await?;
-        sum.messages += late;
-    }
-    Ok(Some(sum))
-}
-
-/// Pauses and limits shards as these states of them say.
-async fn set_up(shards: Vec<(Stats, Arc<dyn QueueBackend>)>) -> Result<(), Error> {
-    for (Stats { paused, limits, .. }, shard) in shards {
-        if limits != Limits::default() {
-            let set = SetLimits::new().leased(limits.leased).each_group(limits.each_group);
-            let mut set = set.in_order(limits.in_order).rate(limits.rate);
-            set.hold = limits.held_until.map_or(Change::Keep, |it| Change::Set(Schedule::At(it)));
-            shard.apply(At::Server, &Op::SetLimits(set)).await?;
-        }
-        if paused {
-            shard.apply(At::Server, &Op::Pause).await?;
-        }
-    }
-    Ok(())
-}
-
-fn add(sum: &mut Removal, one: Removal) {
-    sum.existed |= one.existed;
-    sum.messages += one.messages;
-    sum.results += one.results;
-    sum.throttled += one.throttled;
-}
-
-const fn holds_any(sum: Removal) -> bool {
-    sum.messages > 0 || sum.results > 0 || sum.throttled > 0
-}
-
 /// Returns the number of shards of the queue `name`; `None` if it has none.
 ///
 /// # Errors
@@ -203,7 +122,7 @@ async fn messages_in(store: &dyn Store, name: QueueName) -> Result<u64, Error> {
 
 /// Returns the number of shards that the queue is stored with. A record that cannot be read, or
 /// that a repair has replaced by a dead letter, is lost like one that is missing.
-async fn number_of(plain: &Arc<dyn QueueBackend>) -> Result<Option<u32>, Error> {
+pub(super) async fn number_of(plain: &Arc<dyn QueueBackend>) -> Result<Option<u32>, Error> {
     let reply = plain.apply(At::Server, &Op::Get(vec![record_id()?])).await?.reply;
     let Reply::Get(found) = reply else { return Err(unexpected().into()) };
     match found.into_iter().next() {
@@ -221,7 +140,7 @@ async fn number_of(plain: &Arc<dyn QueueBackend>) -> Result<Option<u32>, Error> 
 }
 
 /// Stores the number of shards of a queue that has none.
-async fn found(
+pub(super) async fn found(
     store: &dyn Store,
     name: &QueueName,
     plain: &Arc<dyn QueueBackend>,
@@ -328,7 +247,7 @@ async fn shards(
     try_join_all(numbers.map(open)).await
 }
 
-async fn stats(backend: &Arc<dyn QueueBackend>) -> Result<Stats, Error> {
+pub(super) async fn stats(backend: &Arc<dyn QueueBackend>) -> Result<Stats, Error> {
     match backend.apply(At::Server, &Op::Stats).await?.reply {
         Reply::Stats(stats) => Ok(*stats),
         _ => Err(unexpected().into()),
@@ -364,7 +283,7 @@ pub(crate) fn is_record(info: &MessageInfo) -> bool {
         && info.group.is_none()
 }
 
-fn record_id() -> Result<MessageId, Violation> {
+pub(super) fn record_id() -> Result<MessageId, Violation> {
     MessageId::try_from(MessageId::SHARDS)
 }
 

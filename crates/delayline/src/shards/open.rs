@@ -140,7 +140,7 @@ pub(super) async fn number_of(plain: &Arc<dyn QueueBackend>) -> Result<Option<u3
 }
 
 /// Stores the number of shards of a queue that has none.
-pub(super) async fn found(
+async fn found(
     store: &dyn Store,
     name: &QueueName,
     plain: &Arc<dyn QueueBackend>,
@@ -164,6 +164,14 @@ pub(super) async fn found(
         }
     });
     try_join_all(all).await?;
+    store_number(plain, requested).await
+}
+
+/// Stores the number of shards, unless another program has done so.
+pub(super) async fn store_number(
+    plain: &Arc<dyn QueueBackend>,
+    requested: u32,
+) -> Result<(), Error> {
     let record = NewMessage::new(record_id()?, format!("{VERSION}:{requested}"));
     // An earlier record may have been cancelled.
     let record = record.finished_ids(FinishedIds::Reuse).schedule(Schedule::At(Timestamp::MAX));

@@ -65,13 +65,17 @@ async fn programs_of_several_opinions_agree_or_are_refused() {
     }
 }
 
-/// A place in which a program sends to a shard while this queue is removed.
+/// A place in which a program sends to a shard while this queue is removed, or in which that fails.
 #[derive(Debug)]
-struct SentTo(Local<MemoryBackend>, Option<QueueName>);
+struct SentTo {
+    local: Local<MemoryBackend>,
+    during: Option<QueueName>,
+    fails: bool,
+}
 
 impl SentTo {
     async fn stats(&self, name: QueueName) -> Stats {
-        let reply = self.0.queue(name).apply(At::Server, &Op::Stats).await.unwrap().reply;
+        let reply = self.local.queue(name).apply(At::Server, &Op::Stats).await.unwrap().reply;
         let Reply::Stats(stats) = reply else { panic!("{reply:?}") };
         *stats
     }
@@ -80,11 +84,11 @@ impl SentTo {
 #[async_trait]
 impl Store for SentTo {
     async fn open(&self, name: QueueName) -> Result<Arc<dyn QueueBackend>, crate::Error> {
-        self.0.open(name).await
+        self.local.open(name).await
     }
 
     async fn queues(&self, most_keys: u64) -> Result<FoundQueues, crate::Error> {
-        self.0.queues(most_keys).await
+        self.local.queues(most_keys).await
     }
 
     async fn held(&self, name: QueueName) -> Result<Removal, crate::Error> {
@@ -94,13 +98,17 @@ impl Store for SentTo {
     }
 
     async fn delete_if_empty(&self, name: QueueName) -> Result<Removal, crate::Error> {
-        if self.1.as_ref() == Some(&name) {
-            self.0.queue(last()).apply(At::Server, &Op::Enqueue(vec![late()])).await?;
+        let is_during = self.during.as_ref() == Some(&name);
+        if is_during && self.fails {
+            return Err(Error::new(ErrorKind::Unreachable).into());
+        }
+        if is_during {
+            self.local.queue(last()).apply(At::Server, &Op::Enqueue(vec![late()])).await?;
         }
         let held = self.held(name.clone()).await?;
         if held.messages == 0 {
             let none = SetLimits::new().leased(None).in_order(false);
-            let queue = self.0.queue(name);
+            let queue = self.local.queue(name);
             queue.apply(At::Server, &Op::SetLimits(none)).await?;
             queue.apply(At::Server, &Op::Resume).await?;
         }
@@ -122,17 +130,21 @@ fn late() -> NewMessage {
 #[tokio::test]
 async fn a_message_that_is_sent_while_its_queue_is_removed_stays_visible_and_limited() {
     let name = QueueName::new("q").unwrap();
-    for during in [None, Some(last()), Some(name.clone())] {
-        let store = SentTo(Local::memory(), during.clone());
+    let plain = Some(name.clone());
+    for (during, fails) in
+        [(None, false), (Some(last()), false), (plain.clone(), false), (plain, true)]
+    {
+        let store = SentTo { local: Local::memory(), during: during.clone(), fails };
         let opened = open(&store, name.clone(), Some(4)).await.unwrap();
         let limits = SetLimits::new().leased(8).in_order(true);
         opened.backend.apply(At::Server, &Op::SetLimits(limits)).await.unwrap();
         opened.backend.apply(At::Server, &Op::Pause).await.unwrap();
-        let removal = delete_if_empty(&store, &name).await.unwrap().unwrap();
-        assert_eq!(removal.messages, u64::from(during.is_some()));
+        let removal = delete_if_empty(&store, &name).await;
+        let messages = removal.map(|removal| removal.unwrap().messages);
+        assert_eq!(messages.ok(), (!fails).then(|| u64::from(during.is_some())));
         let queue: Queue<u32> = Queue::new(open(&store, name.clone(), None).await.unwrap().backend);
         let found = queue.get(&late().id).await.unwrap();
-        assert_eq!(matches!(found, crate::Found::Live(_)), during.is_some());
+        assert_eq!(matches!(found, crate::Found::Live(_)), during.is_some() && !fails);
         for number in 0..4 {
             let Stats { paused, limits, .. } = store.stats(name.shard(number).unwrap()).await;
             let expected = during.as_ref().map(|_| 2);

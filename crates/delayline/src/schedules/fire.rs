@@ -59,9 +59,9 @@ struct Progress {
     skipped: u64,
 }
 
-/// Whether a tick has a message, and since when.
-#[derive(Debug, PartialEq, Eq)]
+/// The fate of a tick.
 enum Created {
+    /// It has a message now.
     Now,
     /// An earlier attempt or another scheduler has sent it.
     Before,
@@ -83,10 +83,9 @@ impl Schedules {
         let next = Some(first_tick(&job, due));
         let mut progress = Progress { next, ..Progress::default() };
         let mut backoff = RETRY;
-        loop {
+        let is_done = loop {
             let error = match self.create_due(&job, &mut progress, now.take()).await {
-                Ok(true) => break,
-                Ok(false) => return Outcome::Release,
+                Ok(is_done) => break is_done,
                 Err(error) => error,
             };
             let name = job.id();
@@ -94,10 +93,17 @@ impl Schedules {
             tokio::select! {
                 () = tokio::time::sleep(backoff.next(fastrand::u32(..))) => {}
                 // It stays due, for another scheduler.
-                () = job.cancellation().cancelled() => return Outcome::Release,
+                () = job.cancellation().cancelled() => break false,
             }
+        };
+        if !is_done {
+            // The next scheduler finds them again.
+            progress.missed = 0;
         }
         self.measure(spec, &progress).await;
+        if !is_done {
+            return Outcome::Release;
+        }
         match progress.next {
             Some(next) => Outcome::SnoozeUntil(system_time(next.saturating_sub(spec.lead_ms()))),
             None => Outcome::reject("the schedule has no more instants"),
@@ -163,8 +169,9 @@ impl Schedules {
         if spec.overlap_rule() == Overlap::Skip {
             let id = skipping_id(name);
             let found = self.target(spec.queue_name()).await?.get(id.as_str()).await?;
-            if matches!(found, Found::Live(_)) {
-                return Ok(Created::Skipped);
+            if let Found::Live(live) = found {
+                let is_own = live.info.due.as_ms() == tick;
+                return Ok(if is_own { Created::Before } else { Created::Skipped });
             }
             // The queue remembers the tick with the id, in case another scheduler has sent it and
             // its message has finished. It does so for hours: a scheduler that is suspended here

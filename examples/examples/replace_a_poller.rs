@@ -82,10 +82,8 @@ async fn main() -> Result<()> {
 
 /// The due time of a score in seconds since 1970. A score of at most 0 is due at once.
 fn due(member: &str, score: f64) -> Result<SystemTime> {
-    let since_1970 = match score <= 0.0 {
-        true => Some(Duration::ZERO),
-        false => Duration::try_from_secs_f64(score).ok(),
-    };
+    // Negative ones are due, too.
+    let since_1970 = Duration::try_from_secs_f64(score.max(0.0)).ok();
     let due = since_1970.and_then(|since_1970| UNIX_EPOCH.checked_add(since_1970));
     due.ok_or_else(|| format!("the score {score} of {member} is no due time").into())
 }

@@ -145,7 +145,7 @@ fn long(
 }
 
 /// The end of the line that reports a success.
-fn but_not(left_out: &BTreeSet<String>) -> String {
+pub(crate) fn but_not(left_out: &BTreeSet<String>) -> String {
     let all: Vec<_> = left_out.iter().map(String::as_str).collect();
     if all.is_empty() { String::new() } else { format!("; left out: {}", all.join("; ")) }
 }

@@ -256,9 +256,8 @@ const HEAD: &str = "\
 
 Written by `cargo xtask bench peers --save DIRECTORY`; the figures are also in [peers.json](peers.json). Compare
 only figures of one run: machines differ, and one machine varies over time. A queue that guarantees less
-has less to do, so read the figures together with the second table. All queues are on Redis, in memory, except
-pg-boss: it is on PostgreSQL, which answers when messages are on disk. River, a queue for Go on PostgreSQL, is not
-measured. This run:
+has less to do, so read the figures together with the second table. All queues are on Redis, in memory; pg-boss,
+if it was measured, is on PostgreSQL, which answers when messages are on disk. This run:
 
 ";
 

@@ -218,7 +218,7 @@ impl Stage {
                     let (handled, unsettled) = working.finish().await?;
                     let unasked = self.excuse_unasked();
                     seen.unasked += usize::from(unasked);
-                    // A last settlement has 5 s, no more than an answer that does not come.
+                    // The last settlements get 5 s, which one unanswered call takes up.
                     ensure!(
                         unsettled == 0 || unasked,
                         "G21: workers that stopped have not settled {unsettled} messages"

@@ -198,7 +198,7 @@ impl fmt::Display for ErrorKind {
             Self::Unreachable => f.write_str("the server cannot be reached"),
             Self::Tls => f.write_str("the TLS session could not be set up"),
             Self::Authentication => {
-                f.write_str("the server requires another user name or password")
+                f.write_str("the server did not accept the user name or password")
             }
             Self::PermissionDenied => {
                 f.write_str("the server's access rules do not permit the operation")

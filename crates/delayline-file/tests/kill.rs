@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use delayline_core::{
@@ -64,12 +64,16 @@ fn kills() -> u32 {
     std::env::var("DELAYLINE_KILLS").map_or(10, |text| text.parse().unwrap())
 }
 
-/// Random numbers whose seed is printed.
+/// Random numbers whose seed is printed, once.
 fn random() -> fastrand::Rng {
-    let seed = std::env::var("DELAYLINE_SEED");
-    let seed = seed.map_or_else(|_| fastrand::u64(..), |text| text.parse().unwrap());
-    println!("DELAYLINE_SEED={seed}");
-    fastrand::Rng::with_seed(seed)
+    static SEED: OnceLock<u64> = OnceLock::new();
+    let seed = SEED.get_or_init(|| {
+        let seed = std::env::var("DELAYLINE_SEED");
+        let seed = seed.map_or_else(|_| fastrand::u64(..), |text| text.parse().unwrap());
+        println!("DELAYLINE_SEED={seed}");
+        seed
+    });
+    fastrand::Rng::with_seed(*seed)
 }
 
 fn kill() {

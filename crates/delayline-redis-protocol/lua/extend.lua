@@ -54,7 +54,7 @@ for i, id in ipairs(ids) do
   end
 end
 -- Sleepers know a later end of a lease that is cut short.
-local ring = shortens and rings(ends, 0, true)
+local ring = shortens and rings(ends, nil, true)
 
 -- WRITE
 if #new_places > 0 then

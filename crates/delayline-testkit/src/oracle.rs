@@ -5,7 +5,7 @@ use delayline_core::{
     Outcome, Reply, Resolution, Settlement, State, Stats, Status, Timestamp,
 };
 
-use crate::calls::{self, in_time};
+use crate::calls;
 use crate::clients::Clients;
 use crate::faults::polled;
 use crate::limits::{EVERY_STATUS, LIST_EVERY};
@@ -135,10 +135,8 @@ impl<'a> Pair<'a> {
             self.apply(step).await?;
         }
         self.number = self.trace.steps.len();
-        match in_time(&last.op, polled(self.call(last), polls)).await {
-            Ok(Some(got)) => return self.judge(last, got).map(drop),
-            Ok(None) => {}
-            Err(late) => return self.judge(last, Err(late)).map(drop),
+        if let Some(got) = polled(self.call(last), polls).await {
+            return self.judge(last, got).map(drop);
         }
         let before = self.model.clone();
         if self.compare(last.at).await.is_ok() {

@@ -24,8 +24,8 @@ pub(crate) struct Working {
     others: JoinSet<()>,
     workers: Vec<(WorkerHandle, JoinHandle<Summary>)>,
     stop: watch::Sender<bool>,
-    /// Maximum time that a worker may take to stop.
-    grace: Duration,
+    /// With limits, the outdated version is refused.
+    has_limits: bool,
     pub(crate) handled: Arc<Handled>,
 }
 
@@ -58,8 +58,8 @@ impl Working {
     fn with_workers(queue: &Queue, handler: Handler) -> Result<Self> {
         let (queues, stop) = (queue.bare(), watch::Sender::new(false));
         let (others, workers, handled) = (JoinSet::new(), Vec::new(), Arc::default());
-        let grace = LONGEST_FINISH;
-        let mut working = Self { queues, handler, others, workers, stop, grace, handled };
+        let has_limits = false;
+        let mut working = Self { queues, handler, others, workers, stop, has_limits, handled };
         for number in 0..WORKERS {
             let worker = working.worker(number)?;
             working.workers.push(worker);
@@ -81,7 +81,7 @@ impl Working {
     /// older version are refused. So the newer version gets more workers, and the grace of all is
     /// short.
     pub(crate) fn set_limits(&mut self, with_rate: bool) -> Result<()> {
-        self.grace = Duration::from_secs(2);
+        self.has_limits = true;
         for number in [4, 6] {
             let worker = self.worker(number)?;
             self.workers.push(worker);
@@ -97,8 +97,8 @@ impl Working {
         Ok(())
     }
 
-    /// Stops the producers, waits until all messages have ended, and stops the workers. Returns how
-    /// many messages workers that could do so have not settled, too.
+    /// Stops the producers, waits until all messages have ended, and stops the workers. Also
+    /// returns how many messages were left by workers that could have settled them.
     pub(crate) async fn finish(mut self) -> Result<(Arc<Handled>, u64)> {
         self.stop.send_replace(true);
         self.others.join_all().await;
@@ -106,13 +106,14 @@ impl Working {
         queue.resume().await?;
         super::until_empty(queue).await?;
         let mut unsettled = 0;
+        let grace = if self.has_limits { Duration::from_secs(2) } else { LONGEST_FINISH };
         // They are not aborted, because the reply to their last call may still be on its way.
         for (number, (handle, worker)) in self.workers.drain(..).enumerate() {
             works(number, &worker)?;
-            handle.stop(self.grace);
+            handle.stop(grace);
             let summary = worker.await?;
-            // With limits, the outdated version is refused, and cannot settle its messages.
-            if self.grace == LONGEST_FINISH {
+            // The outdated version cannot settle its messages.
+            if !self.has_limits {
                 unsettled += summary.unsettled;
             }
         }

@@ -6,8 +6,8 @@
 /// The check and the removal are one step, so no concurrent send is lost. A queue with shards is
 /// removed shard by shard: stop the programs that use it first.
 ///
-/// The removal deletes the queue's counters, history, pause and limits with its order, and the ids
-/// of recently finished messages: if one of these is sent again, it is delivered again.
+/// The removal deletes the queue's counters, history, pause, limits and order, and the ids of
+/// recently finished messages: if one of these is sent again, it is delivered again.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -142,8 +142,8 @@ pub(crate) struct How {
     #[arg(long = "from", value_name = "URL", env = "DELAYLINE_FROM_URL", hide_env_values = true)]
     pub(crate) from_url: Option<String>,
 
-    /// Change nothing: only read and check the messages, without comparing their ids with this
-    /// queue, or only count them in a queue of Delayline
+    /// Change nothing: read and check the messages, without comparing their ids with this queue; of
+    /// a queue of Delayline, only count them
     #[arg(long)]
     pub(crate) dry_run: bool,
 

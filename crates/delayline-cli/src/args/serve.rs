@@ -134,6 +134,7 @@ impl From<Role> for delayline_web::Role {
 /// Reads a network, such as `10.0.0.0/8`, or a single address.
 fn network(text: &str) -> Result<IpNet, String> {
     let neither = || "it is neither an address nor a network such as 10.0.0.0/8".to_owned();
+    // The network's own parser reads 010 as 10.
     let address: IpAddr =
         text.split('/').next().unwrap_or_default().parse().map_err(|_| neither())?;
     if !text.contains('/') {

@@ -4,8 +4,10 @@
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use delayline_cli::reading;
+use delayline_core::worker::{AFTER_TOKENS, LAST_SETTLEMENTS};
 use delayline_test_server::Server;
 use serde_json::Value;
 
@@ -50,8 +52,8 @@ fn manifests_and_units_run_what_the_command_accepts() {
 
 #[test]
 fn a_process_is_killed_only_after_the_longest_stop_of_its_worker() {
-    // The grace, and what follows it: see `delayline_core::worker`.
-    let longest = 20 + 5 + 5;
+    let grace = Duration::from_secs(20);
+    let longest = (grace + AFTER_TOKENS + LAST_SETTLEMENTS).as_secs();
     for (file, field) in [
         ("delayline-work@.service", "TimeoutStopSec="),
         ("delayline-serve.service", "TimeoutStopSec="),

@@ -8,13 +8,15 @@
 -- control.armed_until.
 local function rings(due, freed, of_lease)
   local limiter, open_at
-  read_limits()
-  if limiter and not of_lease then
-    local leased = 0
-    count_leased()
-    leased = leased - (freed or 0)
-    look_when_open()
-    due = math.max(due, open_at)
+  if not of_lease then
+    read_limits()
+    if limiter then
+      local leased = 0
+      count_leased()
+      leased = leased - (freed or 0)
+      look_when_open()
+      due = math.max(due, open_at)
+    end
   end
   local sleepers_know = control.armed_until > now and control.armed <= due
   if sleepers_know or due >= now + SAFETY_POLL or control.paused ~= 0 then

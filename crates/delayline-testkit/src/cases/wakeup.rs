@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use delayline_core::{At, NewMessage, Op, QueueBackend};
-
 use tokio::time::timeout;
 
 use super::queue::{Queue, after, claim, message};

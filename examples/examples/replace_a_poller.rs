@@ -82,8 +82,8 @@ async fn main() -> Result<()> {
 
 /// The due time of a score in seconds since 1970. A score of at most 0 is due at once.
 fn due(member: &str, score: f64) -> Result<SystemTime> {
-    // Negative ones are due, too.
-    let since_1970 = Duration::try_from_secs_f64(score.max(0.0)).ok();
+    // Negative ones are due, too. `clamp` keeps "not a number", which is an error.
+    let since_1970 = Duration::try_from_secs_f64(score.clamp(0.0, f64::MAX)).ok();
     let due = since_1970.and_then(|since_1970| UNIX_EPOCH.checked_add(since_1970));
     due.ok_or_else(|| format!("the score {score} of {member} is no due time").into())
 }

@@ -174,10 +174,12 @@ impl SimulatedDisk {
         platter.durable_names.insert(name.to_owned(), file);
     }
 
-    /// The number of bytes written to a file since its last sync, of the file with the most.
+    /// The number of bytes written to a log since its last sync, of the log with the most.
     pub(crate) fn unsynced_bytes(&self) -> usize {
-        let of = |file: &Inode| file.writes().map(|(_, written)| written.len()).sum();
-        self.platter().files.iter().map(of).max().unwrap_or(0)
+        let platter = self.platter();
+        let logs = platter.names.iter().filter(|(name, _)| name.starts_with("log-"));
+        let written = logs.map(|(_, &file)| platter.files[file].writes());
+        written.map(|writes| writes.map(|(_, bytes)| bytes.len()).sum()).max().unwrap_or(0)
     }
 
     fn platter(&self) -> MutexGuard<'_, Platter> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use delayline_core::{Backoff, Enqueued, Status, UpdateContent, UpdateToken};
 
 use super::ids::{skipping_id, tick_id};
-use super::{Overlap, Schedules, Spec, system_time};
+use super::{Overlap, Schedules, Spec, TICK_HEADER, system_time};
 use crate::queue::UpdateDue;
 use crate::telemetry;
 use crate::{Draft, Error, Found, Job, Outcome};
@@ -111,9 +111,13 @@ impl Schedules {
     }
 
     async fn measure(&self, spec: &Spec, progress: &Progress) {
-        let Ok(target) = self.target(spec.queue_name()).await else { return };
         let Progress { sent, late, missed, skipped, .. } = *progress;
         let counts = [("sent", sent), ("late", late), ("missed", missed), ("skipped", skipped)];
+        // A scheduler that stops does not open its target for this.
+        if counts.iter().all(|&(_, count)| count == 0) {
+            return;
+        }
+        let Ok(target) = self.target(spec.queue_name()).await else { return };
         for (result, count) in counts.into_iter().filter(|&(_, count)| count > 0) {
             telemetry::ticks(target.client().label(), result, count);
         }
@@ -170,7 +174,9 @@ impl Schedules {
             let id = skipping_id(name);
             let found = self.target(spec.queue_name()).await?.get(id.as_str()).await?;
             if let Found::Live(live) = found {
-                let is_own = live.info.due.as_ms() == tick;
+                // Its due time changes if it is snoozed or retried.
+                let header = live.headers.get(TICK_HEADER);
+                let is_own = header.is_some_and(|header| *header == tick.to_string());
                 return Ok(if is_own { Created::Before } else { Created::Skipped });
             }
             // The queue remembers the tick with the id, in case another scheduler has sent it and

@@ -262,7 +262,7 @@ pub(super) async fn stats(backend: &Arc<dyn QueueBackend>) -> Result<Stats, Erro
     }
 }
 
-fn live(stats: &Stats) -> u64 {
+pub(super) fn live(stats: &Stats) -> u64 {
     stats.scheduled + stats.ready + stats.leased + stats.dead
 }
 

@@ -6,73 +6,73 @@ use delayline_core::{
     At, Backend as _, Change, Limits, Op, QueueBackend, QueueName, Schedule, SetLimits, Stats,
 };
 use delayline_redis_protocol::Removal;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
-use super::open::{number_of, record_id, stats, store_number, strays};
+use super::open::{live, number_of, record_id, stats, store_number, strays};
 use crate::Error;
 use crate::store::Store;
 
-/// A shard and its state before the removal.
+/// A shard that is removed, and its state just before.
 struct Shard {
-    name: QueueName,
     backend: Arc<dyn QueueBackend>,
     before: Stats,
 }
 
-/// Removes a sharded queue, if it is empty. `None` if it has no shards. If messages arrive
-/// meanwhile, the queue stays, and its shards get their pause and limits again.
+/// How far a removal has come.
+#[derive(Default)]
+struct Progress {
+    shards: Vec<Shard>,
+    /// Whether the record of their number may be gone.
+    record: bool,
+}
+
+/// Removes a sharded queue, if it is empty. `None` if it has no shards. If messages arrive in its
+/// shards meanwhile, the queue stays, and its shards get their pause and limits again.
 ///
 /// # Errors
 ///
-/// Those of its shards. The queue stays then, too, as far as its server can be reached.
+/// Those of its shards. The queue stays then, too, as far as its servers can be reached.
 pub(crate) async fn delete_if_empty(
     store: &dyn Store,
     name: &QueueName,
 ) -> Result<Option<Removal>, Error> {
     let plain = store.open(name.clone()).await?;
     let Some(number) = number_of(&plain).await? else { return Ok(None) };
-    let mut shards = Vec::new();
     // An empty shard must keep its pause, limits and finished ids as long as others hold anything.
     let mut sum = held_beside_record(store, name).await?;
     for shard in 0..number {
-        let name = name.shard(shard)?;
-        let backend = store.open(name.clone()).await?;
-        let before = stats(&backend).await?;
-        add(&mut sum, store.held(name.clone()).await?);
-        shards.push(Shard { name, backend, before });
+        add(&mut sum, store.held(name.shard(shard)?).await?);
     }
     if holds_any(sum) {
         return Ok(Some(sum));
     }
-    let mut removed = 0;
-    let result = remove(store, name, &plain, &shards, &mut removed).await;
+    let mut progress = Progress::default();
+    let result = remove(store, name, &plain, number, &mut progress).await;
     if let Ok(sum) = result
         && !holds_any(sum)
     {
         return Ok(Some(sum));
     }
-    let restored = async {
-        // Programs without a number would not see its messages otherwise.
-        store_number(&plain, number).await?;
-        set_up(shards.get(..removed).unwrap_or_default()).await
-    };
-    let restored = restored.await;
+    let restored = restore(store, name, &plain, number, &progress).await;
     let sum = result?;
     restored.map(|()| Some(sum))
 }
 
-/// Removes the shards until one holds anything, and then the record. Counts the shards.
+/// Removes the shards until one holds anything, and then the record.
 async fn remove(
     store: &dyn Store,
     name: &QueueName,
     plain: &Arc<dyn QueueBackend>,
-    shards: &[Shard],
-    removed: &mut usize,
+    number: u32,
+    progress: &mut Progress,
 ) -> Result<Removal, Error> {
     let mut sum = Removal::default();
-    for shard in shards {
-        *removed += 1;
-        add(&mut sum, store.delete_if_empty(shard.name.clone()).await?);
+    for shard in 0..number {
+        let name = name.shard(shard)?;
+        let backend = store.open(name.clone()).await?;
+        let before = stats(&backend).await?;
+        progress.shards.push(Shard { backend, before });
+        add(&mut sum, store.delete_if_empty(name).await?);
         if holds_any(sum) {
             return Ok(sum);
         }
@@ -81,11 +81,42 @@ async fn remove(
     if holds_any(sum) {
         return Ok(sum);
     }
+    progress.record = true;
     plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
     add(&mut sum, store.delete_if_empty(name.clone()).await?);
     // Programs that have opened the queue may have sent to a shard since it was removed.
     sum.messages += strays(store, name).await?;
     Ok(sum)
+}
+
+/// Stores the number of shards again, and their pause and limits. Returns the first failure, after
+/// all was tried.
+async fn restore(
+    store: &dyn Store,
+    name: &QueueName,
+    plain: &Arc<dyn QueueBackend>,
+    number: u32,
+    progress: &Progress,
+) -> Result<(), Error> {
+    if let Ok(None) = number_of(plain).await {
+        // Another program has removed the queue.
+        if !progress.record {
+            return Ok(());
+        }
+        // This is a plain queue by now, whose messages the record would hide.
+        if live(&stats(plain).await?) > 0 && strays(store, name).await? == 0 {
+            return Ok(());
+        }
+    }
+    let record = async {
+        match progress.record {
+            // Programs without a number would not see the shards' messages otherwise.
+            true => store_number(plain, number).await,
+            false => Ok(()),
+        }
+    };
+    let (record, shards) = join(record, set_up(&progress.shards)).await;
+    record.and(shards)
 }
 
 /// Returns what the plain queue holds besides the record.

@@ -65,10 +65,11 @@ async fn programs_of_several_opinions_agree_or_are_refused() {
     }
 }
 
-/// A place in which a program sends to a shard while this queue is removed, or in which that fails.
+/// A place in which a program sends to a queue while another is removed, or in which that fails.
 #[derive(Debug)]
 struct SentTo {
     local: Local<MemoryBackend>,
+    to: QueueName,
     during: Option<QueueName>,
     fails: bool,
 }
@@ -103,7 +104,8 @@ impl Store for SentTo {
             return Err(Error::new(ErrorKind::Unreachable).into());
         }
         if is_during {
-            self.local.queue(last()).apply(At::Server, &Op::Enqueue(vec![late()])).await?;
+            let to = self.local.queue(self.to.clone());
+            to.apply(At::Server, &Op::Enqueue(vec![late()])).await?;
         }
         let held = self.held(name.clone()).await?;
         if held.messages == 0 {
@@ -131,10 +133,16 @@ fn late() -> NewMessage {
 async fn a_message_that_is_sent_while_its_queue_is_removed_stays_visible_and_limited() {
     let name = QueueName::new("q").unwrap();
     let plain = Some(name.clone());
-    for (during, fails) in
-        [(None, false), (Some(last()), false), (plain.clone(), false), (plain, true)]
-    {
-        let store = SentTo { local: Local::memory(), during: during.clone(), fails };
+    for (to, during, fails) in [
+        (last(), None, false),
+        (last(), Some(last()), false),
+        (last(), plain.clone(), false),
+        (name.clone(), plain.clone(), false),
+        (last(), plain, true),
+    ] {
+        // A plain queue remains then.
+        let is_removed = during.is_none() || to == name;
+        let store = SentTo { local: Local::memory(), to, during: during.clone(), fails };
         let opened = open(&store, name.clone(), Some(4)).await.unwrap();
         let limits = SetLimits::new().leased(8).in_order(true);
         opened.backend.apply(At::Server, &Op::SetLimits(limits)).await.unwrap();
@@ -147,9 +155,8 @@ async fn a_message_that_is_sent_while_its_queue_is_removed_stays_visible_and_lim
         assert_eq!(matches!(found, crate::Found::Live(_)), during.is_some() && !fails);
         for number in 0..4 {
             let Stats { paused, limits, .. } = store.stats(name.shard(number).unwrap()).await;
-            let expected = during.as_ref().map(|_| 2);
-            assert_eq!((limits.leased, paused), (expected, during.is_some()), "{number}");
-            assert_eq!(limits.in_order, during.is_some(), "{number}");
+            assert_eq!(limits.leased, (!is_removed).then_some(2), "{number}");
+            assert_eq!((limits.in_order, paused), (!is_removed, !is_removed), "{number}");
         }
     }
 }

@@ -76,6 +76,7 @@ mod tests {
             "acked",
             "ready:",
             "ready:4:9:1",
+            "scheduled:4:9:1",
             "scheduled:6:9:1",
             "ready:8:9:1",
             "leased:5:9:1",

@@ -536,7 +536,7 @@ mod tests {
                 "a message with a group has normal priority",
             ),
             (r#"{"id": "a", "payload": "hunter2", "max_failures": 0}"#, "from 1 to 65535"),
-            (r#"{"id": "a", "payload": "hunter2", "max_failures": -1}"#, "a whole number"),
+            (r#"{"id": "a", "payload": "hunter2", "max_failures": -1}"#, "max_failures is -1; it"),
             (
                 r#"{"id": "a", "payload": "hunter2", "max_failures": 5000000000}"#,
                 "max_failures is 5000000000; it must be a whole number from 1 to 65535",

@@ -75,5 +75,7 @@ mod tests {
         }
         let error = message(r#""after": [{"queue": "orders", "id": "a"}]"#).unwrap_err();
         assert!(error.contains("would wait for itself"), "{error}");
+        let error = message(r#""after": [{"in": "orders", "queue": "b"}]"#).unwrap_err();
+        assert!(error.contains("an object with queue and id"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use delayline_web::Role;
 use serde_json::{Value, json};
 
 use crate::pull::{item, post, settle, site, take};
-use crate::support::{orders, send};
+use crate::support::{call, orders, send};
 use crate::trouble::Trouble;
 
 #[tokio::test]
@@ -30,6 +30,10 @@ async fn items_that_do_not_fit_in_one_operation_are_all_done() {
     assert_eq!(settle(&worker, &unknown.collect::<Vec<_>>()).await[599]["outcome"], "missing");
 
     let summary = take(&worker, 1).await.remove(0);
+    let update = r#"{"id": "summary", "payload": 2, "update": "replace"}"#;
+    let operator = site(&orders, Role::Operator);
+    let sent = call(&operator, "POST", "/queues/orders/messages", update).await.status(200).json();
+    assert_eq!((&sent["outcome"], &sent["state"]), (&json!("following"), &json!("leased")));
     let lease = item(&summary, &json!({"checkpoint": "x"}));
     let twice = json!({"leases": [lease, lease]});
     let extended = post(&worker, "extend", &twice).await.status(200).json();

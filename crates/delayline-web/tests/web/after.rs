@@ -4,8 +4,8 @@ use delayline::Bytes;
 use delayline_web::{Access, Dashboard, Role, Visitor};
 use serde_json::json;
 
-use crate::pull::{item, post, settle, site, take};
-use crate::support::{get, open, orders};
+use crate::pull::{item, post, settle, take};
+use crate::support::{get, open, orders, site};
 
 #[tokio::test]
 async fn a_waiting_message_is_sent_explained_and_claimed() {

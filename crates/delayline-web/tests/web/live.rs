@@ -1,70 +1,16 @@
 //! Pages that keep up with the queue.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use axum::body::{Body, BodyDataStream};
 use axum::http::Request;
-use delayline::Queue;
-use delayline::codec::Raw;
-use delayline_core::{Applied, At, Backend, Error, Op, QueueBackend, QueueName, Wakeup};
 use delayline_web::{Access, Dashboard, Role, Router};
 use futures_util::StreamExt as _;
 use tower::ServiceExt as _;
 
-use crate::support::{Raws, get, let_die, open, orders, post, send, send_later, site};
-
-/// A queue that counts how often it is counted.
-#[derive(Debug)]
-struct Counting {
-    queue: Arc<dyn QueueBackend>,
-    stats: AtomicU64,
-    all: AtomicU64,
-    /// How long its history takes.
-    slowness: Duration,
-}
-
-#[async_trait]
-impl Backend for Counting {
-    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        self.all.fetch_add(1, Ordering::Relaxed);
-        if *op == Op::Stats {
-            self.stats.fetch_add(1, Ordering::Relaxed);
-        }
-        if matches!(op, Op::History(_)) {
-            tokio::time::sleep(self.slowness).await;
-        }
-        self.queue.apply(at, op).await
-    }
-
-    fn queue_name(&self) -> Option<&QueueName> {
-        self.queue.queue_name()
-    }
-}
-
-#[async_trait]
-impl Wakeup for Counting {
-    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        self.queue.wait(timeout).await
-    }
-
-    async fn ring(&self) -> Result<(), Error> {
-        self.queue.ring().await
-    }
-}
-
-async fn counting() -> (Raws, Arc<Counting>) {
-    slow(Duration::ZERO).await
-}
-
-async fn slow(slowness: Duration) -> (Raws, Arc<Counting>) {
-    let queue = Arc::clone(orders().await.backend());
-    let (stats, all) = (AtomicU64::new(0), AtomicU64::new(0));
-    let backend = Arc::new(Counting { queue, stats, all, slowness });
-    (Queue::new(Arc::clone(&backend) as _).codec(Raw), backend)
-}
+use crate::support::{get, let_die, open, orders, post, send, send_later, site};
+use crate::trouble::Counted;
 
 /// The events of a page.
 async fn events(site: &Router, page: &str) -> BodyDataStream {
@@ -88,7 +34,7 @@ async fn changed(events: &mut BodyDataStream) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_is_told_when_its_queue_has_changed() {
-    let (queue, _) = counting().await;
+    let queue = orders().await;
     let site = site(&queue, Role::Viewer);
     for page in ["/queues", "/queue?queue=orders"] {
         let mut events = events(&site, page).await;
@@ -113,7 +59,7 @@ async fn a_page_is_told_when_its_queue_has_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn what_changed_before_the_page_listened_is_told_at_once() {
-    let (queue, _) = counting().await;
+    let queue = orders().await;
     let site = site(&queue, Role::Viewer);
     let request = Request::get("/live?queue=orders&since=old").body(Body::empty()).unwrap();
     let response = site.clone().oneshot(request).await.unwrap();
@@ -129,7 +75,7 @@ async fn what_changed_before_the_page_listened_is_told_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_shows_an_action_is_not_replaced_by_an_older_one() {
-    let (queue, _) = counting().await;
+    let queue = orders().await;
     let site = site(&queue, Role::Operator);
     // Another visitor's page has had the queue counted a moment ago.
     for page in ["/queues?", "/queue?queue=orders"] {
@@ -144,7 +90,7 @@ async fn a_page_that_shows_an_action_is_not_replaced_by_an_older_one() {
 
 #[tokio::test(start_paused = true)]
 async fn the_ages_history_and_forecast_of_an_open_page_do_not_grow_old() {
-    let (queue, _) = counting().await;
+    let queue = orders().await;
     let site = site(&queue, Role::Viewer);
     let live = async || get(&site, "/queue?queue=orders&live=1").await.status(200);
     get(&site, "/queue?queue=orders").await.status(200);
@@ -159,13 +105,13 @@ async fn the_ages_history_and_forecast_of_an_open_page_do_not_grow_old() {
 
 #[tokio::test(start_paused = true)]
 async fn fifty_pages_cost_what_one_costs() {
-    let (queue, backend) = counting().await;
+    let (counted, queue) = Counted::on(&orders().await);
     let site = site(&queue, Role::Viewer);
     let mut pages = Vec::new();
     for _ in 0..50 {
         pages.push(events(&site, "/queue?queue=orders").await);
     }
-    backend.stats.store(0, Ordering::Relaxed);
+    let before = counted.count("stats");
     let start = tokio::time::Instant::now();
     send(&queue, "order-1", "1").await;
     for page in &mut pages {
@@ -173,37 +119,37 @@ async fn fifty_pages_cost_what_one_costs() {
         get(&site, "/queue?queue=orders&live=1").await.status(200).has("1 ready");
     }
     let seconds = start.elapsed().as_secs();
-    let counted = backend.stats.load(Ordering::Relaxed);
-    assert!(counted <= seconds + 2, "counted {counted} times in {seconds} s");
+    let times = counted.count("stats") - before;
+    assert!(times <= seconds + 2, "counted {times} times in {seconds} s");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_row_costs_two_commands_in_five_seconds_for_all_who_see_it() {
-    let (queue, backend) = counting().await;
+    let (counted, queue) = Counted::on(&orders().await);
     let site = site(&queue, Role::Viewer);
     let mut pages = Vec::new();
     for _ in 0..10 {
         pages.push(events(&site, "/queues").await);
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
-    backend.all.store(0, Ordering::Relaxed);
+    let before = counted.all() - counted.count("enqueue");
     let start = tokio::time::Instant::now();
     while start.elapsed() < Duration::from_secs(120) {
         send(&queue, &format!("{:?}", start.elapsed()), "1").await;
-        backend.all.fetch_sub(1, Ordering::Relaxed);
         for page in &mut pages {
             changed(page).await;
             get(&site, "/queues?live=1").await.status(200);
         }
     }
-    let (all, seconds) = (backend.all.load(Ordering::Relaxed), start.elapsed().as_secs());
+    let all = counted.all() - counted.count("enqueue") - before;
+    let seconds = start.elapsed().as_secs();
     assert!(all <= 2 * (seconds / 5 + 1), "{all} commands in {seconds} s");
     // Rows that are not shown cost nothing.
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let before = backend.all.load(Ordering::Relaxed);
+    let before = counted.all();
     let mut other = events(&site, "/queues?name=texts").await;
     changed(&mut other).await;
-    assert_eq!(backend.all.load(Ordering::Relaxed), before);
+    assert_eq!(counted.all(), before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,7 +177,8 @@ async fn a_row_knows_nothing_from_the_last_time_that_its_page_was_open() {
 
 #[tokio::test(start_paused = true)]
 async fn the_past_of_a_row_far_down_does_not_delay_the_page() {
-    let (queue, _) = slow(Duration::from_secs(60)).await;
+    let (counted, queue) = Counted::on(&orders().await);
+    counted.history_seconds.store(60, Ordering::SeqCst);
     let mut dashboard = Dashboard::new(Access::everyone(Role::Viewer)).queue(queue);
     let connection = delayline::connect("memory:").await.unwrap();
     for number in 0..20 {

@@ -1,30 +1,20 @@
 //! Consumers over HTTP.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::Request;
-use delayline::admin::QueueName;
-use delayline::backend::{Applied, At, Backend, ConsumerName, Op, QueueBackend, Wakeup};
-use delayline::codec::Raw;
 use delayline::message::Status;
-use delayline::{Completion, ErrorKind, Found, Queue};
-use delayline_core::Error;
-use delayline_web::{Access, Credential, Dashboard, Rights, Role, Router};
+use delayline::{Completion, Found};
+use delayline_web::{Access, Credential, Dashboard, Role, Router};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::support::{Answer, Raws, ask, call, get, orders, send, send_later};
-use crate::trouble::Trouble;
-
-pub fn site(queue: &Raws, rights: impl Into<Rights>) -> Router {
-    Dashboard::new(Access::everyone(rights)).queue(queue.clone()).router().unwrap()
-}
+use crate::support::{Answer, ask, call, get, orders, send, send_later, site};
+use crate::trouble::{Counted, Trouble};
 
 pub async fn post(site: &Router, path: &str, body: &Value) -> Answer {
     call(site, "POST", &format!("/queues/orders/{path}"), &body.to_string()).await
@@ -280,72 +270,6 @@ async fn what_makes_no_sense_is_a_problem_and_nothing_is_done() {
     assert_eq!(settle(&site, &[ack]).await[0]["state"], "acked");
 }
 
-/// Counts operations and waits, and fails all of them or ends a wait early on request.
-#[derive(Debug)]
-pub struct Counted {
-    inner: Arc<dyn QueueBackend>,
-    claims: AtomicUsize,
-    pub consumers: Mutex<BTreeSet<ConsumerName>>,
-    waits: AtomicUsize,
-    most_waits: AtomicUsize,
-    away: AtomicUsize,
-    early: AtomicUsize,
-}
-
-impl Counted {
-    pub fn on(queue: &Raws) -> (Arc<Self>, Raws) {
-        let inner = Arc::clone(queue.backend());
-        let [claims, waits, most_waits, away, early] = Default::default();
-        let consumers = Mutex::default();
-        let counted = Arc::new(Self { inner, claims, consumers, waits, most_waits, away, early });
-        let queue = Queue::new(Arc::clone(&counted) as Arc<dyn QueueBackend>).codec(Raw);
-        (counted, queue)
-    }
-}
-
-#[async_trait]
-impl Backend for Counted {
-    fn queue_name(&self) -> Option<&QueueName> {
-        self.inner.queue_name()
-    }
-
-    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        if self.away.load(Ordering::SeqCst) > 0 {
-            return Err(Error::new(ErrorKind::Unreachable));
-        }
-        if let Op::Claim(claim) = op {
-            self.claims.fetch_add(1, Ordering::SeqCst);
-            self.consumers.lock().unwrap().insert(claim.consumer.clone());
-        }
-        self.inner.apply(at, op).await
-    }
-}
-
-struct Ended<'a>(&'a AtomicUsize);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-#[async_trait]
-impl Wakeup for Counted {
-    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        let waits = self.waits.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_waits.fetch_max(waits, Ordering::SeqCst);
-        let _ended = Ended(&self.waits);
-        if self.early.swap(0, Ordering::SeqCst) > 0 {
-            return Ok(false);
-        }
-        self.inner.wait(timeout).await
-    }
-
-    async fn ring(&self) -> Result<(), Error> {
-        self.inner.ring().await
-    }
-}
-
 /// Starts polls, and waits until they wait.
 pub async fn polls(
     site: &Router,
@@ -371,9 +295,9 @@ async fn polls_share_one_wait_and_one_is_woken_for_each_message() {
     let (counted, orders) = Counted::on(&orders().await);
     let site = site(&orders, Role::Worker);
     let waiting = polls(&site, 1, &counted).await;
-    let asked = counted.claims.load(Ordering::SeqCst);
+    let asked = counted.count("claim");
     let waiting: Vec<_> = waiting.into_iter().chain(polls(&site, 500, &counted).await).collect();
-    assert_eq!(counted.claims.load(Ordering::SeqCst), asked, "who joins does not ask the queue");
+    assert_eq!(counted.count("claim"), asked, "who joins does not ask the queue");
     assert_eq!(counted.most_waits.load(Ordering::SeqCst), 1);
     for number in 0..5 {
         send(&orders, &format!("m{number}"), "x").await;
@@ -386,7 +310,7 @@ async fn polls_share_one_wait_and_one_is_woken_for_each_message() {
     }
     let waiting: Vec<_> = waiting.collect();
     assert!(waiting.iter().all(|poll| !poll.is_finished()));
-    let woken = counted.claims.load(Ordering::SeqCst) - asked;
+    let woken = counted.count("claim") - asked;
     assert!((5..=10).contains(&woken), "{woken} claims for 5 messages");
     // The wait ends with the last poll.
     for poll in waiting {

@@ -6,8 +6,8 @@ use delayline_web::Role;
 use serde_json::{Value, json};
 
 use crate::api::permits;
-use crate::pull::{claim, item, post, site};
-use crate::support::{get, orders, send};
+use crate::pull::{claim, item, post};
+use crate::support::{get, orders, send, site};
 
 /// The description permits no refused request, and each answer has exactly the members that it
 /// describes.

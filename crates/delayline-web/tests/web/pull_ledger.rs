@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 
-use crate::pull::{item, post, site};
-use crate::support::{Raws, orders, send};
+use crate::pull::{item, post};
+use crate::support::{Raws, orders, send, site};
 
 const MESSAGES: u64 = 400;
 

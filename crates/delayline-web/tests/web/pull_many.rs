@@ -3,8 +3,8 @@
 use delayline_web::Role;
 use serde_json::{Value, json};
 
-use crate::pull::{item, post, settle, site, take};
-use crate::support::{call, orders, send};
+use crate::pull::{item, post, settle, take};
+use crate::support::{call, orders, send, site};
 use crate::trouble::Trouble;
 
 #[tokio::test]

@@ -1,23 +1,17 @@
 //! Claims that come while polls of other clients wait.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::Request;
-use delayline::Queue;
-use delayline::admin::QueueName;
-use delayline::backend::{Applied, At, Backend, Op, QueueBackend, Wakeup};
-use delayline::codec::Raw;
-use delayline_core::Error;
 use delayline_web::{Access, Dashboard, Role, Visitor};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
-use crate::pull::{Counted, claim, polls, post, site, take};
-use crate::support::{Raws, orders, send, send_later};
+use crate::pull::{claim, polls, post, take};
+use crate::support::{orders, send, send_later, site};
+use crate::trouble::Counted;
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_claim_ends_no_poll_of_others() {
@@ -72,41 +66,9 @@ async fn the_last_poll_leaves_the_next_message_to_others() {
     assert!(hint.unwrap(), "other consumers do not learn of it");
 }
 
-/// Panics in the operations of one name.
-#[derive(Debug)]
-struct Panics(Arc<dyn QueueBackend>, Mutex<&'static str>);
-
-impl Panics {
-    fn on(queue: &Raws) -> (Arc<Self>, Raws) {
-        let panics = Arc::new(Self(Arc::clone(queue.backend()), Mutex::default()));
-        let queue = Queue::new(Arc::clone(&panics) as Arc<dyn QueueBackend>).codec(Raw);
-        (panics, queue)
-    }
-}
-
-#[async_trait]
-impl Backend for Panics {
-    fn queue_name(&self) -> Option<&QueueName> {
-        self.0.queue_name()
-    }
-
-    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
-        let name = *self.1.lock().unwrap();
-        assert!(op.name() != name, "on purpose");
-        self.0.apply(at, op).await
-    }
-}
-
-#[async_trait]
-impl Wakeup for Panics {
-    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        self.0.wait(timeout).await
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn polls_fail_if_the_queue_panics_and_later_ones_are_served() {
-    let (panics, orders) = Panics::on(&orders().await);
+    let (counted, orders) = Counted::on(&orders().await);
     let site = site(&orders, Role::Worker);
     let poll = || {
         let site = site.clone();
@@ -114,10 +76,10 @@ async fn polls_fail_if_the_queue_panics_and_later_ones_are_served() {
     };
     let failing = poll();
     sleep(Duration::from_secs(1)).await;
-    *panics.1.lock().unwrap() = "claim";
+    *counted.panics.lock().unwrap() = "claim";
     let failed = timeout(Duration::from_secs(60), failing).await.expect("it waits for ever");
     failed.unwrap().status(504);
-    *panics.1.lock().unwrap() = "";
+    *counted.panics.lock().unwrap() = "";
     let later = poll();
     sleep(Duration::from_secs(1)).await;
     send(&orders, "a", "x").await;
@@ -126,10 +88,10 @@ async fn polls_fail_if_the_queue_panics_and_later_ones_are_served() {
 
 #[tokio::test]
 async fn a_claim_whose_release_panics_can_be_repeated() {
-    let (panics, orders) = Panics::on(&orders().await);
+    let (counted, orders) = Counted::on(&orders().await);
     let site = site(&orders, Role::Worker);
     send(&orders, "a", "x").await;
-    *panics.1.lock().unwrap() = "settle";
+    *counted.panics.lock().unwrap() = "settle";
     let body = json!({"wait": "0s", "consumer": "c", "claim_id": "1"});
     let request = Request::post("/api/v1/queues/orders/claim");
     let request = request.header("content-type", "application/json");

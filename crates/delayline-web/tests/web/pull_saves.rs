@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use delayline_web::Role;
 use serde_json::{Value, json};
 
-use crate::pull::{item, post, settle, site, take};
-use crate::support::{call, get, orders, send};
+use crate::pull::{item, post, settle, take};
+use crate::support::{call, get, orders, send, site};
 
 #[tokio::test]
 async fn a_delivery_has_what_an_earlier_attempt_has_saved() {
@@ -28,7 +28,7 @@ async fn a_delivery_has_what_an_earlier_attempt_has_saved() {
     assert!(page.contains(r#"max="1000" value="500""#) && page.contains("p12"), "{page}");
     let workers = get(&site, "/workers").await.text().to_owned();
     assert!(workers.contains(r#"max="1000" value="500""#), "{workers}");
-    let viewer = crate::pull::site(&orders, Role::Viewer);
+    let viewer = crate::support::site(&orders, Role::Viewer);
     let open = get(&viewer, "/api/v1/queues/orders/messages/a").await.status(200).json();
     assert_eq!((&open["progress"]["done"], open.get("checkpoint")), (&json!(0.5), None));
     let page = get(&viewer, "/message?queue=orders&id=a").await.text().to_owned();

@@ -52,7 +52,7 @@ async fn a_zone_is_chosen_once() {
     get(&site, "/zone").await.status(200).has("value=\"UTC\"");
     let page = get_with(&site, "/queues?note=zone", cookie.split(';').next().unwrap()).await;
     page.status(200).has("in America/New_York.").has("from now on");
-    let worker = crate::pull::site(&orders, Role::Worker);
+    let worker = crate::support::site(&orders, Role::Worker);
     post(&worker, "/zone", "zone=UTC").await.status(403).has("this needs the role viewer");
     for wrong in ["", "zone=", "zone=Nowhere", "zone=../../etc/passwd"] {
         inert(&post(&site, "/zone", wrong).await.status(400));

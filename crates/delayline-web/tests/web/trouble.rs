@@ -1,12 +1,13 @@
 //! A queue whose replies are late, or which fails.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use delayline::admin::QueueName;
-use delayline::backend::{Applied, At, Backend, Op, QueueBackend, Wakeup};
+use delayline::backend::{Applied, At, Backend, ConsumerName, Op, QueueBackend, Wakeup};
 use delayline::codec::Raw;
 use delayline::{ErrorKind, Queue};
 use delayline_core::Error;
@@ -96,5 +97,101 @@ impl Backend for Trouble {
 impl Wakeup for Trouble {
     async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
         self.inner.wait(timeout).await
+    }
+}
+
+/// Counts operations and waits; fails, panics, reads the history slowly or ends a wait early on
+/// request.
+#[derive(Debug)]
+pub struct Counted {
+    inner: Arc<dyn QueueBackend>,
+    ops: Mutex<BTreeMap<&'static str, u64>>,
+    /// The name of the operations that panic.
+    pub panics: Mutex<&'static str>,
+    /// How long each reading of the history takes.
+    pub history_seconds: AtomicU64,
+    pub consumers: Mutex<BTreeSet<ConsumerName>>,
+    pub waits: AtomicUsize,
+    pub most_waits: AtomicUsize,
+    pub away: AtomicUsize,
+    pub early: AtomicUsize,
+}
+
+impl Counted {
+    pub fn on(queue: &Raws) -> (Arc<Self>, Raws) {
+        let inner = Arc::clone(queue.backend());
+        let [waits, most_waits, away, early] = Default::default();
+        let counted = Arc::new(Self {
+            inner,
+            ops: Mutex::default(),
+            panics: Mutex::default(),
+            history_seconds: AtomicU64::default(),
+            consumers: Mutex::default(),
+            waits,
+            most_waits,
+            away,
+            early,
+        });
+        let queue = Queue::new(Arc::clone(&counted) as Arc<dyn QueueBackend>).codec(Raw);
+        (counted, queue)
+    }
+
+    /// How many operations of this name were applied.
+    pub fn count(&self, name: &str) -> u64 {
+        self.ops.lock().unwrap().get(name).copied().unwrap_or(0)
+    }
+
+    /// How many operations were applied.
+    pub fn all(&self) -> u64 {
+        self.ops.lock().unwrap().values().sum()
+    }
+}
+
+#[async_trait]
+impl Backend for Counted {
+    fn queue_name(&self) -> Option<&QueueName> {
+        self.inner.queue_name()
+    }
+
+    async fn apply(&self, at: At, op: &Op) -> Result<Applied, Error> {
+        if self.away.load(Ordering::SeqCst) > 0 {
+            return Err(Error::new(ErrorKind::Unreachable));
+        }
+        let panics = *self.panics.lock().unwrap();
+        assert!(op.name() != panics, "on purpose");
+        *self.ops.lock().unwrap().entry(op.name()).or_default() += 1;
+        if let Op::History(_) = op {
+            let seconds = self.history_seconds.load(Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+        if let Op::Claim(claim) = op {
+            self.consumers.lock().unwrap().insert(claim.consumer.clone());
+        }
+        self.inner.apply(at, op).await
+    }
+}
+
+struct Ended<'a>(&'a AtomicUsize);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Wakeup for Counted {
+    async fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        let waits = self.waits.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_waits.fetch_max(waits, Ordering::SeqCst);
+        let _ended = Ended(&self.waits);
+        if self.early.swap(0, Ordering::SeqCst) > 0 {
+            return Ok(false);
+        }
+        self.inner.wait(timeout).await
+    }
+
+    async fn ring(&self) -> Result<(), Error> {
+        self.inner.ring().await
     }
 }

@@ -4,7 +4,7 @@ use delayline_browser::{Settings, Site, with_browser};
 use delayline_web::{Access, Dashboard, Role};
 
 use crate::looks::{assert_fits, violations};
-use crate::support::{HOUR, open, send};
+use crate::support::{HOUR, both, open, send};
 
 /// Reads the page of the directory.
 async fn journey(settings: Settings) {
@@ -34,10 +34,7 @@ async fn journey(settings: Settings) {
 
 #[tokio::test]
 async fn the_directory_is_read_on_all_screens() {
-    journey(Settings::default()).await;
-}
-
-#[tokio::test]
-async fn it_is_read_without_scripts_on_a_narrow_screen() {
-    journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
+    for settings in both() {
+        journey(settings).await;
+    }
 }

@@ -2,7 +2,7 @@
 
 use delayline_browser::Settings;
 
-use crate::support::{orders, visit};
+use crate::support::{both, orders, visit};
 
 /// Sets each limit by its form, and clears it again.
 async fn journey(settings: Settings) {
@@ -38,10 +38,7 @@ async fn journey(settings: Settings) {
 
 #[tokio::test]
 async fn limits_are_set_and_cleared() {
-    journey(Settings::default()).await;
-}
-
-#[tokio::test]
-async fn limits_are_set_and_cleared_without_scripts_on_a_narrow_screen() {
-    journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
+    for settings in both() {
+        journey(settings).await;
+    }
 }

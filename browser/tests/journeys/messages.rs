@@ -4,7 +4,7 @@ use delayline::Found;
 use delayline::message::Status;
 use delayline_browser::Settings;
 
-use crate::support::{HOUR, Raws, let_die, orders, send, visit};
+use crate::support::{HOUR, Raws, both, let_die, orders, send, visit};
 
 async fn status(queue: &Raws, id: &str) -> Option<Status> {
     match queue.get(id).await.unwrap() {
@@ -87,12 +87,9 @@ async fn a_window_of_time_shows_what_falls_due_in_the_zone_of_the_visitor() {
 
 #[tokio::test]
 async fn a_message_is_found_explained_moved_and_cancelled() {
-    journey(Settings::default()).await;
-}
-
-#[tokio::test]
-async fn all_of_it_works_without_scripts_on_a_narrow_screen() {
-    journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
+    for settings in both() {
+        journey(settings).await;
+    }
 }
 
 #[tokio::test]

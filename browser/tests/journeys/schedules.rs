@@ -6,7 +6,7 @@ use delayline::schedules::{Schedules, Spec};
 use delayline_browser::{Settings, Site, with_browser};
 use delayline_web::{Access, Dashboard, Role};
 
-use crate::support::open;
+use crate::support::{both, open};
 
 async fn journey(settings: Settings) {
     let connection = delayline::connect("memory:").await.unwrap();
@@ -51,10 +51,7 @@ async fn journey(settings: Settings) {
 
 #[tokio::test]
 async fn a_schedule_is_run_paused_resumed_and_removed() {
-    journey(Settings::default()).await;
-}
-
-#[tokio::test]
-async fn all_of_it_works_without_scripts_on_a_narrow_screen() {
-    journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
+    for settings in both() {
+        journey(settings).await;
+    }
 }

@@ -6,7 +6,7 @@ use delayline::Bytes;
 use delayline::message::Headers;
 use delayline_browser::Settings;
 
-use crate::support::{HOUR, orders, send, visit};
+use crate::support::{HOUR, both, orders, send, visit};
 
 /// Finds a message among many by its content, and changes the search.
 async fn journey(settings: Settings) {
@@ -34,10 +34,7 @@ async fn journey(settings: Settings) {
 
 #[tokio::test]
 async fn messages_are_found_by_content() {
-    journey(Settings::default()).await;
-}
-
-#[tokio::test]
-async fn messages_are_found_without_scripts_on_a_narrow_screen() {
-    journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
+    for settings in both() {
+        journey(settings).await;
+    }
 }

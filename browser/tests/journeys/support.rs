@@ -56,4 +56,10 @@ pub(crate) async fn visit(
     .unwrap();
 }
 
+/// A wide screen, and a narrow one without scripts.
+pub(crate) fn both() -> [Settings; 2] {
+    let wide = Settings::default();
+    [wide, Settings { scripts: false, width: 360, ..wide }]
+}
+
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);

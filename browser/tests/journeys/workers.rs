@@ -8,7 +8,7 @@ use delayline_browser::{Settings, Site, with_browser};
 use delayline_web::{Access, Dashboard, Role};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::support::{open, send};
+use crate::support::{both, open, send};
 
 /// Finds the process that holds a message, and sees it let go.
 async fn journey(settings: Settings) {
@@ -63,12 +63,9 @@ async fn journey(settings: Settings) {
 
 #[tokio::test]
 async fn workers_are_found_and_leave() {
-    journey(Settings::default()).await;
-}
-
-#[tokio::test]
-async fn workers_are_found_without_scripts_on_a_narrow_screen() {
-    journey(Settings { scripts: false, width: 360, ..Settings::default() }).await;
+    for settings in both() {
+        journey(settings).await;
+    }
 }
 
 const NONE: &str = "No process has workers";

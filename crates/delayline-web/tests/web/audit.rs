@@ -259,7 +259,7 @@ async fn a_repair_that_stops_says_how_far_it_came() {
 async fn a_check_that_stops_says_how_far_it_came() {
     let orders = orders().await;
     let ids: Vec<String> = (0..150).map(|n| format!("bad-{n}")).collect();
-    let_die(&orders, &ids.iter().map(String::as_str).collect::<Vec<_>>(), "no").await;
+    let_die(&orders, &ids, "no").await;
     let site = site(&Trouble::refuses_after(1, &orders), Role::Operator);
     let page = get(&site, "/check?queue=orders").await.status(502);
     page.has("100 messages examined").has("The check stopped here: ").has("after=");

@@ -6,7 +6,7 @@ use delayline_web::{Access, Dashboard, Role};
 
 use crate::audit::Lines;
 use crate::hostile::{HOSTILE, inert};
-use crate::support::{Raws, get, let_die, open, orders, post, send, send_later, site};
+use crate::support::{Raws, get, let_die, open, orders, post, reject_all, send, send_later, site};
 
 async fn message(queue: &Raws, id: &str) -> Message<Bytes> {
     match queue.get(id).await.unwrap() {
@@ -76,10 +76,7 @@ async fn a_dead_letter_is_edited_and_redriven_once() {
     let orders = orders().await;
     let draft = orders.message(&Bytes::from_static(b"payload")).id("bad").group("shop-9");
     assert!(draft.send().await.unwrap().is_accepted());
-    let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
-    let reject =
-        async |_: delayline::Job<Bytes>| Ok::<_, std::io::Error>(delayline::Outcome::reject("no"));
-    worker.run(reject).await;
+    reject_all(&orders, |_| "no".to_owned()).await;
     let site = site(&orders, Role::Operator);
     let uri = "/edit?queue=orders&id=bad";
     get(&site, "/message?queue=orders&id=bad").await.status(200).has("Edit and redrive...");
@@ -97,8 +94,7 @@ async fn a_dead_letter_is_edited_and_redriven_once() {
     // A second click, and a form of a letter that has died again since.
     post(&site, uri, &fields).await.status(409).has("not a dead letter");
     orders.reschedule_in("bad", std::time::Duration::ZERO).await.unwrap();
-    let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
-    worker.run(reject).await;
+    reject_all(&orders, |_| "no".to_owned()).await;
     post(&site, uri, &fields).await.status(409).has("has changed since");
     let of = field(get(&site, uri).await.status(200).text(), "of");
     for wrong in ["payload=x", "of=1-1-1&payload=x"] {
@@ -113,10 +109,7 @@ async fn an_edit_keeps_the_origin_that_it_does_not_show() {
     let (orders, origin) = (orders().await, r#"{"q":"secret","r":1}"#);
     let draft = orders.message(&Bytes::from_static(b"x")).id("bad").header("delayline-sqs", origin);
     assert!(draft.send().await.unwrap().is_accepted());
-    let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
-    let reject =
-        async |_: delayline::Job<Bytes>| Ok::<_, std::io::Error>(delayline::Outcome::reject("no"));
-    worker.run(reject).await;
+    reject_all(&orders, |_| "no".to_owned()).await;
     let visitor = delayline_web::Visitor::new("v", Role::Operator).only_queues(["orders"]);
     let access = Access::resolver(move |_| Some(visitor.clone()));
     let site = Dashboard::new(access).queue(orders.clone()).router().unwrap();
@@ -137,12 +130,7 @@ async fn what_a_form_cannot_carry_is_not_edited() {
     for payload in [&b"\xff"[..], b"a\rb", b"\x1b[2J", &vec![b'x'; most + 1], &vec![b'x'; most]] {
         let orders = orders().await;
         send(&orders, "bad", payload.to_vec()).await;
-        let worker = delayline::Worker::builder(orders.clone()).until_empty(true).build().unwrap();
-        worker
-            .run(async |_: delayline::Job<Bytes>| {
-                Ok::<_, std::io::Error>(delayline::Outcome::reject("no"))
-            })
-            .await;
+        reject_all(&orders, |_| "no".to_owned()).await;
         let (site, uri) = (site(&orders, Role::Admin), "/edit?queue=orders&id=bad");
         let page = get(&site, uri).await.status(200);
         inert(&page);

@@ -3,25 +3,19 @@
 use delayline_web::Role;
 
 use crate::hostile::{HOSTILE, inert};
-use crate::support::{Raws, get, let_die, orders, post, send, site};
+use crate::support::{Raws, finished, get, let_die, orders, post, reject_all, send, site};
 
 /// Lets messages die of errors that differ in a number.
 async fn die(queue: &Raws, count: usize, error: &str) {
-    let before = queue.stats().await.unwrap().dead;
+    let word = error.split(' ').next().unwrap();
     for number in 0..count {
-        let word = error.split(' ').next().unwrap();
         send(queue, &format!("{word}-{number}"), "x").await;
     }
-    let worker = delayline::Worker::builder(queue.clone()).until_empty(true).build().unwrap();
     let error = error.to_owned();
-    worker
-        .run(move |job: delayline::Job<delayline::Bytes>| {
-            let id = job.id().to_string();
-            let error = format!("{error}: {}", id.rsplit('-').next().unwrap_or_default());
-            async move { Ok::<_, std::io::Error>(delayline::Outcome::reject(error)) }
-        })
-        .await;
-    assert_eq!(queue.stats().await.unwrap().dead, before + count as u64);
+    reject_all(queue, move |job| {
+        format!("{error}: {}", job.id().to_string().rsplit('-').next().unwrap())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -91,14 +85,8 @@ async fn more_letters_than_a_page_groups_are_counted_by_a_job() {
     let page = get(&site, "/groups?queue=orders").await.status(200);
     page.has("letters that died last are grouped here; the queue has 2,100.");
     let next = post(&site, "/bulk?queue=orders", "action=count").await.leads_to();
-    loop {
-        let page = get(&site, &next).await.status(200);
-        if !page.text().contains("Count: running") {
-            page.has("Count: finished").has("no such customer: #").has(">2,100<");
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    let page = finished(&site, &next).await.has("Count: finished");
+    page.has("no such customer: #").has(">2,100<");
 }
 
 #[tokio::test]

@@ -4,32 +4,23 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
-use delayline::{Bytes, Connect, Job, Outcome, Worker};
+use delayline::{Bytes, Connect};
 use delayline_test_server::Server;
 use delayline_web::{Access, Dashboard, Role, Router, Visitor};
 use serde_json::{Value, json};
 
 use crate::audit::Lines;
-use crate::support::{Answer, Raws, ask, call, get, let_die, open, orders, post, send, site};
+use crate::support::{
+    Answer, Raws, ask, call, ended, finished, get, let_die, open, orders, post, reject_all, site,
+};
 use crate::trouble::Trouble;
 
 const JOBS: &str = "/queues/orders/dead/jobs";
 
-/// Lets messages die one by one, of what follows their number.
+/// Lets messages die of what their ids begin with.
 async fn die(queue: &Raws, count: usize, reason: &str) {
-    let before = queue.stats().await.unwrap().dead;
-    for number in 0..count {
-        send(queue, &format!("{reason}-{number}"), "x").await;
-    }
-    let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
-    let reason = reason.to_owned();
-    worker
-        .run(move |_: Job<Bytes>| {
-            let reason = reason.clone();
-            async move { Ok::<_, std::io::Error>(Outcome::reject(reason)) }
-        })
-        .await;
-    assert_eq!(queue.stats().await.unwrap().dead, before + count as u64);
+    let ids: Vec<_> = (0..count).map(|number| format!("{reason}-{number}")).collect();
+    let_die(queue, &ids, reason).await;
 }
 
 /// Starts a job; answers its path.
@@ -39,20 +30,6 @@ async fn start(site: &Router, order: &Value) -> String {
     let id = to.strip_prefix("jobs/").unwrap();
     assert_eq!(answer.json()["id"], id);
     format!("{JOBS}/{id}")
-}
-
-/// The job once it has ended.
-async fn ended(site: &Router, job: &str) -> Value {
-    let ended = async {
-        loop {
-            let told = call(site, "GET", job, "").await.status(200).json();
-            if told["state"] != "running" {
-                break told;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(600), ended).await.expect("it ends")
 }
 
 #[tokio::test]
@@ -97,10 +74,8 @@ async fn letters_of_one_group_are_chosen_exactly() {
         let draft = orders.message(&Bytes::from_static(b"x")).id(id).group(group);
         assert!(draft.send().await.unwrap().is_accepted());
     }
-    let worker = Worker::builder(orders.clone()).until_empty(true).build().unwrap();
-    let rejects =
-        async |_: Job<Bytes>| Ok::<_, std::io::Error>(Outcome::reject("the bank is down"));
-    assert_eq!(worker.run(rejects).await.rejected, 3);
+    reject_all(&orders, |_| "the bank is down".to_owned()).await;
+    assert_eq!(orders.stats().await.unwrap().dead, 3);
     let site = site(&orders, Role::Operator);
     let page = get(&site, "/dead?queue=orders&group=eu").await.status(200);
     page.has("plain").lacks("spaced").lacks("broken").has(r#"name="group" value="eu""#);
@@ -136,13 +111,7 @@ async fn those_that_match_are_counted_then_redriven() {
     page.has(r#"name="error" value="bank""#);
     get(&site, "/job?queue=orders").await.status(200).has("No job has run");
     let next = post(&site, "/bulk?queue=orders", "action=count&rate=1&error=bank").await.leads_to();
-    let done = async {
-        while get(&site, &next).await.status(200).text().contains("running") {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), done).await.expect("it ends");
-    let page = get(&site, &next).await.has("Count: finished.").has("<dd>1,500</dd>");
+    let page = finished(&site, &next).await.has("Count: finished.").has("<dd>1,500</dd>");
     let page = page.has("<dt>Match</dt><dd>1,200</dd>").has("<dd>bank</dd>").lacks("Stop<");
     drop(page);
     assert_eq!(orders.stats().await.unwrap().dead, 1_500);
@@ -192,23 +161,16 @@ async fn a_filter_that_was_typed_and_not_sent_is_heeded() {
         drop(asked.has("3 dead letters match."));
         assert_eq!(orders.stats().await.unwrap().dead, 8, "{button}");
     }
-    let finished = async |next: String| {
-        let done = async {
-            while get(&site, &next).await.status(200).text().contains(": running.") {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), done).await.expect("it ends");
-        get(&site, &next).await
-    };
     let (to, fields) = sent_with(page.text(), "Count all that match", "bank");
-    finished(post(&site, &to, &fields).await.leads_to()).await.has("<dt>Match</dt><dd>3</dd>");
+    let next = post(&site, &to, &fields).await.leads_to();
+    finished(&site, &next).await.has("<dt>Match</dt><dd>3</dd>");
     // And so is what the page that asks says.
     let (to, fields) = sent_with(page.text(), "Redrive all that match...", "bank");
     let asked = post(&site, &to, &fields).await.status(200);
     let (_, fields) =
         sent_with(&asked.text().replace("<form ", "<form action=\"\" "), "Redrive", "");
-    finished(post(&site, &to, &fields).await.leads_to()).await;
+    let next = post(&site, &to, &fields).await.leads_to();
+    finished(&site, &next).await;
     let stats = orders.stats().await.unwrap();
     assert_eq!((stats.dead, stats.ready), (5, 3));
 }
@@ -254,29 +216,21 @@ async fn a_limit_is_kept_and_what_is_redriven_is_due_when_it_was_asked_for() {
     die(&orders, 150, "the bank is down").await;
     die(&orders, 50, "no such shop").await;
     let site = site(&orders, Role::Admin);
-    let finished = async |next: &str| {
-        let done = async {
-            while get(&site, next).await.status(200).text().contains(": running.") {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), done).await.expect("it ends");
-        get(&site, next).await.status(200)
-    };
     let fields = "action=redrive&sure=yes&error=bank&rate=&limit=120&when=1h";
     let next = post(&site, "/bulk?queue=orders", fields).await.leads_to();
-    let page = finished(&next).await.has("Redrive: finished.").has("Limit: 120");
+    let page = finished(&site, &next).await.has("Redrive: finished.").has("Limit: 120");
     drop(page.has("Due 1 h after the redrive of each.").has("<dt>Done</dt><dd>120</dd>"));
     let stats = orders.stats().await.unwrap();
     assert_eq!((stats.dead, stats.scheduled, stats.ready), (80, 120, 0));
     // A count is of all.
     let next = post(&site, "/bulk?queue=orders", "action=count&limit=7&when=").await.leads_to();
-    drop(finished(&next).await.has("<dt>Match</dt><dd>80</dd>").lacks("in all"));
+    drop(finished(&site, &next).await.has("<dt>Match</dt><dd>80</dd>").lacks("in all"));
     // The oldest go first.
     let page = async || orders.dead_letters().await.unwrap().next_page().await.unwrap().unwrap();
     let before = page().await;
     let fields = "action=purge&sure=yes&limit=1";
-    finished(&post(&site, "/bulk?queue=orders", fields).await.leads_to()).await;
+    let next = post(&site, "/bulk?queue=orders", fields).await.leads_to();
+    finished(&site, &next).await;
     assert_eq!(orders.stats().await.unwrap().dead, 79);
     assert_eq!(page().await[0].id, before[1].id);
     let job = start(&site, &json!({"action": "redrive", "limit": 30})).await;

@@ -8,7 +8,7 @@ use delayline_web::{Access, Credential, Dashboard, Role, Router, Visitor};
 use serde_json::{Value, json};
 
 use crate::hostile::inert;
-use crate::support::{Raws, call, get, orders, post, send, send_later, site};
+use crate::support::{Raws, call, ended, get, orders, post, send, send_later, site};
 
 /// Starts a search by its form, and returns where its page is.
 async fn start(site: &Router, fields: &str) -> String {
@@ -26,20 +26,6 @@ async fn start_by_api(site: &Router, body: &Value) -> String {
         format!("searches/{}", answer.json()["id"].as_str().unwrap())
     );
     format!("{path}/{}", answer.json()["id"].as_str().unwrap())
-}
-
-/// Asks until the search has ended.
-async fn ended(site: &Router, path: &str) -> Value {
-    let asking = async {
-        loop {
-            let search = call(site, "GET", path, "").await.status(200).json();
-            if search["state"] != "running" {
-                return search;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), asking).await.expect("the search ends")
 }
 
 fn ids(search: &Value) -> Vec<&str> {

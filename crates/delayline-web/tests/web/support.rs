@@ -37,20 +37,57 @@ pub async fn send_later(queue: &Raws, id: &str, seconds: u64) {
     assert!(sent.is_accepted());
 }
 
-/// Sends messages that a worker rejects for this reason at once.
-pub async fn let_die(queue: &Raws, ids: &[&str], reason: &str) {
-    for id in ids {
-        send(queue, id, "payload").await;
-    }
+/// Lets a worker reject every ready message.
+pub async fn reject_all(
+    queue: &Raws,
+    reason: impl Fn(&Job<Bytes>) -> String + Send + Sync + 'static,
+) {
     let worker = Worker::builder(queue.clone()).until_empty(true).build().unwrap();
-    let reason = reason.to_owned();
     worker
-        .run(move |_: Job<Bytes>| {
-            let reason = reason.clone();
+        .run(move |job: Job<Bytes>| {
+            let reason = reason(&job);
             async move { Ok::<_, std::io::Error>(Outcome::reject(reason)) }
         })
         .await;
-    assert_eq!(queue.stats().await.unwrap().dead, u64::try_from(ids.len()).unwrap());
+}
+
+/// Sends messages that a worker rejects for this reason at once.
+pub async fn let_die(queue: &Raws, ids: &[impl AsRef<str>], reason: &str) {
+    let before = queue.stats().await.unwrap().dead;
+    for id in ids {
+        send(queue, id.as_ref(), "payload").await;
+    }
+    let reason = reason.to_owned();
+    reject_all(queue, move |_| reason.clone()).await;
+    assert_eq!(queue.stats().await.unwrap().dead, before + ids.len() as u64);
+}
+
+/// The page of a job, once the job has ended.
+pub async fn finished(site: &Router, page: &str) -> Answer {
+    let finished = async {
+        loop {
+            let page = get(site, page).await.status(200);
+            if !page.text().contains(": running.") {
+                break page;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), finished).await.expect("the job ends")
+}
+
+/// The job or search at a path of the API, once it has ended.
+pub async fn ended(site: &Router, path: &str) -> Value {
+    let ended = async {
+        loop {
+            let told = call(site, "GET", path, "").await.status(200).json();
+            if told["state"] != "running" {
+                break told;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), ended).await.expect("it ends")
 }
 
 /// The answer.

@@ -1,7 +1,5 @@
 //! What buttons do.
 
-use std::time::{Duration, SystemTime};
-
 use delayline::Found;
 use delayline::message::{MessageState, Status};
 use delayline_web::Role;
@@ -42,26 +40,6 @@ async fn a_message_is_cancelled_once_the_visitor_is_sure() {
     get(&site, &next).await.status(200).has("Cancelled.");
     let next = post(&site, "/cancel?queue=orders&id=absent", "sure=yes").await.leads_to();
     get(&site, &next).await.status(200).has("the message no longer exists");
-}
-
-#[tokio::test]
-async fn a_message_is_rescheduled() {
-    let orders = orders().await;
-    send_later(&orders, "order-1", 60).await;
-    let site = site(&orders, Role::Operator);
-    let due = async || match orders.get("order-1").await.unwrap() {
-        Found::Live(message) => SystemTime::from(message.info.due),
-        other => panic!("{other:?}"),
-    };
-    let uri = "/reschedule?queue=orders&id=order-1";
-    post(&site, uri, "when=2030-01-31T09%3A00%3A00Z").await.leads_to();
-    assert_eq!(due().await, SystemTime::UNIX_EPOCH + Duration::from_secs(1_896_080_400));
-    for wrong in ["when=", "when=soon", "when=36526d", ""] {
-        post(&site, uri, wrong).await.status(400);
-    }
-    let next = post(&site, uri, "when=0s").await.leads_to();
-    get(&site, &next).await.status(200).has("Rescheduled.").has("waits for a free worker");
-    assert_eq!(status(&orders, "order-1").await, Some(Status::Ready));
 }
 
 #[tokio::test]

@@ -92,10 +92,16 @@ async fn a_message_is_due_at_a_time_of_day() {
     assert_eq!(due(&orders, "order-1").await.as_ms(), 1_896_076_800_000);
     ask(&site, request("2030-03-31 02:30")).await.status(400).has("Europe/Berlin skips it");
     ask(&site, request("2030-10-27 02:30")).await.status(400).has("twice");
-    for wrong in ["when=25%3A00", "when=yesterday", "when=&when=", "when=2030-02-30"] {
-        post(&site, uri, wrong).await.status(400);
+    for wrong in ["", "25%3A00", "yesterday", "&when=", "2030-02-30", "36526d"] {
+        post(&site, uri, &format!("when={wrong}")).await.status(400);
     }
+    post(&site, uri, "").await.status(400);
     assert_eq!(due(&orders, "order-1").await.as_ms(), 1_896_076_800_000);
+    post(&site, uri, "when=2030-01-31T09%3A00%3A00Z").await.leads_to();
+    assert_eq!(due(&orders, "order-1").await.as_ms(), 1_896_080_400_000);
+    let next = post(&site, uri, "when=0s").await.leads_to();
+    get(&site, &next).await.status(200).has("Rescheduled.").has("waits for a free worker");
+    assert_eq!(orders.stats().await.unwrap().ready, 1);
 }
 
 #[tokio::test]

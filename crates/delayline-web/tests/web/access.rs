@@ -124,7 +124,7 @@ fn guarded(queue: &crate::support::Raws) -> Router {
 async fn nobody_comes_in_without_a_credential() {
     let orders = orders().await;
     let site = guarded(&orders);
-    for uri in VIEWED.into_iter().chain(["/metrics", "/api/v1/queues", "/nowhere"]) {
+    for uri in VIEWED.into_iter().chain(["/workers", "/metrics", "/api/v1/queues", "/nowhere"]) {
         let answer = get(&site, uri).await.status(401);
         let asked: Vec<_> = answer.headers.get_all(header::WWW_AUTHENTICATE).iter().collect();
         assert_eq!(asked.len(), 2, "{uri}");

@@ -222,14 +222,6 @@ async fn what_is_gone_is_told_apart_from_what_never_was() {
 }
 
 #[tokio::test]
-async fn dead_letters_say_why() {
-    let orders = orders().await;
-    let_die(&orders, &["bad-1", "bad-2"], "no such shop").await;
-    let page = get(&site(&orders, Role::Viewer), "/dead?queue=orders").await.status(200);
-    page.has("bad-1").has("bad-2").has("rejected").has("no such shop").lacks("method=\"post\"");
-}
-
-#[tokio::test]
 async fn a_check_looks_at_every_message() {
     let orders = orders().await;
     for n in 0..250 {

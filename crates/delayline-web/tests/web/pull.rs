@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::support::{Answer, ask, call, get, orders, send, send_later, site};
+use crate::support::{Answer, ask, call, get, orders, send, site};
 use crate::trouble::{Counted, Trouble};
 
 pub async fn post(site: &Router, path: &str, body: &Value) -> Answer {
@@ -363,18 +363,6 @@ async fn a_poll_hears_of_a_message_after_a_wait_that_ended_early() {
     send(&orders, "a", "x").await;
     assert_eq!(poll.await.unwrap()["deliveries"][0]["id"], "a");
     assert_eq!(begin.elapsed().as_secs(), 1);
-}
-
-#[tokio::test]
-async fn what_falls_due_while_a_poll_waits_is_answered() {
-    let orders = orders().await;
-    let site = site(&orders, Role::Worker);
-    let draft = orders.message(&"x".into()).id("soon").due_in(Duration::from_millis(50));
-    assert!(draft.send().await.unwrap().is_accepted());
-    send_later(&orders, "later", 3_600).await;
-    let claimed = claim(&site, json!({"wait": "50s"})).await;
-    assert_eq!(claimed["deliveries"][0]["id"], "soon");
-    assert!(claimed["next"].is_string());
 }
 
 #[tokio::test]

@@ -1,13 +1,12 @@
 //! Who may do what, and from where.
 
-use axum::body::Body;
-use axum::http::{Request, header};
+use axum::http::header;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use delayline_web::{Access, Credential, Dashboard, Role, Router, Visitor};
 use serde_json::json;
 
-use crate::support::{ask, call, get, let_die, open, orders, post, send, site};
+use crate::support::{JSON, ask, call, get, let_die, open, orders, post, send, site};
 use crate::trouble::{ADDRESS, Trouble};
 
 const VIEWED: [&str; 6] = [
@@ -139,13 +138,12 @@ async fn nobody_comes_in_without_a_credential() {
     let problem = get(&site, "/api/v1/queues").await;
     assert_eq!(problem.header("content-type"), "application/problem+json");
     get(&site, "/health").await.status(200);
-    let with = |value: &str| {
-        Request::get("/queues").header("authorization", value).body(Body::empty()).unwrap()
-    };
-    ask(&site, with("Bearer t0ken")).await.status(200).has("robot, viewer");
+    let with =
+        async |value: &str| ask(&site, "GET", "/queues", &[("authorization", value)], "").await;
+    with("Bearer t0ken").await.status(200).has("robot, viewer");
     let anna = format!("Basic {}", STANDARD.encode("anna:secret"));
-    ask(&site, with(&anna)).await.status(200).has("anna, operator");
-    ask(&site, with("Bearer t0ken2")).await.status(401);
+    with(&anna).await.status(200).has("anna, operator");
+    with("Bearer t0ken2").await.status(401);
 }
 
 #[tokio::test]
@@ -157,8 +155,8 @@ async fn a_resolver_decides() {
     });
     let site = Dashboard::new(access).queue(orders).router().unwrap();
     get(&site, "/queues").await.status(403).lacks("orders");
-    let request = Request::get("/queues").header("x-user", "<b>").body(Body::empty()).unwrap();
-    ask(&site, request).await.status(200).has("&lt;b&gt;, viewer");
+    let page = ask(&site, "GET", "/queues", &[("x-user", "<b>")], "").await;
+    page.status(200).has("&lt;b&gt;, viewer");
 }
 
 #[tokio::test]
@@ -174,11 +172,9 @@ async fn only_operators_see_what_the_server_says() {
     // Enough for a job to start.
     let queue = Trouble::refuses_after(4, &orders);
     let site = Dashboard::new(visitors).queue(queue).router().unwrap();
-    let by = async |method: &str, uri: &str, operator: bool, body: &'static str| {
-        let request = Request::builder().method(method).uri(uri);
-        let request = request.header("content-type", "application/json");
-        let request = if operator { request.header("x-operator", "1") } else { request };
-        ask(&site, request.body(Body::from(body)).unwrap()).await
+    let by = async |method: &str, uri: &str, operator: bool, body: &str| {
+        let headers = [JSON, ("x-operator", "1")];
+        ask(&site, method, uri, &headers[..1 + usize::from(operator)], body).await
     };
     let jobs = "/api/v1/queues/orders/dead/jobs";
     let started = by("POST", jobs, true, r#"{"action": "count"}"#).await.status(202).json();
@@ -206,6 +202,7 @@ async fn only_operators_see_what_the_server_says() {
 async fn forged_requests_do_nothing() {
     let orders = orders().await;
     let site = site(&orders, Role::Admin);
+    let host = ("host", "queues.example");
     let forged: [&[(&str, &str)]; 7] = [
         &[("sec-fetch-site", "cross-site")],
         &[("sec-fetch-site", "same-site")],
@@ -217,10 +214,8 @@ async fn forged_requests_do_nothing() {
     ];
     for headers in forged {
         for uri in ["/pause?queue=orders", "/api/v1/queues/orders/pause"] {
-            let request = Request::post(uri).header("host", "queues.example");
-            let request =
-                headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
-            let answer = ask(&site, request.body(Body::empty()).unwrap()).await.status(403);
+            let headers = [&[host], headers].concat();
+            let answer = ask(&site, "POST", uri, &headers, "").await.status(403);
             let kind =
                 if uri.starts_with("/api/") { "application/problem+json" } else { "text/html" };
             assert!(answer.header("content-type").starts_with(kind), "{uri}: {headers:?}");
@@ -233,9 +228,8 @@ async fn forged_requests_do_nothing() {
     let honest: [&[(&str, &str)]; 3] =
         [&[("sec-fetch-site", "same-origin")], &[("origin", "http://queues.example")], &[]];
     for headers in honest {
-        let request = Request::post("/pause?queue=orders").header("host", "queues.example");
-        let request = headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
-        ask(&site, request.body(Body::empty()).unwrap()).await.status(303);
+        let headers = [&[host], headers].concat();
+        ask(&site, "POST", "/pause?queue=orders", &headers, "").await.status(303);
     }
 }
 
@@ -267,15 +261,13 @@ async fn workers_see_no_lists_and_limited_tokens_one_queue() {
     let dashboard = Dashboard::new(access).queue(orders.clone()).queue(texts);
     let site = dashboard.router().unwrap();
     let by = async |token: &str, method: &str, path: &str| {
-        let request = Request::builder().method(method).uri(path);
-        let request = request.header("authorization", format!("Bearer {token}"));
-        let request = request.header("content-type", "application/json");
         let body = match method {
             "GET" => "",
             _ if path.ends_with("claim") => r#"{"wait": "0s"}"#,
             _ => r#"{"payload": 1}"#,
         };
-        ask(&site, request.body(Body::from(body)).unwrap()).await
+        let login = format!("Bearer {token}");
+        ask(&site, method, path, &[JSON, ("authorization", &login)], body).await
     };
     let messages = "/api/v1/queues/texts/messages";
     for path in ["/queues", "/queue?queue=orders", "/metrics", "/live", "/api/v1/queues", messages]

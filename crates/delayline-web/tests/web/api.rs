@@ -9,14 +9,14 @@ use delayline::{Bytes, Found, limits};
 use delayline_web::{Access, Dashboard, Role, Router};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, ask, call, get, let_die, orders, send, send_later, site};
+use crate::support::{Answer, call, exchange, get, let_die, orders, send, send_later, site};
 use crate::trouble::Trouble;
 
 const MESSAGES: &str = "/queues/orders/messages";
 
 async fn send_as(site: &Router, kind: &str, body: impl Into<Body>) -> Answer {
     let request = Request::post(format!("/api/v1{MESSAGES}")).header("content-type", kind);
-    ask(site, request.body(body.into()).unwrap()).await
+    exchange(site, request.body(body.into()).unwrap()).await
 }
 
 #[tokio::test]

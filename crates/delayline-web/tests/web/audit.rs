@@ -10,7 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use delayline_web::{Access, ClientAddress, Credential, Dashboard, Role, Visitor};
 use tower::ServiceExt as _;
 
-use crate::support::{ask, call, get, let_die, orders, post, send, send_later, site};
+use crate::support::{
+    JSON, ask, call, exchange, get, let_die, orders, post, send, send_later, site,
+};
 use crate::trouble::Trouble;
 
 /// The lines of the log.
@@ -113,8 +115,8 @@ async fn refused_requests_leave_a_line() {
     call(&site, "POST", "/queues/orders/messages", "{}").await.status(403);
     get(&site, "/queues").await.status(200);
     get(&site, "/nowhere").await.status(404);
-    let forged = Request::post("/pause?queue=from-evil").header("sec-fetch-site", "cross-site");
-    ask(&site, forged.body(Body::empty()).unwrap()).await.status(403);
+    let forged = [("sec-fetch-site", "cross-site")];
+    ask(&site, "POST", "/pause?queue=from-evil", &forged, "").await.status(403);
     let told = lines.of("emil");
     assert_eq!(told.len(), 2, "{told:?}");
     for (line, request) in told
@@ -137,7 +139,7 @@ async fn failed_logins_leave_a_line_without_secrets_and_are_slowed() {
         let login = STANDARD.encode(format!("{user}:{password}"));
         let request = Request::get("/queues").header("authorization", format!("Basic {login}"));
         let request = request.extension(ClientAddress(address.into())).body(Body::empty());
-        ask(&site, request.unwrap()).await
+        exchange(&site, request.unwrap()).await
     };
     let (evil, other) = ([192, 0, 2, 66], [192, 0, 2, 7]);
     login("frieda", "hunter2", evil).await.status(401);
@@ -174,9 +176,8 @@ async fn jobs_are_logged_with_their_orders_and_who_stops_them() {
     });
     let site = Dashboard::new(access).queue(orders).router().unwrap();
     let by = async |user: &str, method: &str, path: &str, body: &str| {
-        let request = Request::builder().method(method).uri(format!("/api/v1{path}"));
-        let request = request.header("content-type", "application/json").header("x-user", user);
-        ask(&site, request.body(Body::from(body.to_owned())).unwrap()).await.status(202)
+        let uri = format!("/api/v1{path}");
+        ask(&site, method, &uri, &[JSON, ("x-user", user)], body).await.status(202)
     };
     let jobs = "/queues/orders/dead/jobs";
     let order = r#"{"action": "purge", "error": "bank", "rate": 1, "limit": 2}"#;

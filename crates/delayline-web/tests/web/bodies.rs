@@ -12,7 +12,7 @@ use delayline_web::Role;
 use futures_util::{StreamExt as _, stream};
 use tower::ServiceExt as _;
 
-use crate::support::{ask, call, orders, site};
+use crate::support::{call, exchange, orders, site};
 
 const MIB: usize = 1024 * 1024;
 const SEND: &str = "/api/v1/queues/orders/messages";
@@ -47,7 +47,7 @@ async fn unfinished_bodies_together_take_a_bounded_amount_of_memory() {
     small.status(201);
     let large = Request::post(SEND).header("content-type", "application/json");
     let large = large.body(Body::from(vec![b' '; MIB])).unwrap();
-    let answer = ask(&site, large).await.status(503).has("too many large requests");
+    let answer = exchange(&site, large).await.status(503).has("too many large requests");
     assert_eq!(answer.header("retry-after"), "1");
     for task in held {
         let status = task.await.unwrap().unwrap().status().as_u16();

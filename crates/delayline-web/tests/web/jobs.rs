@@ -449,7 +449,7 @@ async fn filters_are_inert() {
     post(&site, "/bulk?queue=orders", &fields).await.status(200).lacks("<script>a").lacks("\u{1b}");
     let next = post(&site, "/bulk?queue=orders", &format!("{fields}&sure=yes")).await.leads_to();
     get(&site, &next).await.status(200).lacks("<script>a").lacks("\u{1b}");
-    let forged = Request::post("/bulk?queue=orders").header("sec-fetch-site", "cross-site");
-    ask(&site, forged.body(Body::from("action=redrive")).unwrap()).await.status(403);
+    let (uri, forged) = ("/bulk?queue=orders", [("sec-fetch-site", "cross-site")]);
+    ask(&site, "POST", uri, &forged, "action=redrive").await.status(403);
     assert_eq!(orders.stats().await.unwrap().dead, 1);
 }

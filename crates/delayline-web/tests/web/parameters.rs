@@ -1,7 +1,5 @@
 //! The parameters in URLs, and the bodies of requests.
 
-use axum::body::Body;
-use axum::http::Request;
 use delayline::Found;
 use delayline_web::Role;
 use serde_json::json;
@@ -15,8 +13,7 @@ async fn what_would_be_ignored_is_refused() {
     let orders = orders().await;
     let site = site(&orders, Role::Admin | Role::Worker);
     let refused = async |method: &str, uri: &str, kind: &str, body: &str, why: &str| {
-        let request = Request::builder().method(method).uri(uri).header("content-type", kind);
-        let answer = ask(&site, request.body(Body::from(body.to_owned())).unwrap()).await;
+        let answer = ask(&site, method, uri, &[("content-type", kind)], body).await;
         let answer = answer.status(400);
         let text = answer.text().replace("&quot;", "\"");
         assert!(text.replace("\\\"", "\"").contains(why), "{method} {uri} {body}: {text}");
@@ -96,9 +93,7 @@ async fn bodies_have_one_type_and_no_encoding() {
     let site = site(&orders, Role::Admin | Role::Worker);
     let (json, form) = ("application/json", "application/x-www-form-urlencoded");
     let status = async |uri: &str, headers: &[(&str, &str)], body: &str| {
-        let request =
-            headers.iter().fold(Request::post(uri), |it, (name, value)| it.header(*name, *value));
-        ask(&site, request.body(Body::from(body.to_owned())).unwrap()).await.status.as_u16()
+        ask(&site, "POST", uri, headers, body).await.status.as_u16()
     };
     let limits = "/api/v1/queues/orders/limits";
     for (uri, kind, body) in [

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::support::{Answer, ask, call, get, orders, send, site};
+use crate::support::{Answer, JSON, ask, call, get, orders, send, site};
 use crate::trouble::{Counted, Trouble};
 
 pub async fn post(site: &Router, path: &str, body: &Value) -> Answer {
@@ -152,10 +152,9 @@ async fn a_repeated_claim_returns_the_same_leases_to_the_same_visitor_only() {
     }
     let claim = async |token: &str, claim_id: &str| {
         let body = json!({"max": 2, "wait": "0s", "consumer": "c", "claim_id": claim_id});
-        let request = Request::post("/api/v1/queues/orders/claim")
-            .header("authorization", format!("Bearer {token}"))
-            .header("content-type", "application/json");
-        let answer = ask(&site, request.body(Body::from(body.to_string())).unwrap()).await;
+        let headers = [JSON, ("authorization", &format!("Bearer {token}"))];
+        let uri = "/api/v1/queues/orders/claim";
+        let answer = ask(&site, "POST", uri, &headers, &body.to_string()).await;
         answer.status(200).json()["deliveries"].clone()
     };
     let first = claim("t1", "1").await;

@@ -8,7 +8,7 @@ use delayline_web::{Access, Credential, Dashboard, Role, Router, Visitor};
 use serde_json::{Value, json};
 
 use crate::hostile::inert;
-use crate::support::{Raws, call, ended, get, orders, post, send, send_later, site};
+use crate::support::{JSON, Raws, ask, call, ended, get, orders, post, send, send_later, site};
 
 /// Starts a search by its form, and returns where its page is.
 async fn start(site: &Router, fields: &str) -> String {
@@ -94,10 +94,8 @@ async fn only_those_who_see_contents_search_and_each_sees_their_own() {
     ]);
     let site = Dashboard::new(access).queue(orders.clone()).router().unwrap();
     let ask = async |who: &str, method: &str, path: &str, body: &str| {
-        let request = axum::http::Request::builder().method(method).uri(format!("/api/v1{path}"));
-        let request = request.header("authorization", format!("Bearer {who}"));
-        let request = request.header("content-type", "application/json");
-        crate::support::ask(&site, request.body(body.to_owned().into()).unwrap()).await
+        let headers = [JSON, ("authorization", &format!("Bearer {who}"))];
+        ask(&site, method, &format!("/api/v1{path}"), &headers, body).await
     };
     let path = "/queues/orders/searches";
     ask("c", "POST", path, r#"{"content":"secret"}"#).await.status(403).lacks("\"a\"");

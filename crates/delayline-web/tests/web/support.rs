@@ -140,30 +140,44 @@ impl Answer {
     }
 }
 
-pub async fn ask(site: &Router, request: Request<Body>) -> Answer {
+pub async fn exchange(site: &Router, request: Request<Body>) -> Answer {
     let response = site.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
     Answer { status: parts.status, headers: parts.headers, body }
 }
 
+/// Sends a request with these headers.
+pub async fn ask(
+    site: &Router,
+    method: &str,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let request = Request::builder().method(method).uri(uri);
+    let request = headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
+    exchange(site, request.body(Body::from(body.to_owned())).unwrap()).await
+}
+
 pub async fn get(site: &Router, uri: &str) -> Answer {
-    ask(site, Request::get(uri).body(Body::empty()).unwrap()).await
+    ask(site, "GET", uri, &[], "").await
 }
 
 /// Sends a form as a browser does.
 pub async fn post(site: &Router, uri: &str, fields: &str) -> Answer {
-    let request = Request::post(uri)
-        .header("host", "queues.example")
-        .header("sec-fetch-site", "same-origin")
-        .header("origin", "http://queues.example")
-        .header("content-type", "application/x-www-form-urlencoded");
-    ask(site, request.body(Body::from(fields.to_owned())).unwrap()).await
+    let headers = [
+        ("host", "queues.example"),
+        ("sec-fetch-site", "same-origin"),
+        ("origin", "http://queues.example"),
+        ("content-type", "application/x-www-form-urlencoded"),
+    ];
+    ask(site, "POST", uri, &headers, fields).await
 }
+
+pub const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// Asks the API.
 pub async fn call(site: &Router, method: &str, path: &str, body: &str) -> Answer {
-    let request = Request::builder().method(method).uri(format!("/api/v1{path}"));
-    let request = request.header("content-type", "application/json");
-    ask(site, request.body(Body::from(body.to_owned())).unwrap()).await
+    ask(site, method, &format!("/api/v1{path}"), &[JSON], body).await
 }

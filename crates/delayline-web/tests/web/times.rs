@@ -1,7 +1,5 @@
 //! Times that visitors type and read, in their own zone.
 
-use axum::body::Body;
-use axum::http::Request;
 use delayline::Timestamp;
 use delayline_web::Role;
 
@@ -11,7 +9,7 @@ use crate::support::{Answer, ask, get, orders, post, send, send_later, site};
 const BERLIN: &str = "a=b; delayline_zone=Europe%2FBerlin";
 
 async fn get_with(site: &delayline_web::Router, uri: &str, cookie: &str) -> Answer {
-    ask(site, Request::get(uri).header("cookie", cookie).body(Body::empty()).unwrap()).await
+    ask(site, "GET", uri, &[("cookie", cookie)], "").await
 }
 
 async fn due(queue: &crate::support::Raws, id: &str) -> Timestamp {
@@ -82,16 +80,14 @@ async fn a_message_is_due_at_a_time_of_day() {
     // What a picker sends stands in the second field.
     post(&site, uri, "when=&when=2030-01-31T09%3A00").await.leads_to();
     assert_eq!(due(&orders, "order-1").await.as_ms(), 1_896_080_400_000);
-    let request = |text: &str| {
-        let request = Request::post(uri).header("host", "queues.example").header("cookie", BERLIN);
-        let request = request.header("origin", "http://queues.example");
-        let request = request.header("content-type", "application/x-www-form-urlencoded");
-        request.body(Body::from(format!("when={text}"))).unwrap()
+    let in_berlin = async |text: &str| {
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        ask(&site, "POST", uri, &[("cookie", BERLIN), form], &format!("when={text}")).await
     };
-    ask(&site, request("2030-01-31 09:00")).await.leads_to();
+    in_berlin("2030-01-31 09:00").await.leads_to();
     assert_eq!(due(&orders, "order-1").await.as_ms(), 1_896_076_800_000);
-    ask(&site, request("2030-03-31 02:30")).await.status(400).has("Europe/Berlin skips it");
-    ask(&site, request("2030-10-27 02:30")).await.status(400).has("twice");
+    in_berlin("2030-03-31 02:30").await.status(400).has("Europe/Berlin skips it");
+    in_berlin("2030-10-27 02:30").await.status(400).has("twice");
     for wrong in ["", "25%3A00", "yesterday", "&when=", "2030-02-30", "36526d"] {
         post(&site, uri, &format!("when={wrong}")).await.status(400);
     }

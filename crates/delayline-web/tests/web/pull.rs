@@ -322,7 +322,7 @@ async fn polls_share_one_wait_and_one_is_woken_for_each_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poll_gets_what_falls_due_and_ends_with_its_time() {
+async fn an_empty_poll_ends_with_its_time() {
     let orders = orders().await;
     let site = site(&orders, Role::Worker);
     let begin = tokio::time::Instant::now();

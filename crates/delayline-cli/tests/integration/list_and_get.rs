@@ -256,7 +256,6 @@ fn a_wait_ends_with_the_message() {
         let line = &wait(&[&other, "--json"], 1).lines()[0];
         assert_eq!((&line["id"], &line["state"]), (&other.clone().into(), &"cancelled".into()));
     }
-    run(on(&server, &["wait", "a", "--timeout", "soon"])).code(2);
     let beyond = ["send", "--id", "x", "--payload", "1", "--keep-result", "8d"];
     let told = run(on(&server, &beyond)).code(2).stderr;
     assert!(told.contains("691200000") && told.contains("604800000"), "{told}");
@@ -302,12 +301,12 @@ fn a_forecast_counts_what_falls_due() {
     many(&server, 60);
     run(on(&server, &["send", "--id", "b", "--payload", "1"])).code(0);
     for driver in DRIVERS {
-        let forecast = |more: &[&str], code| {
-            run(on(&server, &[&["--driver", driver, "forecast"], more].concat())).code(code)
+        let forecast = |more: &[&str]| {
+            run(on(&server, &[&["--driver", driver, "forecast"], more].concat())).code(0)
         };
-        let all = forecast(&[], 0).stdout;
+        let all = forecast(&[]).stdout;
         assert_eq!(all.lines().count(), 9, "{all}");
-        let text = forecast(&["--within", "30m,90m"], 0).stdout;
+        let text = forecast(&["--within", "30m,90m"]).stdout;
         let row = |name: &str| {
             let line = text.lines().find(|line| line.starts_with(name)).unwrap();
             line.strip_prefix(name).unwrap().split_whitespace().collect::<Vec<_>>()
@@ -317,25 +316,15 @@ fn a_forecast_counts_what_falls_due() {
         assert_eq!(row("within 90m"), ["60", &"#".repeat(40)], "{text}");
 
         // A longer delay includes what falls due within a shorter one.
-        let text = forecast(&["--within", "90m,3h"], 0).stdout;
+        let text = forecast(&["--within", "90m,3h"]).stdout;
         let line = text.lines().find(|line| line.starts_with("within 3h")).unwrap();
         assert!(line.split_whitespace().nth(2) == Some("60"), "{text}");
 
-        let value = &forecast(&["--within", "30m, 2 days", "--json"], 0).lines()[0];
+        let value = &forecast(&["--within", "30m, 2 days", "--json"]).lines()[0];
         let due = serde_json::json!([
             {"within_ms": 1_800_000, "count": 0}, {"within_ms": 172_800_000, "count": 60}
         ]);
         assert_eq!((&value["due"], &value["ready"], &value["later"]), (&due, &1.into(), &0.into()));
-
-        for (bad, said) in [
-            ("", "is not a duration"),
-            ("1h,1h", "must be longer than the one before"),
-            ("1h,soon", "\"soon\" is not a duration"),
-            ("1h,36600 days", "3155760000000"),
-        ] {
-            let ended = forecast(&["--within", bad], 2);
-            assert!(ended.stderr.contains(said), "{}", ended.stderr);
-        }
     }
 }
 

@@ -150,15 +150,6 @@ fn a_part_of_a_result_is_not_kept_as_the_whole() {
 }
 
 #[test]
-fn wrong_times_are_refused_with_their_flags() {
-    for (flag, text) in [("--grace", "soon"), ("--lease", "30"), ("--timeout", "0s")] {
-        let args = ["--url", "memory:", "--queue", "q", "work", flag, text, "--exec", "true"];
-        let said = run(crate::support::bare(&args)).code(2).stderr;
-        assert!(said.lines().any(|line| line.starts_with(&format!("delayline: {flag}"))), "{said}");
-    }
-}
-
-#[test]
 fn a_command_that_cannot_be_run_costs_no_message_its_life() {
     let server = Server::start();
     send(&server, [("a".to_owned(), 0)]);
@@ -449,23 +440,6 @@ fn logs_in_a_pipe_have_no_colours_and_name_the_queue() {
     assert!(!ended.stderr.contains(['\u{1b}', '\u{202e}']), "{:?}", ended.stderr);
     let stats = run(on(&server, &["-vv", "stats"])).code(0);
     assert!(stats.stderr.contains("stats"), "{}", stats.stderr);
-}
-
-#[test]
-fn a_concurrency_that_is_out_of_range_is_named() {
-    for number in ["0", "1001"] {
-        let ended = run(crate::support::bare(&[
-            "--url",
-            "memory:",
-            "--queue",
-            "q",
-            "work",
-            "--concurrency",
-            number,
-        ]));
-        let ended = ended.code(2);
-        assert!(ended.stderr.contains("is not in 1..=1000"), "{}", ended.stderr);
-    }
 }
 
 /// Asks a worker to stop, and waits until it has heard. The rest follows here.

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::support::{
-    Running, ask, bare, count, ended, listening, on, run, send, send_signal, served, start,
-    wait_until,
+    Running, ask, bare, count, ended, get, listening, on, post, run, send, send_signal, served,
+    start, wait_until,
 };
 use delayline_test_server::{Cluster, Server};
 
@@ -27,7 +27,7 @@ fn pages_api_metrics_and_health_are_served_until_a_signal() {
     let server = Server::start();
     send(&server, &["--id", "order-1", "--payload", "7"]);
     let (mut child, address) = serving(&server, &["texts"]);
-    let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "");
+    let get = |path: &str| get(&address, path);
     let (status, page) = get("/queues");
     assert!(status == 200 && page.contains("queue?queue=orders"), "{page}");
     assert!(page.contains("queue?queue=texts"), "{page}");
@@ -37,11 +37,8 @@ fn pages_api_metrics_and_health_are_served_until_a_signal() {
     let (status, page) = get("/server?queue=orders");
     assert!(status == 200 && page.contains("One server") && page.contains("As worker"), "{page}");
     assert!(get("/metrics").1.contains("delayline_messages{queue=\"orders\",state=\"ready\"} 1"));
-    let head = format!(
-        "POST /api/v1/queues/orders/messages HTTP/1.1\r\nhost: {address}\r\ncontent-type: \
-         application/json"
-    );
-    assert_eq!(ask(&address, &head, r#"{"id": "order-2", "payload": 7}"#).0, 201);
+    let send = post(&address, "messages");
+    assert_eq!(ask(&address, &send, r#"{"id": "order-2", "payload": 7}"#).0, 201);
     assert_eq!(count(&server, "ready"), 2);
     // A page of another site whose name leads here is not served.
     let (status, answer) = ask(&address, "GET /queues HTTP/1.1\r\nhost: evil.example", "");
@@ -95,7 +92,7 @@ fn all_queues_are_served_while_a_primary_is_away() {
     let mut serve = bare(&["serve", "--all", "--listen", "127.0.0.1:0"]);
     serve.env("DELAYLINE_URL", &url);
     let (mut child, [address]) = listening(start(&mut serve));
-    let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "");
+    let get = |path: &str| get(&address, path);
     let away = format!("127.0.0.1:{}", second.port());
     let (status, page) = get("/queues");
     assert_eq!(status, 200);
@@ -119,13 +116,13 @@ fn without_names_all_queues_of_the_server_are_served() {
     send(&server, &["--id", "order-1", "--payload", "7"]);
     run(on(&server, &["--queue", "texts", "send", "--payload", "7"])).code(0);
     let (child, address) = serving(&server, &["--all"]);
-    let (status, page) = ask(&address, &format!("GET /queues HTTP/1.1\r\nhost: {address}"), "");
+    let (status, page) = get(&address, "/queues");
     assert!(status == 200 && page.contains("queue?queue=texts"), "{page}");
     drop(child);
     let mut command = bare(&["serve", "--listen", "127.0.0.1:0"]);
     command.env("DELAYLINE_URL", server.url());
     let (child, [address]) = listening(start(&mut command));
-    let get = |path: &str| ask(&address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "");
+    let get = |path: &str| get(&address, path);
     let (status, page) = get("/queues");
     assert!(status == 200 && page.contains("queue?queue=orders"), "{page}");
     assert!(page.contains("The list of queues was read"), "{page}");
@@ -213,22 +210,19 @@ fn errors_are_reported_before_the_first_request_is_served() {
 }
 
 /// Sends a claim that waits, and returns its connection.
-fn poll(address: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let body = r#"{"wait": "50s"}"#;
-    let head = format!("POST /api/v1/queues/orders/claim HTTP/1.1\r\nhost: {address}");
-    let kind = "content-type: application/json";
-    let request = format!("{head}\r\n{kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(request.as_bytes()).unwrap();
-    stream
+pub(crate) fn poll(address: &str) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let (head, body) = (post(address, "claim"), r#"{"wait": "50s", "lease": "10m"}"#);
+    write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())?;
+    Ok(stream)
 }
 
 #[test]
 fn polls_that_wait_are_answered_at_the_end() {
     let server = Server::start();
     let (mut child, address) = serving(&server, &["orders"]);
-    let polls: Vec<TcpStream> = (0..20).map(|_| poll(&address)).collect();
+    let polls: Vec<TcpStream> = (0..20).map(|_| poll(&address).unwrap()).collect();
     // A connection whose request was not read is closed at the end.
     wait_until("all polls wait", || served(&address) == 20);
     send_signal(&child, "-TERM");
@@ -246,18 +240,22 @@ fn connections_that_close_leave_no_lease() {
     let server = Server::start();
     let (_child, address) = serving(&server, &["orders"]);
     let waits = || server.info("clients", "blocked_clients").parse::<u64>().unwrap();
-    let closed = poll(&address);
-    let mut half_closed = poll(&address);
+    let polls = || (0..5).map(|_| poll(&address).unwrap()).collect::<Vec<_>>();
+    let (closed, half_closed) = (polls(), polls());
     wait_until("a poll waits", || waits() == 1);
     drop(closed);
     // The server takes a half-closed connection for a closed one.
-    half_closed.shutdown(Shutdown::Write).unwrap();
-    let mut answer = Vec::new();
-    half_closed.read_to_end(&mut answer).unwrap();
-    assert!(answer.is_empty());
+    for stream in &half_closed {
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    for mut stream in half_closed {
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert!(answer.is_empty());
+    }
     wait_until("no claim waits", || waits() == 0);
     send(&server, &["--id", "order-1", "--payload", "7"]);
-    let mut live = poll(&address);
+    let mut live = poll(&address).unwrap();
     let mut answer = [0; 4_096];
     let read = live.read(&mut answer).unwrap();
     assert!(String::from_utf8_lossy(&answer[..read]).starts_with("HTTP/1.1 200"));
@@ -271,11 +269,8 @@ fn the_same_process_delivers() {
     let file = place.path().join("payloads");
     let command = format!("cat >> {}", file.display());
     let (mut child, address) = serving(&server, &["--exec", &command, "orders"]);
-    let head = format!(
-        "POST /api/v1/queues/orders/messages HTTP/1.1\r\nhost: {address}\r\ncontent-type: \
-         application/json"
-    );
-    assert_eq!(ask(&address, &head, r#"{"id": "order-1", "payload": "seven"}"#).0, 201);
+    let send = post(&address, "messages");
+    assert_eq!(ask(&address, &send, r#"{"id": "order-1", "payload": "seven"}"#).0, 201);
     wait_until("it is handled", || count(&server, "acked_total") == 1);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "seven");
     send_signal(&child, "-TERM");

@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{
-    Running, ask, count, listening, on, run, run_with_input, send, send_signal, start, wait_until,
+    Running, ask, count, get, listening, on, run, run_with_input, send, send_signal, start,
+    wait_until,
 };
 use delayline_test_server::Server;
 use serde_json::{Value, json};
@@ -24,19 +25,11 @@ fn act(address: &str, action: &str, input: &Value) -> (u16, Value) {
     (status, serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap())
 }
 
-fn page(address: &str) -> u16 {
-    get(address, "queues")
-}
-
-fn get(address: &str, path: &str) -> u16 {
-    ask(address, &format!("GET /{path} HTTP/1.1\r\nhost: {address}"), "").0
-}
-
 #[test]
 fn the_command_and_an_sdk_use_one_queue() {
     let server = Server::start();
     let (_child, [dashboard, sqs]) = serving(&server, "127.0.0.1:0", &[]);
-    assert_eq!((page(&dashboard), page(&sqs)), (200, 404));
+    assert_eq!([dashboard.as_str(), &sqs].map(|it| get(it, "/queues").0), [200, 404]);
     // A page of another site whose name leads here is not served.
     for address in [&dashboard, &sqs] {
         assert_eq!(ask(address, "POST / HTTP/1.1\r\nhost: evil.example", "").0, 403, "{address}");
@@ -69,8 +62,8 @@ fn there_may_be_no_pages_and_the_limits_and_urls_of_sqs() {
     let server = Server::start();
     let args = ["--sqs-only", "--sqs-strict", "--sqs-url", "https://sqs.example/"];
     let (_child, [sqs]) = serving(&server, "127.0.0.1:0", &args);
-    assert_eq!(get(&sqs, "queues"), 404);
-    wait_until("the checks pass", || ["health", "ready"].map(|path| get(&sqs, path)) == [200, 200]);
+    assert_eq!(get(&sqs, "/queues").0, 404);
+    wait_until("the checks pass", || ["/health", "/ready"].map(|it| get(&sqs, it).0) == [200; 2]);
     let url = "https://sqs.example/000000000000/orders";
     assert_eq!(act(&sqs, "ListQueues", &json!({})), (200, json!({"QueueUrls": [url]})));
     // The proxy may keep the host of the client.

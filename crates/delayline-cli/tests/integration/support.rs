@@ -173,6 +173,17 @@ pub fn ask(address: &str, head: &str, body: &str) -> (u16, String) {
     (status.unwrap_or_else(|| panic!("{answer:?}")), answer)
 }
 
+/// Requests a path, and returns the status and the whole response.
+pub fn get(address: &str, path: &str) -> (u16, String) {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}"), "")
+}
+
+/// The lines of a request that posts JSON to the queue `orders`. Its path ends with `verb`.
+pub fn post(address: &str, verb: &str) -> String {
+    let kind = "content-type: application/json";
+    format!("POST /api/v1/queues/orders/{verb} HTTP/1.1\r\nhost: {address}\r\n{kind}")
+}
+
 /// How many connections the server at an address has that it has read a request from.
 pub fn served(address: &str) -> u64 {
     let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();

@@ -56,6 +56,8 @@ pub const SCHEDULE_OVERDUE: Duration = Duration::from_secs(10);
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "test code")]
 mod tests {
+    use delayline::schedules::Spec;
+
     use super::*;
     use crate::doctor::Verdict;
 
@@ -70,5 +72,17 @@ mod tests {
             (Verdict::Bad, "of 2 schedules, a message has been overdue for 90 s"),
         ];
         assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    #[tokio::test]
+    async fn schedules_are_counted_and_a_queue_without_any_has_no_finding() {
+        let connection = delayline::connect("memory:").await.unwrap();
+        assert_eq!(examine_schedules(&connection, "ticks").await, []);
+        let schedules = Schedules::open_named(&connection, "ticks").await.unwrap();
+        let spec = Spec::every(Duration::from_secs(3_600), "orders").unwrap();
+        schedules.put("hourly", &spec).await.unwrap();
+        let found = examine_schedules(&connection, "ticks").await;
+        let found: Vec<_> = found.iter().map(|it| (it.verdict, &it.detail[..])).collect();
+        assert_eq!(found, [(Verdict::Good, "of 1 schedule, no message is overdue")]);
     }
 }

@@ -174,24 +174,28 @@ fn queues_of_rsmq_and_apalis_are_moved() {
         assert_eq!(waiting(&server), expected(&[("first", later, 20)]));
         assert_eq!(redis(&server, "HKEYS rsmq:orders:Q"), "vt totalsent");
 
-        let server = Server::start();
-        redis(
-            &server,
-            &format!(
-                "ZADD texts:scheduled {LATER} t1
-                 RPUSH texts:active t2
-                 ZADD texts:workers 1700000000 w1
-                 SADD texts:inflight:w1 t3
-                 HSET texts:data t1 1 t2 2 t3 3 done 4
-                 HSET texts:meta:t1 attempts 5 max_attempts 25 status Pending
-                 HSET texts:meta:t3 attempts 30 max_attempts 25"
-            ),
-        );
-        assert_eq!(imported(&server, driver, &["apalis", "texts"], 0)["created"], 3);
-        let all = [("1", later, 20), ("2", 0, 20), ("3", 0, 1)];
-        assert_eq!(waiting(&server), expected(&all));
-        assert_eq!(redis(&server, "HKEYS texts:data"), "done");
-        assert_eq!(redis(&server, "KEYS texts:meta:*"), "");
+        for protocol in ["", "?protocol=resp3"] {
+            let server = Server::start();
+            redis(
+                &server,
+                &format!(
+                    "ZADD texts:scheduled {LATER}.5 t1
+                     RPUSH texts:active t2
+                     ZADD texts:workers 1700000000 w1
+                     SADD texts:inflight:w1 t3
+                     HSET texts:data t1 1 t2 2 t3 3 done 4
+                     HSET texts:meta:t1 attempts 5 max_attempts 25 status Pending
+                     HSET texts:meta:t3 attempts 30 max_attempts 25"
+                ),
+            );
+            let from = format!("{}{protocol}", server.url());
+            let counts = imported(&server, driver, &["apalis", "texts", "--from", &from], 0);
+            assert_eq!(counts["created"], 3);
+            let all = [("1", later + 500, 20), ("2", 0, 20), ("3", 0, 1)];
+            assert_eq!(waiting(&server), expected(&all));
+            assert_eq!(redis(&server, "HKEYS texts:data"), "done");
+            assert_eq!(redis(&server, "KEYS texts:meta:*"), "");
+        }
     }
 }
 
@@ -405,27 +409,6 @@ fn payloads_of_entries_that_stay_are_not_printed() {
     add();
     let printed = run(import(&server, "redis", &flags)).code(1).stderr;
     assert!(printed.contains(&format!("left {id}: ")), "{printed}");
-}
-
-#[test]
-fn a_url_of_the_old_queue_may_ask_for_resp3() {
-    for driver in DRIVERS {
-        let server = Server::start();
-        redis(
-            &server,
-            &format!(
-                "ZADD texts:scheduled {LATER}.5 t1
-                 ZADD texts:workers 1700000000 w1
-                 SADD texts:inflight:w1 t2
-                 HSET texts:data t1 1 t2 2"
-            ),
-        );
-        let from = format!("{}?protocol=resp3", server.url());
-        let counts = imported(&server, driver, &["apalis", "texts", "--from", from.as_str()], 0);
-        assert_eq!(counts["created"], 2);
-        let all = [("1", LATER * 1000 + 500, 20), ("2", 0, 20)];
-        assert_eq!(waiting(&server), expected(&all));
-    }
 }
 
 #[test]

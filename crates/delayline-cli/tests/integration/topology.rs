@@ -256,19 +256,6 @@ fn create(url: &str, names: &[String]) {
 }
 
 #[test]
-fn queues_of_all_primaries_of_a_cluster_are_listed() {
-    let cluster = Cluster::builder().replicas(1).start();
-    let url = cluster.url_of(&[&cluster.nodes()[1]]);
-    let names: Vec<_> = (10..22).map(|number| format!("queue-{number}")).collect();
-    create(&url, &names);
-    for driver in DRIVERS {
-        assert_eq!(queues(&url, driver), names);
-        let refused = run(at(&cluster.nodes()[0].url(), driver, &["queues"])).code(2);
-        assert!(refused.stderr.contains("redis-cluster://"), "{}", refused.stderr);
-    }
-}
-
-#[test]
 fn queues_are_listed_while_a_primary_is_away() {
     let cluster = Cluster::start();
     let [first, second, third] = cluster.nodes() else { panic!("three nodes") };

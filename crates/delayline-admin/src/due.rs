@@ -238,25 +238,35 @@ mod tests {
         backend
     }
 
-    /// A backend whose calls take these times in ms, in turn.
+    /// A backend whose calls take these times in ms, in turn. It may lose every third record.
     #[derive(Debug)]
-    struct Slow {
+    struct Odd {
         backend: MemoryBackend,
         lags: &'static [u64],
         calls: AtomicUsize,
+        loses_thirds: bool,
+    }
+
+    async fn odd(lags: &'static [u64], loses_thirds: bool) -> Queue<Bytes, Raw> {
+        let odd = Odd { backend: backend().await, lags, calls: AtomicUsize::new(0), loses_thirds };
+        Queue::new(Arc::new(odd) as _).codec(Raw)
     }
 
     #[async_trait]
-    impl Backend for Slow {
+    impl Backend for Odd {
         async fn apply(&self, at: At, op: &Op) -> Result<Applied, backend::Error> {
             let call = self.calls.fetch_add(1, Ordering::Relaxed);
             self.backend.advance(Millis::saturating(self.lags[call % self.lags.len()]));
-            self.backend.apply(at, op).await
+            let mut applied = self.backend.apply(at, op).await?;
+            if let Reply::List(page) = &mut applied.reply {
+                page.messages.retain(|it| !self.loses_thirds || it.sequence % 3 != 0);
+            }
+            Ok(applied)
         }
     }
 
     #[async_trait]
-    impl Wakeup for Slow {
+    impl Wakeup for Odd {
         async fn wait(&self, timeout: Duration) -> Result<bool, backend::Error> {
             self.backend.wait(timeout).await
         }
@@ -274,8 +284,7 @@ mod tests {
                 (3_000, None, 300, 0, 0),
                 (0, Some(1_000), 0, 0, 300),
             ] {
-                let slow = Slow { backend: backend().await, lags, calls: AtomicUsize::new(0) };
-                let queue = Queue::new(Arc::new(slow) as _).codec(Raw);
+                let queue = odd(lags, false).await;
                 let counts = DueCounts::of(&queue, at(from), until.map(at)).await.unwrap();
                 let expected = DueCounts { ready: 0, before, due, later, is_exact: true };
                 assert_eq!(counts, expected, "{from} to {until:?}, {lags:?}");
@@ -285,8 +294,7 @@ mod tests {
 
     #[tokio::test]
     async fn counts_between_irregular_calls_are_near() {
-        let slow = Slow { backend: backend().await, lags: &[0, 200], calls: AtomicUsize::new(0) };
-        let queue = Queue::new(Arc::new(slow) as _).codec(Raw);
+        let queue = odd(&[0, 200], false).await;
         let counts = DueCounts::of(&queue, at(2_010), Some(at(2_020))).await.unwrap();
         let all = counts.ready + counts.before + counts.due + counts.later;
         assert_eq!((counts.is_exact, all), (false, 300));
@@ -321,31 +329,9 @@ mod tests {
         }
     }
 
-    /// A backend that cannot read every third record.
-    #[derive(Debug)]
-    struct Damaged(MemoryBackend);
-
-    #[async_trait]
-    impl Backend for Damaged {
-        async fn apply(&self, at: At, op: &Op) -> Result<Applied, backend::Error> {
-            let mut applied = self.0.apply(at, op).await?;
-            if let Reply::List(page) = &mut applied.reply {
-                page.messages.retain(|it| it.sequence % 3 != 0);
-            }
-            Ok(applied)
-        }
-    }
-
-    #[async_trait]
-    impl Wakeup for Damaged {
-        async fn wait(&self, timeout: Duration) -> Result<bool, backend::Error> {
-            self.0.wait(timeout).await
-        }
-    }
-
     #[tokio::test]
     async fn a_record_that_cannot_be_read_does_not_end_the_list() {
-        let queue = Queue::new(Arc::new(Damaged(backend().await)) as _).codec(Raw);
+        let queue = odd(&[0], true).await;
         for size in [1, 7, 50, 100] {
             let mut due = DueMessages::new(queue.clone(), at(0), at(9_000)).page_size(size);
             let mut found = Vec::new();
@@ -358,7 +344,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_message_of_a_window_is_listed_once_and_in_order() {
-        let queue = Queue::new(Arc::new(backend().await) as _).codec(Raw);
+        let queue = odd(&[0], false).await;
         for (from, until, expected) in [
             (0, 9_000, 300),
             (2_000, 2_040, 300),

@@ -106,6 +106,7 @@ fn narrow(package: &str) -> Vec<&'static str> {
              on_a_terminal:: post:: pull:: send:: serve:: top:: topology:: unknown_queues:: \
              upgrade:: work:: workers::",
         ),
+        "delayline-sqs" => ("router", ""),
         // All that goes without a server.
         "delayline-web" => ("web", "directory:: jobs:: pull_failover:: redis:: server::"),
         _ => ("", ""),

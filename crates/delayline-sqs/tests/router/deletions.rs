@@ -41,19 +41,6 @@ async fn a_waiting_receive_ends_with_its_queue() {
     assert_eq!(orders.stats().await.unwrap().ready, 1);
 }
 
-#[tokio::test]
-async fn a_deleted_queue_is_created_again_after_a_minute_if_that_is_strict() {
-    let (connection, router) = served().await;
-    let access = Access::everyone(Role::Operator);
-    let strict = Sqs::new(connection, access).strict(true).router().await.unwrap();
-    let create = json!({"QueueName": "orders"});
-    let (_, queue) = action(&router, "CreateQueue", create.clone()).await;
-    assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
-    let (_, answer) = action(&strict, "CreateQueue", create.clone()).await;
-    assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDeletedRecently");
-    assert_eq!(action(&router, "CreateQueue", create).await.0, StatusCode::OK);
-}
-
 /// The settings of a deleted queue are due by the clock of the Redis server, which may be ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_second_removal_is_due_by_the_clock_of_the_server() {

@@ -159,17 +159,19 @@ async fn a_creation_is_repeated_with_attributes_that_are_not_shown_or_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_minute_after_a_deletion_passes_by_the_clock_of_the_server() {
+async fn the_minute_after_a_deletion_passes_by_the_clock_of_the_server_if_that_is_strict() {
     let server = Server::builder().own_clock().start();
     server.set_clock_step(-3_600_000);
     let connection = delayline::connect(&server.url()).await.unwrap();
+    let lax = served_too(&connection).await;
     let strict = Sqs::new(connection, Access::everyone(Role::Operator)).strict(true);
     let router = strict.router().await.unwrap();
     let create = json!({"QueueName": "orders"});
     let (_, queue) = action(&router, "CreateQueue", create.clone()).await;
     assert_eq!(action(&router, "DeleteQueue", queue).await.0, StatusCode::OK);
-    let (_, answer) = action(&router, "CreateQueue", create).await;
+    let (_, answer) = action(&router, "CreateQueue", create.clone()).await;
     assert_eq!(answer["__type"], "com.amazonaws.sqs#QueueDeletedRecently");
+    assert_eq!(action(&lax, "CreateQueue", create).await.0, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -522,18 +524,6 @@ async fn requests_of_other_sites_and_without_a_signature_are_refused() {
     let (status, xml) = form(&router, "/", body).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert_eq!(element(&xml, "Code"), "MissingAuthenticationToken");
-    // Of many wrong signatures at once, some are checked, and some have to wait for that.
-    let wrong = || async {
-        let credential = "Credential=shop/20260101/us-east-1/sqs/aws4_request";
-        let signed = format!("AWS4-HMAC-SHA256 {credential}, SignedHeaders=host, Signature=0");
-        let request = Request::post("/").header("host", "x").header("authorization", signed);
-        let request = request.header("x-amz-date", "20260101T000000Z");
-        text(answered(&router, request, body).await).await
-    };
-    let mut answers: FuturesUnordered<_> = (0..20).map(|_| wrong()).collect();
-    let first = answers.next().await.unwrap();
-    assert_eq!(element(&first, "Code"), "SignatureDoesNotMatch");
-    while element(&answers.next().await.unwrap(), "Code") != "RequestThrottled" {}
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 /// The command on the queue `orders` of a directory.
-fn on(path: &Path, args: &[&str]) -> Command {
+pub(crate) fn on(path: &Path, args: &[&str]) -> Command {
     let mut command = bare(args);
     let url = format!("file:{}", path.display());
     command.env("DELAYLINE_URL", url).env("DELAYLINE_QUEUE", "orders");
@@ -281,18 +281,10 @@ fn a_backup_is_made_with_and_without_a_process_and_takes_the_place_of_the_direct
 fn what_is_no_directory_of_queues_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let absent = parent.path().join("absent");
-    for verb in [
-        &["stats"][..],
-        &["queues"],
-        &["list"],
-        &["dead", "list"],
-        &["pause"],
-        &["check"],
-        &["delete-queue"],
-        &["upgrade"],
-        &["schedule", "list"],
-    ] {
-        let refused = at(&absent, verb).code(1);
+    let verbs =
+        "stats, queues, list, dead list, pause, check, delete-queue, upgrade, schedule list";
+    for verb in verbs.split(", ") {
+        let refused = at(&absent, &verb.split(' ').collect::<Vec<_>>()).code(1);
         assert!(refused.stderr.contains("there is no directory"), "{}", refused.stderr);
     }
     assert!(!absent.exists());

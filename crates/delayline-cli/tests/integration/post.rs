@@ -14,8 +14,8 @@ use ring::hmac;
 use serde_json::Value;
 
 /// A request as it arrived: its lines, and its body.
-struct Request {
-    lines: Vec<String>,
+pub(crate) struct Request {
+    pub(crate) lines: Vec<String>,
     body: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ fn receiver(
     (url, requests)
 }
 
-fn read(stream: &TcpStream) -> Option<Request> {
+pub(crate) fn read(stream: &TcpStream) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let mut lines = Vec::new();
     loop {
@@ -71,7 +71,7 @@ fn read(stream: &TcpStream) -> Option<Request> {
     Some(request)
 }
 
-fn status(status: &str, more: &str, body: &str) -> String {
+pub(crate) fn status(status: &str, more: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{more}\r\n{body}"

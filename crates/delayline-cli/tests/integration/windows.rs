@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::support::{DRIVERS, Ended, bare, on, run, run_with_input};
+use crate::file;
+use crate::support::{DRIVERS, Ended, on, run, run_with_input};
 use delayline_test_server::Server;
 use serde_json::{Value, json};
 
@@ -12,14 +13,6 @@ type Queue<'a> = &'a dyn Fn(&[&str]) -> Command;
 fn in_zone(zone: &str, mut command: Command) -> Ended {
     command.env("TZ", zone);
     run(command)
-}
-
-/// The command on the queue `orders` in a directory.
-fn in_directory(path: &std::path::Path, args: &[&str]) -> Command {
-    let mut command = bare(args);
-    command.env("DELAYLINE_URL", format!("file:{}", path.display()));
-    command.env("DELAYLINE_QUEUE", "orders");
-    command
 }
 
 /// Sends `m-000` to `m-239`, two per minute from 9:00 UTC of a day in 2050, of all priorities, and
@@ -156,7 +149,7 @@ fn refuses(queue: Queue<'_>) {
 #[test]
 fn a_window_of_a_directory_is_counted_and_listed() {
     let directory = tempfile::tempdir().unwrap();
-    let queue = |args: &[&str]| in_directory(&directory.path().join("new"), args);
+    let queue = |args: &[&str]| file::on(&directory.path().join("new"), args);
     counts_and_lists(&queue);
     refuses(&queue);
 }

@@ -39,25 +39,12 @@ fn urls_that_are_none() {
 #[test]
 fn every_verb_says_that_the_server_cannot_be_reached() {
     for driver in DRIVERS {
-        for verb in [
-            &["send", "--payload", "x"][..],
-            &["work"],
-            &["relay", "--to-list", "due"],
-            &["stats", "--watch"],
-            &["list"],
-            &["get", "a"],
-            &["get", "a", "--raw"],
-            &["cancel", "a"],
-            &["cancel", "a", "b", "--yes"],
-            &["reschedule", "a", "--delay", "1h"],
-            &["dead", "list"],
-            &["dead", "redrive", "a"],
-            &["dead", "redrive", "--all"],
-            &["dead", "purge", "--all", "--yes"],
-            &["pause"],
-            &["resume"],
-        ] {
-            let mut command = bare(&[&["--driver", driver], verb].concat());
+        let verbs = "send --payload x, work, relay --to-list due, stats --watch, list, get a, \
+            get a --raw, cancel a, cancel a b --yes, reschedule a --delay 1h, dead list, \
+            dead redrive a, dead redrive --all, dead purge --all --yes, pause, resume";
+        for verb in verbs.split(", ") {
+            let verb: Vec<_> = verb.split(' ').collect();
+            let mut command = bare(&[&["--driver", driver], &verb[..]].concat());
             command.env("DELAYLINE_URL", "redis://:hunter2@127.0.0.1:1");
             command.env("DELAYLINE_QUEUE", "orders");
             refused(run(command), 3, "cannot be reached");

@@ -1,6 +1,6 @@
 //! Runs the command.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![allow(unreachable_pub, reason = "the tests are one crate")]
 
 pub mod old;
 pub mod terminal;

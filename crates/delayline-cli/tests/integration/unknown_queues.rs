@@ -13,33 +13,13 @@ fn is_empty(server: &Server) -> bool {
 fn verbs_refuse_a_queue_that_does_not_exist_and_create_none() {
     let server = Server::start();
     for driver in DRIVERS {
-        for verb in [
-            &["stats"][..],
-            &["stats", "--json"],
-            &["stats", "--watch"],
-            &["forecast"],
-            &["history"],
-            &["list"],
-            &["get", "a"],
-            &["explain", "a"],
-            &["wait", "a", "--timeout", "1s"],
-            &["cancel", "a"],
-            &["reschedule", "a", "--delay", "1h"],
-            &["dead", "list"],
-            &["dead", "redrive", "a"],
-            &["dead", "redrive", "--all", "--yes"],
-            &["dead", "purge", "--all", "--yes"],
-            &["pause"],
-            &["resume"],
-            &["limits"],
-            &["limits", "--leased", "3"],
-            &["upgrade", "--dry-run"],
-            &["upgrade", "--yes"],
-            &["check"],
-            &["check", "--repair", "--yes"],
-        ] {
+        let verbs = "stats, stats --json, stats --watch, forecast, history, list, get a, explain a, \
+            wait a --timeout 1s, cancel a, reschedule a --delay 1h, dead list, dead redrive a, \
+            dead redrive --all --yes, dead purge --all --yes, pause, resume, limits, \
+            limits --leased 3, upgrade --dry-run, upgrade --yes, check, check --repair --yes";
+        for verb in verbs.split(", ") {
             let mut args = vec!["--driver", driver, "--queue", "misspelt"];
-            args.extend(verb);
+            args.extend(verb.split(' '));
             let ended = run(on(&server, &args)).code(1);
             let said = "the server has no queue misspelt";
             assert!(ended.stderr.contains(said), "{verb:?}: {}", ended.stderr);

@@ -524,6 +524,18 @@ async fn requests_of_other_sites_and_without_a_signature_are_refused() {
     let (status, xml) = form(&router, "/", body).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert_eq!(element(&xml, "Code"), "MissingAuthenticationToken");
+    // Of many wrong signatures at once, some are checked, and some have to wait for that.
+    let wrong = || async {
+        let credential = "Credential=shop/20260101/us-east-1/sqs/aws4_request";
+        let signed = format!("AWS4-HMAC-SHA256 {credential}, SignedHeaders=host, Signature=0");
+        let request = Request::post("/").header("host", "x").header("authorization", signed);
+        let request = request.header("x-amz-date", "20260101T000000Z");
+        text(answered(&router, request, body).await).await
+    };
+    let mut answers: FuturesUnordered<_> = (0..20).map(|_| wrong()).collect();
+    let first = answers.next().await.unwrap();
+    assert_eq!(element(&first, "Code"), "SignatureDoesNotMatch");
+    while element(&answers.next().await.unwrap(), "Code") != "RequestThrottled" {}
 }
 
 #[tokio::test(flavor = "multi_thread")]

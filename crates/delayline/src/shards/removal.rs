@@ -23,7 +23,7 @@ struct Shard {
 struct Progress {
     shards: Vec<Shard>,
     /// Whether the record of their number may be gone.
-    record: bool,
+    is_record_gone: bool,
 }
 
 /// Removes a sharded queue, if it is empty. `None` if it has no shards. If messages arrive in its
@@ -81,7 +81,7 @@ async fn remove(
     if holds_any(sum) {
         return Ok(sum);
     }
-    progress.record = true;
+    progress.is_record_gone = true;
     plain.apply(At::Server, &Op::Cancel(vec![record_id()?])).await?;
     add(&mut sum, store.delete_if_empty(name.clone()).await?);
     // Programs that have opened the queue may have sent to a shard since it was removed.
@@ -100,16 +100,17 @@ async fn restore(
 ) -> Result<(), Error> {
     if let Ok(None) = number_of(plain).await {
         // Another program has removed the queue.
-        if !progress.record {
+        if !progress.is_record_gone {
             return Ok(());
         }
         // This is a plain queue by now, whose messages the record would hide.
-        if live(&stats(plain).await?) > 0 && strays(store, name).await? == 0 {
+        let has_messages = stats(plain).await.is_ok_and(|stats| live(&stats) > 0);
+        if has_messages && strays(store, name).await.is_ok_and(|count| count == 0) {
             return Ok(());
         }
     }
     let record = async {
-        match progress.record {
+        match progress.is_record_gone {
             // Programs without a number would not see the shards' messages otherwise.
             true => store_number(plain, number).await,
             false => Ok(()),

@@ -419,12 +419,16 @@ async fn schedule() {
     let schedules = Schedules::open(test.connection()).await.unwrap();
     let spec = Spec::every(ms(60_000), "work").unwrap().payload("tick").unwrap();
     schedules.put("minutely", &spec.lead(ms(0)).unwrap()).await.unwrap();
-    // Its second instant finds the message of the first.
+    // Its second instant finds the message of the first, which is due by then.
     let skipping = Spec::every(ms(240_000), "skips").unwrap().overlap(Overlap::Skip);
     schedules.put("skipping", &skipping.lead(ms(0)).unwrap()).await.unwrap();
     let own = test.queue("schedules");
     test.advance(ms(630_000));
-    let _ = test.workers().add(&own, schedules.handler()).drain_for(ms(300_000)).await;
+    let workers = test.workers().add(&own, schedules.handler());
+    let _ = workers.drain_for(ms(1_000)).await;
+    let skips = test.connection().queue::<str>("skips").await.unwrap();
+    skips.reschedule_at("skipping@", start + ms(720_000)).await.unwrap();
+    let _ = workers.drain_for(ms(299_000)).await;
 }
 
 #[cfg(all(feature = "schedules", feature = "testing"))]

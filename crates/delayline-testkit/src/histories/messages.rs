@@ -109,8 +109,8 @@ impl Books {
                 redrive.ids.iter().zip(answers).try_for_each(|(id, answer)| {
                     if let Redriven::Done { due } = answer {
                         let life = self.live(id)?;
-                        (life.due, life.lease, life.attempts) = (*due, None, 0);
-                        life.dead = false;
+                        life.put_back(*due);
+                        (life.attempts, life.dead) = (0, false);
                     }
                     Ok(())
                 })
@@ -118,8 +118,7 @@ impl Books {
             (Op::Reschedule(items), Reply::Reschedule(answers)) => {
                 items.iter().zip(answers).try_for_each(|(item, answer)| {
                     if let Rescheduled::Done { due } = answer {
-                        let life = self.live(&item.id)?;
-                        (life.due, life.lease) = (*due, None);
+                        self.live(&item.id)?.put_back(*due);
                     }
                     Ok(())
                 })
@@ -334,38 +333,83 @@ impl Life {
             held => Err(format!("G6: {} is leased as {held:?}, not {lease:?}", self.message.id)),
         }
     }
+
+    /// The message was seen without a lease: what followed has taken its place.
+    const fn put_back(&mut self, due: Timestamp) {
+        (self.due, self.lease, self.followed) = (due, None, false);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use delayline_core::{ClaimId, ConsumerName, List, Millis, Redrive, Schedule, State};
+    use delayline_core::{
+        ClaimId, ConsumerName, Known, List, Millis, Redrive, Schedule, State, Update,
+        UpdateContent, UpdateDue, UpdateToken,
+    };
 
     use super::*;
 
-    #[test]
-    fn a_redriven_message_that_is_lost_is_found() {
-        let id = MessageId::try_from("a").unwrap();
-        let (consumer, claim_id) = (ConsumerName::new("c").unwrap(), ClaimId::from_bytes([1; 16]));
-        let reject = Outcome::Reject { error: String::new() };
+    /// A message that an update followed, and that was redriven at 10 ms.
+    fn redriven(then: impl IntoIterator<Item = (u64, Op)>) -> Vec<Call> {
+        let id = id();
+        let update =
+            Update::new(UpdateContent::Replace, UpdateDue::Set, UpdateToken::from_bytes([1; 8]));
+        let follower = NewMessage::new(id.clone(), "").known(Known::Update(update));
+        let reject = |claim| settle(claim, claim, Outcome::Reject { error: String::new() });
         let ops = [
-            Op::Enqueue(vec![NewMessage::new(id.clone(), "")]),
-            Op::Claim(Claim::new(consumer, claim_id, 1, Millis::saturating(5))),
-            Op::Settle(vec![Settlement::new(id.clone(), Lease { claim_id, epoch: 1 }, reject)]),
-            Op::List(List::new(Status::Dead, 1)),
-            Op::Redrive(Redrive::new(vec![id], Schedule::NOW)),
-            Op::Stats,
+            (0, Op::Enqueue(vec![NewMessage::new(id.clone(), "")])),
+            (0, claim(1)),
+            (0, Op::Enqueue(vec![follower])),
+            (0, reject(1)),
+            (0, claim(2)),
+            (0, reject(2)),
+            (0, Op::List(List::new(Status::Dead, 1))),
+            (10, Op::Redrive(Redrive::new(vec![id], Schedule::NOW))),
         ];
         let mut state = State::new();
-        let mut calls = ops.map(|op| {
-            let applied = state.apply(Timestamp::MIN, &op);
+        let calls = ops.into_iter().chain(then).map(|(ms, op)| {
+            let applied = state.apply(Timestamp::from_ms(ms).unwrap(), &op);
             Call { called: Duration::ZERO, returned: Duration::ZERO, op, applied }
         });
+        calls.collect()
+    }
+
+    fn id() -> MessageId {
+        MessageId::try_from("a").unwrap()
+    }
+
+    fn claim(n: u8) -> Op {
+        let (consumer, id) = (ConsumerName::new("c").unwrap(), ClaimId::from_bytes([n; 16]));
+        Op::Claim(Claim::new(consumer, id, 1, Millis::saturating(5)))
+    }
+
+    fn settle(claim: u8, epoch: u8, outcome: Outcome) -> Op {
+        let lease = Lease { claim_id: ClaimId::from_bytes([claim; 16]), epoch: epoch.into() };
+        Op::Settle(vec![Settlement::new(id(), lease, outcome)])
+    }
+
+    #[test]
+    fn a_redriven_message_that_is_lost_is_found() {
+        let mut calls = redriven([(10, Op::Stats)]);
         // As if it was acked meanwhile.
-        if let Reply::Stats(stats) = &mut calls[5].applied.reply {
+        if let Some(Reply::Stats(stats)) = calls.last_mut().map(|call| &mut call.applied.reply) {
             (stats.ready, stats.totals.acked) = (0, 1);
         }
         assert_eq!(check(&calls).unwrap_err(), "G1: a was lost");
+    }
+
+    #[test]
+    fn a_redriven_message_is_snoozed_by_a_clock_that_was_set_back() {
+        let snooze = Outcome::Snooze { schedule: Schedule::In(Millis::saturating(2)) };
+        let calls = redriven([
+            (10, claim(3)),
+            (5, settle(3, 3, snooze)),
+            (7, claim(4)),
+            (7, settle(4, 4, Outcome::Ack)),
+            (7, Op::Stats),
+        ]);
+        assert_eq!(check(&calls), Ok(()));
     }
 }

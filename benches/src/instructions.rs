@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum as _;
 use delayline_benches::{Measured, apply};
 use delayline_test_server::Server;
 use indicatif::ProgressBar;
@@ -68,7 +69,7 @@ const OUT: &str = "callgrind";
 pub(crate) async fn measure(progress: &ProgressBar) -> Result<Table> {
     let counted = CountedServer::start()?;
     let mut rows = vec![(FIXED_WORK.to_owned(), fixed_work(&counted)?)];
-    for measured in Measured::ALL {
+    for &measured in Measured::value_variants() {
         let mut row = Vec::new();
         for (batch, rounds) in BATCHES {
             let batch = batch.min(measured.largest_batch());

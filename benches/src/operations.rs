@@ -1,5 +1,6 @@
 //! Every operation, and the state of a queue that it is for.
 
+use clap::ValueEnum;
 use delayline_core::limits::{MAX_BATCH, MAX_LEASED, MAX_LOOK_UP, MAX_PAGE, MAX_RATE_COUNT};
 use delayline_core::{
     At, Backend, Delivery, Destination, DestinationKey, Extend, HandOff, Known, List, MessageId,
@@ -12,7 +13,7 @@ use crate::{ack, claim, deliveries, enqueue};
 const HOUR: Millis = Millis::saturating(3_600_000);
 
 /// An operation that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Measured {
     /// New messages, due at once.
     Enqueue,
@@ -57,30 +58,6 @@ pub enum Measured {
 }
 
 impl Measured {
-    /// All of them.
-    pub const ALL: [Self; 20] = [
-        Self::Enqueue,
-        Self::Throttle,
-        Self::Debounce,
-        Self::Claim,
-        Self::ClaimLimited,
-        Self::Relay,
-        Self::Ack,
-        Self::AckLimited,
-        Self::HandOff,
-        Self::AckWithResult,
-        Self::Retry,
-        Self::Extend,
-        Self::Cancel,
-        Self::Reschedule,
-        Self::Redrive,
-        Self::Get,
-        Self::Progress,
-        Self::List,
-        Self::Stats,
-        Self::Forecast,
-    ];
-
     /// The largest batch that makes sense.
     #[must_use]
     pub const fn largest_batch(self) -> usize {

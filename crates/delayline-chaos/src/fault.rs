@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::ValueEnum;
 use delayline_test_server::Server;
 use delayline_test_server::proxy::{self, Proxy};
 
@@ -14,7 +15,7 @@ use crate::strikes::Effect;
 use crate::witness::AppendOnlyFile;
 
 /// A kind of fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Fault {
     /// The server is killed with SIGKILL, and started again after a while.
     Kill,
@@ -70,36 +71,13 @@ impl Fault {
         }
     }
 
-    /// All kinds.
-    pub(crate) const ALL: [Self; 19] = [
-        Self::Kill,
-        Self::KillAndLoseTail,
-        Self::Restart,
-        Self::Freeze,
-        Self::FlushScripts,
-        Self::KillClients,
-        Self::PauseClients,
-        Self::LoseReplies,
-        Self::LoseRequests,
-        Self::Silence,
-        Self::WrongType,
-        Self::OutOfMemory,
-        Self::ReadOnly,
-        Self::TooFewReplicas,
-        Self::FailedSnapshot,
-        Self::BusyScript,
-        Self::TooManyClients,
-        Self::CrashWorker,
-        Self::StepClock,
-    ];
-
     /// Returns the faults that are not a kill, a freeze or a step of the clock. Two rounds in a row
     /// share them: one fault is in the list twice, so that their number is even.
     pub(crate) fn others() -> Vec<Self> {
         let is_other = |fault: &Self| {
             !matches!(fault, Self::Kill | Self::KillAndLoseTail | Self::Freeze | Self::StepClock)
         };
-        Self::ALL.into_iter().filter(is_other).chain([Self::LoseReplies]).collect()
+        Self::value_variants().iter().copied().filter(is_other).chain([Self::LoseReplies]).collect()
     }
 }
 

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use clap::ValueEnum as _;
 use delayline_core::{
     At, Change, Check, Found, MessageId, Op, QueueBackend, Rate, Reply, SetLimits, limits,
 };
@@ -185,7 +186,7 @@ impl Stage {
             };
             fits && self.ground.can(*fault)
         };
-        blocking(|| Fault::ALL.into_iter().filter(can).collect())
+        blocking(|| Fault::value_variants().iter().copied().filter(can).collect())
     }
 
     /// Whether packets can be slowed down here; says so if it is the kernel that cannot.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use delayline_core::{
     Cancelled, Change, Enqueued, Extended, Op, Outcome, Redriven, Reply, Settled, Status,
 };
@@ -61,7 +62,7 @@ const GUARANTEES: [(&str, &str); 25] = [
 impl Totals {
     pub(crate) fn new() -> Self {
         let mut totals = Self::default();
-        totals.strikes.expect(&Fault::ALL);
+        totals.strikes.expect(Fault::value_variants());
         totals
     }
 

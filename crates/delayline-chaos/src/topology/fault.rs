@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use crate::strikes::Effect;
 
 /// A kind of fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub enum Fault {
     /// A primary is killed with SIGKILL, replaced, and restarts as a replica.
     Kill,
@@ -44,26 +46,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All kinds.
-    pub const ALL: [Self; 16] = [
-        Self::Kill,
-        Self::Freeze,
-        Self::Stall,
-        Self::FailOver,
-        Self::HandOver,
-        Self::MoveInHalves,
-        Self::MoveAtOnce,
-        Self::AddAndRemoveNode,
-        Self::FlushScripts,
-        Self::CutOff,
-        Self::LoseReplies,
-        Self::KillReplica,
-        Self::FreezeSentinel,
-        Self::Part,
-        Self::Mute,
-        Self::SlowDown,
-    ];
-
     pub(super) const fn effect(self) -> Effect {
         match self {
             Self::Kill | Self::Freeze | Self::CutOff | Self::LoseReplies | Self::Part => {

@@ -11,24 +11,45 @@ use std::sync::OnceLock;
 
 use delayline_test_server::Server;
 
-/// Programs that take the URL of a server.
-const ON_A_SERVER: [&str; 12] = [
-    "close_unpaid_orders",
-    "text_after_failed_payment",
-    "defer_on_a_lock_conflict",
-    "remind_inactive_shops",
-    "many_producers_and_consumers",
-    "plain_fifo",
-    "replace_a_poller",
-    "recurring_jobs",
-    "rolling_deploys",
-    "job_types",
-    "one_at_a_time",
-    "web_service",
-];
+/// Defines a test for each program, and a constant with their names.
+macro_rules! programs {
+    ($(#[$doc:meta])* $all:ident: $runs:ident, $($name:ident)*) => {
+        $(#[$doc])*
+        const $all: &[&str] = &[$(stringify!($name)),*];
 
-/// Programs that need the URL of a server, with their guide.
-const YOUR_CLIENT: (&str, [&str; 2]) = ("your-redis-client", ["redis_client", "fred_client"]);
+        $(#[test]
+        fn $name() {
+            $runs(stringify!($name));
+        })*
+    };
+}
+
+programs! {
+    /// Programs that take the URL of a server.
+    ON_A_SERVER: runs_anywhere,
+    close_unpaid_orders
+    text_after_failed_payment
+    defer_on_a_lock_conflict
+    remind_inactive_shops
+    many_producers_and_consumers
+    plain_fifo
+    replace_a_poller
+    recurring_jobs
+    rolling_deploys
+    job_types
+    one_at_a_time
+    web_service
+}
+
+programs! {
+    /// Programs that need the URL of a server.
+    WITH_A_CLIENT: runs_on_a_server,
+    redis_client
+    fred_client
+}
+
+/// The guide of the programs that need the URL of a server.
+const YOUR_CLIENT: &str = "your-redis-client";
 
 /// Programs that take no URL.
 const ALONE: [&str; 1] = ["write_your_own_backend"];
@@ -59,76 +80,6 @@ const WITHOUT_PROGRAM: [&str; 20] = [
     "when-one-node-is-not-enough",
     "without-redis",
 ];
-
-#[test]
-fn close_unpaid_orders() {
-    runs_anywhere("close_unpaid_orders");
-}
-
-#[test]
-fn text_after_failed_payment() {
-    runs_anywhere("text_after_failed_payment");
-}
-
-#[test]
-fn defer_on_a_lock_conflict() {
-    runs_anywhere("defer_on_a_lock_conflict");
-}
-
-#[test]
-fn remind_inactive_shops() {
-    runs_anywhere("remind_inactive_shops");
-}
-
-#[test]
-fn many_producers_and_consumers() {
-    runs_anywhere("many_producers_and_consumers");
-}
-
-#[test]
-fn plain_fifo() {
-    runs_anywhere("plain_fifo");
-}
-
-#[test]
-fn replace_a_poller() {
-    runs_anywhere("replace_a_poller");
-}
-
-#[test]
-fn job_types() {
-    runs_anywhere("job_types");
-}
-
-#[test]
-fn one_at_a_time() {
-    runs_anywhere("one_at_a_time");
-}
-
-#[test]
-fn recurring_jobs() {
-    runs_anywhere("recurring_jobs");
-}
-
-#[test]
-fn rolling_deploys() {
-    runs_anywhere("rolling_deploys");
-}
-
-#[test]
-fn web_service() {
-    runs_anywhere("web_service");
-}
-
-#[test]
-fn redis_client() {
-    runs_on_a_server("redis_client");
-}
-
-#[test]
-fn fred_client() {
-    runs_on_a_server("fred_client");
-}
 
 #[test]
 fn write_your_own_backend() {
@@ -228,13 +179,16 @@ fn succeeds(name: &str, args: &[&str]) {
 
 /// The names of all programs.
 fn programs() -> impl Iterator<Item = &'static str> {
-    ON_A_SERVER.into_iter().chain(YOUR_CLIENT.1).chain(ALONE)
+    ON_A_SERVER.iter().chain(WITH_A_CLIENT).copied().chain(ALONE)
 }
 
 /// The name of the guide of a program.
 fn guide_of(program: &str) -> String {
-    let (guide, programs) = YOUR_CLIENT;
-    if programs.contains(&program) { guide.to_owned() } else { program.replace('_', "-") }
+    if WITH_A_CLIENT.contains(&program) {
+        YOUR_CLIENT.to_owned()
+    } else {
+        program.replace('_', "-")
+    }
 }
 
 fn run(name: &str, args: &[&str]) -> Output {

@@ -5,7 +5,6 @@ mod api;
 mod archive;
 mod bench;
 mod browser;
-mod chaos;
 mod ci;
 #[cfg(test)]
 mod circles;
@@ -25,22 +24,18 @@ mod monitoring;
 mod msrv;
 mod mutants;
 mod notes;
-mod opentelemetry;
-mod outbox;
 mod package;
 mod packages;
 mod peers;
 mod programs;
 mod prose;
+mod prove;
 mod publish;
 mod redis;
 mod redis_server;
 mod released;
-mod schedules;
 mod servers;
-mod sim;
 mod site;
-mod soak;
 mod test;
 mod tidy;
 mod wheel;
@@ -96,10 +91,10 @@ fn run() -> Result<()> {
 fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
     let (command, args) = args.split_first().map_or(("", args), |(it, args)| (it.as_str(), args));
     match (group, command) {
-        ("prove", "sim") => sim::run(shell, args),
-        ("prove", "chaos") => chaos::run(shell, args),
-        ("prove", "schedules") => schedules::run(shell, args),
-        ("prove", "soak") => soak::run(shell, args),
+        ("prove", "sim") => prove::sim(shell, args),
+        ("prove", "chaos") => prove::chaos(shell, args),
+        ("prove", "schedules") => prove::schedules(shell, args),
+        ("prove", "soak") => prove::soak(shell, args),
         ("prove", "zoo") => zoo::run(shell, args),
         ("prove", "mutants") => mutants::run(shell, args),
         ("prove", "lua-mutants") => lua_mutants::run(shell, args),
@@ -110,8 +105,8 @@ fn in_group(shell: &Shell, group: &str, args: &[String]) -> Result<()> {
         ("prove", "cost") => cost::run(shell, args),
         ("prove", "released") => released::run(shell, args),
         ("prove", "deployment") => deployment::run(shell, args),
-        ("prove", "opentelemetry") => opentelemetry::run(shell, args),
-        ("prove", "outbox") => outbox::run(shell, args),
+        ("prove", "opentelemetry") => prove::opentelemetry(shell, args),
+        ("prove", "outbox") => prove::outbox(shell, args),
         ("prove", "monitoring") => monitoring::run(shell, args),
         ("release", "audit") => deny::audit(shell, args),
         ("release", "package") => package::run(shell, args),

@@ -146,7 +146,7 @@ pub(crate) fn server(shell: &Shell) -> Option<(&'static str, OsString)> {
 }
 
 /// Where tests find the server's program.
-const SERVER: &str = "REDIS_SERVER_BIN";
+pub(crate) const SERVER: &str = "REDIS_SERVER_BIN";
 
 /// How far a run has come.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use xshell::{Shell, cmd};
 
 use crate::programs::Program;
-use crate::{chaos, instructions, inventory, programs, redis_server, servers, sim};
+use crate::{instructions, inventory, programs, prove, redis_server, servers};
 
 /// Runs the tests, on this machine's server or on the one named by `--server`; with `--all` also
 /// the long ones. In `args`, arguments before `--` choose the tests, and the others are passed to
@@ -127,11 +127,11 @@ fn long(
     // Chaos leaves a core idle for half of the time.
     let its_shell = shell.clone();
     thread::scope(|scope| -> Result<()> {
-        let chaos = scope.spawn(move || chaos::run(&its_shell, &[]));
+        let chaos = scope.spawn(move || prove::chaos(&its_shell, &[]));
         if own_server {
             servers::test_newest(shell, programs)?;
         }
-        sim::run(shell, &[])?;
+        prove::sim(shell, &[])?;
         let named = Some(OF_A_NAMED_SERVER.to_owned());
         left_out.extend(if own_server { instructions::compare(shell)? } else { named });
         chaos.join().unwrap_or_else(|panic| resume_unwind(panic))

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use delayline_test_server::{Reply, Server};
 use xshell::{Shell, cmd};
 
+use crate::programs::Running;
 use crate::{packages, redis_server, workspace};
 
 /// What a consumer prints of the messages that are sent.
@@ -88,17 +89,6 @@ fn feed(delayline: &Path, mut consumer: Command) -> Result<()> {
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())
-}
-
-/// A consumer, which ends with this value.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 const STREAM: &str = "due-orders";

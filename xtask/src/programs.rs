@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::mem;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -138,6 +138,17 @@ pub(crate) fn run(
     let (count, all, failed) = (progress.failed.len(), programs.len(), progress.failed.join(", "));
     ensure!(count == 0, "{count} of {all} test programs failed: {failed}");
     Ok((progress.passed, mem::take(&mut progress.left_out)))
+}
+
+/// A process, which ends with this value.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// The chosen server, which commands that `shell` does not start have to be given.

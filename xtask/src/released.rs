@@ -1,7 +1,7 @@
 //! `cargo xtask prove released`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
@@ -10,6 +10,7 @@ use delayline_test_server::Server;
 use serde_json::Value;
 use xshell::{Shell, cmd};
 
+use crate::programs::Running;
 use crate::{redis_server, workspace};
 
 /// Messages that each version sends for the workers of both.
@@ -173,15 +174,4 @@ fn side_by_side(one: &Version, other: &Version) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A worker, which ends with this value.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

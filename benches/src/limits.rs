@@ -26,12 +26,13 @@ const RATES: [(u32, u32); 3] = [(20, 2), (200, 20), (2_000, 200)];
 
 pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Table> {
     let mut rows = Vec::new();
-    for is_cluster in [false, true] {
-        let place = spawn_blocking(move || Place::start(is_cluster)).await?;
+    let start = || (Server::start(), Cluster::start());
+    let (server, cluster) = spawn_blocking(start).await?;
+    for (place, url) in [("one server", server.url()), ("Cluster", cluster.url())] {
         for (count, burst) in RATES {
-            progress.set_message(format!("{count} messages/s, {}", place.name()));
-            let row = format!("{}, {count}/s, burst {burst}", place.name());
-            rows.push((row, keep_to(&place.url(), Rate::per_second(count, burst), time).await?));
+            progress.set_message(format!("{count} messages/s, {place}"));
+            let row = format!("{place}, {count}/s, burst {burst}");
+            rows.push((row, keep_to(&url, Rate::per_second(count, burst), time).await?));
         }
     }
     let columns = ["used, %", "most in a second", "allowed", "deliveries/message"];
@@ -48,32 +49,6 @@ pub(crate) async fn measure(time: Duration, progress: &ProgressBar) -> Result<Ta
                first handler's start to the last one's; the most handlers that start within a \
                second, and what the rate and its burst allow there.",
     })
-}
-
-/// Where the queue is kept.
-enum Place {
-    Single(Server),
-    Cluster(Cluster),
-}
-
-impl Place {
-    fn start(is_cluster: bool) -> Self {
-        if is_cluster { Self::Cluster(Cluster::start()) } else { Self::Single(Server::start()) }
-    }
-
-    fn url(&self) -> String {
-        match self {
-            Self::Single(server) => server.url(),
-            Self::Cluster(cluster) => cluster.url(),
-        }
-    }
-
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Single(_) => "one server",
-            Self::Cluster(_) => "Cluster",
-        }
-    }
 }
 
 /// Returns the figures of a row.

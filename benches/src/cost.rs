@@ -76,7 +76,8 @@ pub(crate) async fn measure(messages: usize, progress: &ProgressBar) -> Result<V
         wide: true,
         note: "Enqueue, claim and ack together, then separately. Bare scripts change the same \
                structures without checks or fencing; plain commands do so without scripts, and \
-               thus not atomically. Neither is usable as a queue.",
+               thus not atomically. Neither is usable as a queue. [Which \
+               driver?](../drivers/which-driver.md) has the client's cost.",
         columns,
         rows,
     };

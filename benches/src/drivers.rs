@@ -45,7 +45,7 @@ pub(crate) async fn topologies(messages: usize, progress: &ProgressBar) -> Resul
 }
 
 /// Client cost per message.
-pub(crate) async fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table> {
+async fn of_client(messages: usize, progress: &ProgressBar) -> Result<Table> {
     let progress = progress.clone();
     // It has its own runtime.
     tokio::task::spawn_blocking(move || speed::of_client(messages, &progress)).await?

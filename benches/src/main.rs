@@ -104,8 +104,6 @@ enum Subject {
     Shards,
     /// How late recurring messages are handled, and the costs of schedules; not part of everything
     Schedules,
-    /// Processor time and allocations of the client
-    Client,
     /// Claims and acks over HTTP beside the library's; lateness over a long poll, and the memory of
     /// polls that wait
     Pull,
@@ -244,7 +242,6 @@ async fn measure(subject: Subject, args: &Args, progress: &ProgressBar) -> Resul
         Subject::Shards => return shards::measure(args.messages, progress).await,
         Subject::Scale => return scale::measure(args.backlog, progress).await,
         Subject::Schedules => return schedules::measure(args.messages, progress).await,
-        Subject::Client => drivers::of_client(args.messages, progress).await,
         Subject::Instructions => instructions::measure(progress).await,
         Subject::Drivers | Subject::Topologies => bail!("it is a page, not a table"),
     };

@@ -10,7 +10,6 @@ fn figures_are_printed_and_saved() {
             "cost",
             "throughput",
             "durable",
-            "client",
             "backlog",
             "pull",
             "sqs",
@@ -30,7 +29,7 @@ fn figures_are_printed_and_saved() {
     let figures = std::fs::read(home.path().join("figures.json")).unwrap();
     let figures: serde_json::Value = serde_json::from_slice(&figures).unwrap();
     let tables = figures["tables"].as_array().unwrap();
-    assert_eq!(tables.len(), 12, "{page}");
+    assert_eq!(tables.len(), 11, "{page}");
     assert!(!page.contains('\\'), "a text is broken in its middle: {page}");
     for table in tables {
         let (name, title) = (table["name"].as_str().unwrap(), table["title"].as_str().unwrap());

@@ -9,7 +9,7 @@ use delayline_test_server::Server;
 use indicatif::ProgressBar;
 use tokio::time::sleep;
 
-use crate::table::{Columns, Table};
+use crate::table::{Columns, Table, median};
 use crate::throughput::rate;
 use crate::transport::{DRIVERS, Transport};
 
@@ -68,9 +68,8 @@ async fn rates_over(transport: Transport, messages: usize) -> Result<[Vec<f64>; 
             }
             server.command(&["FLUSHALL"]);
         }
-        for (rates, mut rounds) in rates.iter_mut().zip(rounds) {
-            rounds.sort_by(f64::total_cmp);
-            rates.push(rounds[ROUNDS / 2]);
+        for (rates, rounds) in rates.iter_mut().zip(rounds) {
+            rates.push(median(rounds));
         }
     }
     Ok(rates)

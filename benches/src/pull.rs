@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::http::{self, Client};
-use crate::table::{Columns, Table, number};
+use crate::table::{Columns, Table, median, number};
 use crate::transport::DRIVERS;
 
 const BATCH: usize = 100;
@@ -326,11 +326,6 @@ fn resident() -> Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmRSS")?;
     Ok(kibibytes.parse::<f64>()? * 1_024.0)
-}
-
-pub(crate) fn median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_by(f64::total_cmp);
-    rates.get(rates.len() / 2).copied().unwrap_or_default()
 }
 
 /// Until the requests have been read.

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::lateness::{Late, QUANTILES, quantiles};
-use crate::table::{Columns, Table};
+use crate::table::{Columns, Table, spread};
 use crate::transport::{DRIVERS, Transport};
 
 /// How many schedules have their instants at the same time.
@@ -141,9 +141,8 @@ async fn declaring(transport: Transport) -> Result<Vec<f64>> {
         ensure!(same == DECLARED, "{declared:?}");
     }
     let new = times.remove(0);
-    times.sort_by(f64::total_cmp);
-    let last = times.last().copied().context("no rounds")?;
-    Ok(vec![new, times[times.len() / 2], last])
+    let [_, median, most] = spread(times);
+    Ok(vec![new, median, most])
 }
 
 /// Commands per second of a scheduler with this many schedules, none of which is due.

@@ -14,8 +14,7 @@ use crate::groups::settle;
 use crate::idle;
 use crate::instructions::CountedServer;
 use crate::lateness::{QUANTILES, lone_messages, quantiles};
-use crate::pull::median;
-use crate::table::{Columns, Table, number, spread};
+use crate::table::{Columns, Table, median, number, spread};
 use crate::transport::{DRIVERS, QUEUE};
 
 const SHARDS: u32 = 6;
@@ -166,7 +165,7 @@ async fn cost(messages: usize, progress: &ProgressBar) -> Result<[Table; 2]> {
                 ratios.push(us[1] / us[0]);
             }
         }
-        costs.push((name.clone(), spread(ratios)));
+        costs.push((name.clone(), spread(ratios).to_vec()));
         shares.push((name, busiest.map(median).to_vec()));
     }
     Ok([

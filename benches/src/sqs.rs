@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::http::{self, Client};
-use crate::pull::{CONSUMERS, ROUNDS, ack_taken, lateness, median, take};
-use crate::table::{Columns, Table, number};
+use crate::pull::{CONSUMERS, ROUNDS, ack_taken, lateness, take};
+use crate::table::{Columns, Table, median, number};
 use crate::transport::{DRIVERS, QUEUE};
 
 /// The most that a request of SQS takes.

@@ -105,7 +105,12 @@ pub(crate) fn number(count: usize) -> f64 {
 }
 
 /// Returns the least, the median and the greatest of one or more values, for [`Columns::Spreads`].
-pub(crate) fn spread(mut values: Vec<f64>) -> Vec<f64> {
+pub(crate) fn spread(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
-    [0, values.len() / 2, values.len() - 1].map(|n| values[n]).to_vec()
+    [0, values.len() / 2, values.len() - 1].map(|n| values[n])
+}
+
+/// Returns the median of one or more values.
+pub(crate) fn median(values: Vec<f64>) -> f64 {
+    spread(values)[1]
 }

@@ -10,7 +10,7 @@ use delayline_benches::{send_in_bulk, send_singly, work};
 use indicatif::ProgressBar;
 use tokio::runtime::Builder;
 
-use crate::table::{Columns, Table, number};
+use crate::table::{Columns, Table, median, number, spread};
 use crate::throughput::rate;
 use crate::transport::{DRIVERS, Transport};
 
@@ -35,15 +35,12 @@ pub(super) async fn measure(messages: usize, progress: &ProgressBar) -> Result<[
         let of_step = |rounds: &[[f64; 3]], step| rounds.iter().map(|round| round[step]).collect();
         let median_of = |step| median(of_step(rates, step));
         medians.push((transport.to_string(), [0, 1, 2].map(median_of).to_vec()));
-        let spread = |step| {
+        let of_ratios = |step| {
             let (own, first): (Vec<f64>, Vec<f64>) =
                 (of_step(rates, step), of_step(&rounds[0], step));
-            let mut ratios: Vec<_> =
-                own.iter().zip(&first).map(|(own, first)| own / first).collect();
-            ratios.sort_by(f64::total_cmp);
-            [ratios[0], median(ratios.clone()), ratios[ratios.len() - 1]]
+            spread(own.iter().zip(&first).map(|(own, first)| own / first).collect())
         };
-        spreads.push((transport.to_string(), [0, 1, 2].map(spread).concat()));
+        spreads.push((transport.to_string(), [0, 1, 2].map(of_ratios).concat()));
     }
     let speed = Table {
         name: "driver-speed",
@@ -135,11 +132,6 @@ fn costs_of(transport: Transport, messages: usize) -> Result<(Vec<f64>, Vec<f64>
 #[expect(clippy::cast_precision_loss, reason = "of what is far below 2^52")]
 pub(super) fn approximate(count: u64) -> f64 {
     count as f64
-}
-
-pub(super) fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }
 
 /// All of them, the defaults first.

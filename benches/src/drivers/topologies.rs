@@ -17,8 +17,8 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::faults::calls_until_one_works;
 use super::sheet::Sheet;
-use super::speed::{approximate, median};
-use crate::table::number;
+use super::speed::approximate;
+use crate::table::{median, number};
 use crate::throughput::rate;
 use crate::transport::{DRIVERS, QUEUE, Transport};
 

@@ -99,7 +99,7 @@ async fn send_far(queue: &Queue<Bytes, Raw>, waiting: usize) -> Result<()> {
 pub(crate) type Late = Histogram<u64>;
 
 /// A queue with a worker that reports the lateness of each message.
-struct Bench {
+pub(crate) struct Bench {
     queue: Queue<Bytes, Raw>,
     lateness: UnboundedReceiver<Option<Duration>>,
     handle: WorkerHandle,
@@ -107,7 +107,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn start(queue: &Queue<Bytes, Raw>) -> Result<Self> {
+    pub(crate) fn start(queue: &Queue<Bytes, Raw>) -> Result<Self> {
         let (report, lateness) = unbounded_channel();
         let worker = Worker::builder(queue.clone()).concurrency(256).build()?;
         let handle = worker.handle();
@@ -120,7 +120,7 @@ impl Bench {
     }
 
     /// Stops the worker, which would else look for its server during the next measurement.
-    async fn end(self) -> Result<()> {
+    pub(crate) async fn end(self) -> Result<()> {
         self.handle.stop(Duration::from_secs(1));
         self.working.await?;
         Ok(())
@@ -153,7 +153,8 @@ impl Bench {
         Ok(late)
     }
 
-    async fn next(&mut self, late: &mut Late) -> Result<()> {
+    /// Records the lateness of the next message.
+    pub(crate) async fn next(&mut self, late: &mut Late) -> Result<()> {
         match self.lateness.recv().await {
             Some(Some(lateness)) => Ok(late.record(u64::try_from(lateness.as_micros())?)?),
             Some(None) => bail!("a handler began early"),

@@ -2,16 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use delayline::codec::Raw;
 use delayline::schedules::{Schedules, Spec};
-use delayline::{Bytes, Connect, Connection, Job, Queue, Worker};
+use delayline::{Bytes, Connect, Connection, Queue};
 use delayline_benches::Requests;
 use indicatif::ProgressBar;
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::lateness::{Late, QUANTILES, quantiles};
+use crate::lateness::{Bench, Late, QUANTILES, quantiles};
 use crate::table::{Columns, Table, spread};
 use crate::transport::{DRIVERS, Transport};
 
@@ -98,13 +97,7 @@ async fn lateness(transport: Transport, lead: Duration, ticks: usize) -> Result<
     let server = transport.start()?;
     let (connection, schedules) = open(transport, &server.url()).await?;
     let queue: Queue<Bytes, Raw> = connection.queue("work").await?.codec(Raw);
-    let (report, mut begun) = unbounded_channel();
-    let worker = Worker::builder(queue).concurrency(256).build()?;
-    tokio::spawn(worker.run(move |job: Job<Bytes>| {
-        // The receiver is dropped at the end.
-        let _ = report.send(SystemTime::now().duration_since(job.due().into()).ok());
-        async { Ok::<(), &str>(()) }
-    }));
+    let mut bench = Bench::start(&queue)?;
     let scheduler = schedules.worker().build()?;
     tokio::spawn(scheduler.run(schedules.handler()));
     for number in 0..AT_ONCE {
@@ -115,15 +108,11 @@ async fn lateness(transport: Transport, lead: Duration, ticks: usize) -> Result<
     // The messages of the first instants are created while schedules are still being put.
     let warm_up = AT_ONCE * 3;
     for number in 0..AT_ONCE * ticks + warm_up {
-        let next = timeout(INTERVAL * 10, begun.recv()).await;
-        match next.context("a message is missing")? {
-            Some(Some(lateness)) if number >= warm_up => {
-                late.record(u64::try_from(lateness.as_micros())?)?;
-            }
-            Some(Some(_)) => {}
-            Some(None) => bail!("a handler began early"),
-            None => bail!("the worker has ended"),
+        if number == warm_up {
+            late.reset();
         }
+        let next = timeout(INTERVAL * 10, bench.next(&mut late)).await;
+        next.context("a message is missing")??;
     }
     Ok(late)
 }

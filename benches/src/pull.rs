@@ -6,19 +6,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use delayline::codec::Raw;
-use delayline::{Bytes, Job, Queue, Worker};
+use delayline::{Bytes, Queue};
 use delayline_benches::{PAYLOAD_BYTES, ack, claim, payload, send_in_bulk};
 use delayline_core::Reply;
 use delayline_web::{Access, Dashboard, Role};
-use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::http::{self, Client};
+use crate::lateness::{Bench, Late};
 use crate::table::{Columns, Table, median, number};
 use crate::transport::DRIVERS;
 
@@ -105,8 +104,6 @@ pub(crate) async fn idle(messages: usize, progress: &ProgressBar) -> Result<Vec<
     };
     Ok(vec![lateness, memory])
 }
-
-type Late = Histogram<u64>;
 
 /// Serves the pull API of the queue.
 async fn serve(queue: &Queue<Bytes, Raw>) -> Result<SocketAddr> {
@@ -227,30 +224,17 @@ async fn send(queue: &Queue<Bytes, Raw>) -> Result<SystemTime> {
     Ok(due)
 }
 
-fn record(late: &mut Late, due: SystemTime, at: SystemTime) -> Result<()> {
-    let lateness = at.duration_since(due).context("a message was early")?;
-    Ok(late.record(u64::try_from(lateness.as_micros())?)?)
-}
-
 async fn lateness_of_library(
     queue: &Queue<Bytes, Raw>,
     messages: usize,
     late: &mut Late,
 ) -> Result<()> {
-    let (report, mut starts) = unbounded_channel();
-    let worker = Worker::builder(queue.clone()).build()?;
-    let handle = worker.handle();
-    let working = tokio::spawn(worker.run(move |_: Job<Bytes>| {
-        let _ = report.send(SystemTime::now());
-        async { Ok::<(), &str>(()) }
-    }));
+    let mut bench = Bench::start(queue)?;
     for _ in 0..messages {
-        let due = send(queue).await?;
-        record(late, due, starts.recv().await.context("the worker has ended")?)?;
+        send(queue).await?;
+        bench.next(late).await?;
     }
-    handle.stop(Duration::from_secs(1));
-    working.await?;
-    Ok(())
+    bench.end().await
 }
 
 /// Lateness of lone messages at a worker of the library, and over an endpoint. `one` polls, and
@@ -277,7 +261,8 @@ pub(crate) async fn lateness(
                 }
             };
             let (due, at) = tokio::try_join!(send(queue), answer)?;
-            record(&mut of_endpoint, due, at)?;
+            let lateness = at.duration_since(due).context("a message was early")?;
+            of_endpoint.record(u64::try_from(lateness.as_micros())?)?;
         }
     }
     let quantiles = |late: &Late| {

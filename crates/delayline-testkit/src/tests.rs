@@ -59,7 +59,7 @@ async fn random_sequences_find_every_defect() {
     let mut runner = TestRunner::deterministic();
     let moves = workload::moves();
     let mut missed = Vec::new();
-    for defect in Defect::ALL {
+    for &defect in Defect::ALL {
         let mut found = false;
         for _ in 0..SEQUENCES {
             let trace = workload::trace(&moves.new_tree(&mut runner).unwrap().current());

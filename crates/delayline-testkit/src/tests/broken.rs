@@ -11,56 +11,42 @@ use delayline_core::{
 
 use super::model::Model;
 
-/// A defect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Defect {
-    ClaimsAreEarly,
-    ClaimsAreLate,
-    ClaimsAreNotRemembered,
-    ClaimsTakeOneMore,
-    LeasesLastAMillisecondLonger,
-    SettlementsAreNotFenced,
-    ExtensionsAreNotFenced,
-    SnoozesCount,
-    ReleasesWait,
-    ErrorsAreCutAtNul,
-    CancelWishesAreForgotten,
-    FinishedIdsAreForgotten,
-    ExpiryIsIgnored,
-    PayloadsAreText,
-    HeadersAreDropped,
-    DelaysAreRounded,
-    RedrivesAreAtOnce,
-    ReadsRaiseTheRevision,
-    PausesAreIgnored,
-    PagesStartOver,
-    LimitsAreNotChecked,
+/// Defines the defects, and the list of them.
+macro_rules! defects {
+    ($($defect:ident)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Defect {
+            $($defect,)*
+        }
+
+        impl Defect {
+            pub(super) const ALL: &[Self] = &[$(Self::$defect),*];
+        }
+    };
 }
 
-impl Defect {
-    pub(super) const ALL: [Self; 21] = [
-        Self::ClaimsAreEarly,
-        Self::ClaimsAreLate,
-        Self::ClaimsAreNotRemembered,
-        Self::ClaimsTakeOneMore,
-        Self::LeasesLastAMillisecondLonger,
-        Self::SettlementsAreNotFenced,
-        Self::ExtensionsAreNotFenced,
-        Self::SnoozesCount,
-        Self::ReleasesWait,
-        Self::ErrorsAreCutAtNul,
-        Self::CancelWishesAreForgotten,
-        Self::FinishedIdsAreForgotten,
-        Self::ExpiryIsIgnored,
-        Self::PayloadsAreText,
-        Self::HeadersAreDropped,
-        Self::DelaysAreRounded,
-        Self::RedrivesAreAtOnce,
-        Self::ReadsRaiseTheRevision,
-        Self::PausesAreIgnored,
-        Self::PagesStartOver,
-        Self::LimitsAreNotChecked,
-    ];
+defects! {
+    ClaimsAreEarly
+    ClaimsAreLate
+    ClaimsAreNotRemembered
+    ClaimsTakeOneMore
+    LeasesLastAMillisecondLonger
+    SettlementsAreNotFenced
+    ExtensionsAreNotFenced
+    SnoozesCount
+    ReleasesWait
+    ErrorsAreCutAtNul
+    CancelWishesAreForgotten
+    FinishedIdsAreForgotten
+    ExpiryIsIgnored
+    PayloadsAreText
+    HeadersAreDropped
+    DelaysAreRounded
+    RedrivesAreAtOnce
+    ReadsRaiseTheRevision
+    PausesAreIgnored
+    PagesStartOver
+    LimitsAreNotChecked
 }
 
 #[derive(Debug)]

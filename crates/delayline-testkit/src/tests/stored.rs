@@ -94,8 +94,7 @@ impl Wakeup for Open {
 }
 
 /// Defects of the stored data, by name.
-pub(super) const DEFECTS: [(&str, Written); 17] = [
-    ("nothing", |_| None),
+pub(super) const DEFECTS: [(&str, Written); 16] = [
     ("no enqueue", |op| without(op, "enqueue")),
     ("no claim", |op| without(op, "claim")),
     ("no relay", |op| without(op, "relay")),

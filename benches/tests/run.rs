@@ -41,10 +41,3 @@ fn figures_are_printed_and_saved() {
         assert!(all.all(|figure| figure.as_f64().unwrap() > 0.0), "{table}");
     }
 }
-
-#[test]
-fn an_unknown_subject_is_refused() {
-    let bench = Command::new(env!("CARGO_BIN_EXE_delayline-bench")).arg("speed").output().unwrap();
-    assert_eq!(bench.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&bench.stderr).contains("throughput"));
-}

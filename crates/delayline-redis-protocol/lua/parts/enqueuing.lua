@@ -3,24 +3,18 @@
 -- A message that expires, is large or has a group. Sets new_places, new_records and new_contents.
 --@inline
 local function put_unusual()
-  local digest, expires_at, head, lane, place = NEW_MESSAGE_DIGEST_FROM, '', '', '', nil
-  if expires then
-    digest = EXPIRING_MESSAGE_DIGEST_FROM
-    expires_at = pack(INSTANT, instant(item, EXPIRING_MESSAGE_EXPIRES_FROM))
-  end
-  local form, content = byte(item, digest + NEW_MESSAGE_FORM - 1), digest + NEW_MESSAGE_BYTES
-  if bit.band(form, LIMITED) ~= 0 then
-    content = content + LIMITS_BYTES
-  end
+  local digest, lane, place = expires and EXPIRING_MESSAGE_DIGEST_FROM or NEW_MESSAGE_DIGEST_FROM, '', nil
+  local head, its_due, rest = '', '', digest
   if grouped then
-    lane = sub(item, digest + NEW_MESSAGE_BYTES + INSTANT_BYTES, digest + NEW_MESSAGE_BYTES + GROUP_BYTES - 2)
-    content = content + GROUP_BYTES + byte(item, digest + NEW_MESSAGE_BYTES + GROUP_BYTES - 1)
-    form = form - GROUPED
-    head = sub(item, digest, digest + NEW_MESSAGE_BYTES - 1) .. pack(INSTANT, due)
-    digest = digest + NEW_MESSAGE_BYTES + INSTANT_BYTES
+    rest = digest + NEW_MESSAGE_BYTES + INSTANT_BYTES
+    head, its_due, lane = sub(item, digest, rest - INSTANT_BYTES - 1), due_bytes, sub(item, rest, rest + LANE_BYTES - 1)
     if in_lane then
       -- Shortcuts lane_score and join: a function that is defined for each message costs much.
-      place = format('%d', AT_LANES * BAND + (struct.unpack(INSTANT, lane)))
+      place = lane_places[lane]
+      if not place then
+        place = format('%d', AT_LANES * BAND + (struct.unpack(INSTANT, lane)))
+        lane_places[lane] = place
+      end
       if not new_turns[lane] then
         last_turn, new_turns[lane] = (last_turn or 0) + 1, true
         local n = #new_turns
@@ -28,17 +22,49 @@ local function put_unusual()
       end
     end
   end
-  local record = high .. low .. enqueued_at .. head .. sub(item, digest, content - 1) .. expires_at
-  if form >= LARGE then
-    local n = #new_contents
-    new_contents[n + 1], new_contents[n + 2] = id, sub(item, content + LENGTHS_BYTES)
-    record = record .. sub(item, content, content + LENGTHS_BYTES - 1)
+  local form, record = byte(item, digest + NEW_MESSAGE_FORM - 1), nil
+  if expires or form % GROUPED >= LARGE then
+    local content = digest + NEW_MESSAGE_BYTES + (bit.band(form, LIMITED) ~= 0 and LIMITS_BYTES or 0)
+    if grouped then
+      content = content + GROUP_BYTES + byte(item, digest + NEW_MESSAGE_BYTES + GROUP_BYTES - 1)
+    end
+    record = high .. low .. enqueued_at .. head .. its_due .. sub(item, rest, content - 1)
+    if expires then
+      record = record .. pack(INSTANT, instant(item, EXPIRING_MESSAGE_EXPIRES_FROM))
+    end
+    if form % GROUPED >= LARGE then
+      local n = #new_contents
+      new_contents[n + 1], new_contents[n + 2] = id, sub(item, content + LENGTHS_BYTES)
+      record = record .. sub(item, content, content + LENGTHS_BYTES - 1)
+    else
+      record = record .. sub(item, content)
+    end
   else
-    record = record .. sub(item, content)
+    record = high .. low .. enqueued_at .. head .. its_due .. sub(item, rest)
   end
   score = score or due_score(level, due)
   new_places[placed + 1] = place or score
   new_places[placed + 2], new_records[recorded + 2] = high .. low .. lane .. id, record
+end
+
+-- Leaves out lanes that are in a short ring. ZADD would compare each of them with all of it.
+--@inline
+local function leave_out_known_turns()
+  local count = #new_turns
+  if count >= 8 and redis.call('ZCARD', key.turns) <= SHORT_RING then
+    local known, left = {}, 0
+    for _, lane in ipairs(redis.call('ZRANGE', key.turns, '0', '-1')) do
+      known[lane] = true
+    end
+    for i = 1, count, 2 do
+      local turn, lane = new_turns[i], new_turns[i + 1]
+      new_turns[i], new_turns[i + 1] = nil, nil
+      if not known[lane] then
+        new_turns[left + 1], new_turns[left + 2] = turn, lane
+        left = left + 2
+      end
+    end
+  end
 end
 
 -- For a record of this id. Reads its place; sets known_digest and status if the message is live.
@@ -68,7 +94,7 @@ local function enqueue_runs()
   local pack, char = struct.pack, string.char
   local enqueued_at = pack(INSTANT, now)
   -- All but the last byte of a sequence number is mostly that of the one before.
-  local sequence, high, was_grouped = control.sequence, nil, false
+  local sequence, high, was_grouped, lane_places = control.sequence, nil, false, {}
   for run = 1, #runs, RUN_BYTES do
     local length, flags, level = struct.unpack(RUN_FORMAT, runs, run)
     local due = instant(runs, run + RUN_DUE_FROM - 1)
@@ -80,6 +106,7 @@ local function enqueue_runs()
     if grouped and due <= now then
       in_lane = sends_into_lanes()
     end
+    local due_bytes = grouped and pack(INSTANT, due)
     local first = last + 1
     last = last + length
     for i = first, last do
@@ -129,4 +156,5 @@ local function enqueue_runs()
     end
   end
   control.sequence = sequence
+  leave_out_known_turns()
 end

@@ -42,19 +42,28 @@ local function ready_messages(wanted)
   return ids, members, due, first_left
 end
 
--- For take_ready: what a ready message is. Reads id, record, member and entry; sets sequence, form,
--- content, limits, expires_at, fits, and entry, which is nil where the details are those of another
--- message.
+-- For take_ready: what a ready message is. Reads id, record, member and entry; sets sequence,
+-- form, content, limits, expires_at, fits, usual_lane, and entry, which is nil where the details
+-- are those of another message.
 --@inline
 local function look_at_message()
   sequence, form = sub(member, MEMBER_SEQUENCE), byte(record or '', RECORD_FORM)
   -- Shortcuts read_record for an ordinary record: a function call for each message is measurable.
   content, limits, expires_at = RECORD_BYTES + 1, DEFAULT_LIMITS, NEVER
   if not form or form >= LIMITED or byte(record, RECORD_ENQUEUED_AT_FROM) >= LATE then
-    content, limits, expires_at = read_record(record)
-    if form and form >= GROUPED then
-      form = bit.bor(form % GROUPED, LIMITED) -- for what it is compared with below
-      content = content and member_of(record, id) == member and content
+    if form and form >= GROUPED and form < GROUPED + LIMITED and #record >= RECORD_BYTES + GROUP_BYTES
+      and byte(record, RECORD_ENQUEUED_AT_FROM) < LATE and byte(sequence) == OF_GROUP
+      and struct.unpack(INSTANT, record, RECORD_DUE_FROM) <= MAX_TIMESTAMP
+      and sub(record, RECORD_LANE) == sub(member, MEMBER_LANE) and #member == #id + GROUPED_ID_FROM - 1 then
+      -- The same for an ordinary record with a group.
+      usual_lane, content = sub(record, RECORD_LANE), content + GROUP_BYTES + byte(record, RECORD_GROUP_LENGTH)
+      form, content = form - GROUPED, content <= #record + 1 and content
+    else
+      content, limits, expires_at = read_record(record)
+      if form and form >= GROUPED then
+        form = bit.bor(form % GROUPED, LIMITED) -- for what it is compared with below
+        content = content and member_of(record, id) == member and content
+      end
     end
   end
   fits = content and #id > 0 and #id <= MAX_ID_BYTES
@@ -129,7 +138,7 @@ local function take_ready()
         break
       end
       local record, member, entry = records[i], members[i], stored[i]
-      local sequence, form, content, limits, expires_at, fits, whole
+      local sequence, form, content, limits, expires_at, usual_lane, fits, whole
       look_at_message()
       local headers, payload = 0, 0
       if fits and expires_at > now then
@@ -162,7 +171,7 @@ local function take_ready()
     end
     if left_from then
       for left = left_from, #ids do
-        local lane = by_turns and groups.lanes[groups.turn_of[left]]
+        local lane = by_turns and groups.turn_of[left]
         if not (lane and lane.ends) then
           first_left = math.min(first_left, due[left])
         end

@@ -23,7 +23,9 @@ local function deliver()
       rest = struct.pack(INSTANT, due_at) .. NO_HISTORY
       details_end[due_at] = rest
     end
-    if form < LIMITED then
+    if usual_lane then
+      its_details = first_lease .. sequence .. sub(record, RECORD_DIGEST) .. limits_of_group .. rest .. usual_lane
+    elseif form < LIMITED then
       its_details = first_lease .. sequence .. sub(record, RECORD_DIGEST_FROM, RECORD_FORM)
         .. DEFAULT_LIMITS .. rest
     else
@@ -53,6 +55,7 @@ local function take()
   local taken, lengths = {}, {}
   -- Details of a first lease, in front of the record's part and, by due instant, behind it.
   local first_lease, details_end = FIRST_LEASE .. claim_id, {}
+  local limits_of_group = string.char(AT_GROUPED) .. DEFAULT_LIMITS
   local alike_due, alike = 0, 0 -- how many of the latest messages were due at the same instant
   local has_details, looked_at, most_headers = true, 0, NEVER
   take_ready()

@@ -72,8 +72,9 @@ local function look_ahead()
       count = 0, turns = {}, over = {}, taken = {}, left = 0, from_normal = 0,
     }
     for _, lane in ipairs(ended or {}) do
-      lane_called(lane).is_out, new_turns[lane] = false, true
-      groups.arrived[#groups.arrived + 1] = lane
+      local held = lane_called(lane)
+      held.is_out, new_turns[lane] = false, true
+      groups.arrived[#groups.arrived + 1] = held
     end
     groups.due = redis.call('ZRANGEBYSCORE', key.index, FIRST_GROUPED, last, 'LIMIT', '0', LOOK_AHEAD)
     for i = #groups.due, 1, -1 do
@@ -102,7 +103,7 @@ local function look_ahead()
         -- Its group waits for it.
         unblock(name)
         lane.is_out, lane.is_blocked, new_turns[name] = false, false, true
-        groups.arrived[#groups.arrived + 1] = name
+        groups.arrived[#groups.arrived + 1] = lane
       end
       lane.new[#lane.new + 1] = member
     end
@@ -115,7 +116,7 @@ end
 local function lane_called(name)
   local lane = groups.lanes[name]
   if not lane then
-    lane = {stored = {}, instants = {}, at = 1, read = 0, new = {}, next_new = 1, given = 0}
+    lane = {name = name, stored = {}, at = 1, read = 0, sure = 0, new = {}, next_new = 1, given = 0}
     groups.lanes[name] = lane
   end
   return lane
@@ -125,8 +126,7 @@ end
 local function arrive(name)
   if not new_turns[name] then
     join(name)
-    lane_called(name)
-    groups.arrived[#groups.arrived + 1] = name
+    groups.arrived[#groups.arrived + 1] = lane_called(name)
   end
 end
 
@@ -146,23 +146,24 @@ local function sort_new(lane)
 end
 
 -- The first message of a lane that was not taken yet, and whether it is new in the lane; nil if
--- there is none. `page` is how many to read at a time.
-local function first_in_lane(name, page)
-  local lane = lane_called(name)
+-- there is none. `page` is how many to read at a time, as text.
+local function first_in_lane(lane, page)
   if lane.at > #lane.stored and not lane.is_read then
-    local from, to, found = nil, nil, nil
+    local name, offset = lane.name, lane.read == 0 and '0' or format('%d', lane.read)
     if name == '' then
-      from, to = format('%d', NORMAL_LEVEL * BAND), format('%d', NORMAL_LEVEL * BAND + now)
-      found = redis.call('ZRANGEBYSCORE', key.index, from, to, 'WITHSCORES', 'LIMIT', lane.read, page)
+      local from, to = format('%d', NORMAL_LEVEL * BAND), format('%d', NORMAL_LEVEL * BAND + now)
+      local found = redis.call('ZRANGEBYSCORE', key.index, from, to, 'WITHSCORES', 'LIMIT', offset, page)
       lane.stored, lane.instants = {}, {}
       for i = 1, #found / 2 do
         lane.stored[i], lane.instants[i] = found[2 * i - 1], tonumber(found[2 * i]) - NORMAL_LEVEL * BAND
       end
     elseif #name == LANE_BYTES then
-      from = lane_score(name)
-      lane.stored = redis.call('ZRANGEBYSCORE', key.index, from, from, 'LIMIT', lane.read, page)
+      local score = lane_score(name)
+      lane.stored = redis.call('ZRANGEBYSCORE', key.index, score, score, 'LIMIT', offset, page)
     end
-    lane.at, lane.read, lane.is_read = 1, lane.read + #lane.stored, #lane.stored < page
+    local count = #lane.stored
+    lane.at, lane.read, lane.is_read = 1, lane.read + count, count < tonumber(page)
+    lane.sure = lane.new[1] and 0 or count
   end
   local stored, new = lane.stored[lane.at], lane.new[lane.next_new]
   if new and not lane.is_sorted then
@@ -176,16 +177,16 @@ local function first_in_lane(name, page)
 end
 
 -- State::next_in_order.
-local function next_in_order(name, lane, page)
+local function next_in_order(lane, page)
   if lane.given > 0 and not several then
     return nil
   elseif not lane.holders then
-    local score, is_new = format('%d', (struct.unpack(INSTANT, name))), nil
+    local score, is_new = format('%d', (struct.unpack(INSTANT, lane.name))), nil
     lane.holders, lane.waits = {}, false
     -- At most as many as one claim takes.
     for _, holder in ipairs(redis.call('ZRANGEBYSCORE', key.slots, score, score)) do
       local place = redis.call('ZSCORE', key.index, holder)
-      local is_here = place == lane_score(name)
+      local is_here = place == lane_score(lane.name)
       if not is_here and not is_new then
         is_new = {}
         for _, member in ipairs(lane.new) do
@@ -212,40 +213,43 @@ local function next_in_order(name, lane, page)
   if holder or lane.waits then
     return holder, false
   end
-  local member, is_new = first_in_lane(name, page)
+  local member, is_new = first_in_lane(lane, page)
   while member and lane.holders[member] do
     if is_new then
       lane.next_new = lane.next_new + 1
     else
       lane.at = lane.at + 1
     end
-    member, is_new = first_in_lane(name, page)
+    member, is_new = first_in_lane(lane, page)
   end
   return member, is_new
 end
 
 -- State::next_in_lane: like first_in_lane, for a lane whose slots may all be taken.
-local function next_in_lane(name, page)
-  local lane = lane_called(name)
-  if not most or #name ~= LANE_BYTES then
-    return first_in_lane(name, page)
+local function next_in_lane(lane, page)
+  if not most or #lane.name ~= LANE_BYTES then
+    return first_in_lane(lane, page)
   end
   if in_order then
-    return next_in_order(name, lane, page)
+    local member, is_new = next_in_order(lane, page)
+    lane.sure = 0
+    return member, is_new
   elseif not lane.free then
-    local score = format('%d', (struct.unpack(INSTANT, name)))
+    local score = format('%d', (struct.unpack(INSTANT, lane.name)))
     lane.free = most - redis.call('ZCOUNT', key.slots, score, score)
   end
   if lane.given >= lane.free then
     return nil
   end
-  return first_in_lane(name, page)
+  local member, is_new = first_in_lane(lane, page)
+  lane.sure = math.min(lane.sure, lane.at + lane.free - lane.given - 1)
+  return member, is_new
 end
 
 -- What becomes of a lane that gives no more: NO_TURN if it waits for a slot, false if it is empty.
-local function wait_for_slot(name)
-  if most and #name == LANE_BYTES then
-    local score, lane = lane_score(name), groups.lanes[name]
+local function wait_for_slot(lane)
+  if most and #lane.name == LANE_BYTES then
+    local score = lane_score(lane.name)
     return redis.call('ZCOUNT', key.index, score, score) + #lane.new > lane.given and NO_TURN
   end
   return false
@@ -264,19 +268,20 @@ local function next_lane(page)
   local name = groups.ring[groups.next]
   if name then
     groups.next = groups.next + 1
-    lane_called(name).is_in_ring = true
-    return name
+    local lane = lane_called(name)
+    lane.is_in_ring = true
+    return lane
   end
   while groups.arrived[groups.next_arrived] do
-    name = groups.arrived[groups.next_arrived]
+    local lane = groups.arrived[groups.next_arrived]
     groups.next_arrived = groups.next_arrived + 1
-    if not lane_called(name).is_in_ring then
-      return name
+    if not lane.is_in_ring then
+      return lane
     end
   end
-  name = groups.again[groups.next_again]
-  groups.next_again = groups.next_again + (name and 1 or 0)
-  return name
+  local lane = groups.again[groups.next_again]
+  groups.next_again = groups.next_again + (lane and 1 or 0)
+  return lane
 end
 
 -- For ready_messages: adds the messages of the level of groups to ids, members and due, and to
@@ -293,48 +298,56 @@ end
 --@inline
 local function add_turns()
   --@functions
-  groups.turn_of, groups.more, groups.passed = {}, {}, {}
+  local turn_of, more, passed, again = {}, {}, {}, groups.again
+  groups.turn_of, groups.more, groups.passed = turn_of, more, passed
   -- As many as a lane gives if all have many, and one more: whether it continues.
   local sharing = together and 1 or math.max(1, groups.size)
-  local empty, page = {}, math.ceil((wanted - count) / sharing) + 1
+  local empty, page = nil, format('%d', math.ceil((wanted - count) / sharing) + 1)
   while count < wanted do
     if groups.count == LOOK_AHEAD then
       wanted = count -- the call ends here
       break
     end
-    local name = next_lane(wanted - count + groups.count)
-    if not name then
+    local lane = next_lane(wanted - count + groups.count)
+    if not lane then
       break
     end
-    local member, is_new = next_in_lane(name, page)
-    local lane = groups.lanes[name]
+    local at, member, is_new = lane.at, nil, false
+    if at <= lane.sure then
+      member = lane.stored[at]
+    else
+      member, is_new = next_in_lane(lane, page)
+      at = lane.at
+    end
     if member then
       count, lane.given = count + 1, lane.given + 1
-      groups.passed[count], empty = empty, {}
-      groups.turn_of[count] = name
-      members[count], ids[count] = member, id_of(member)
+      passed[count], empty = empty, nil
+      turn_of[count], members[count] = lane, member
+      ids[count] = id_of(member)
       if is_new then
         lane.next_new = lane.next_new + 1
       elseif not (lane.holders and lane.holders[member]) then
-        due[count] = lane.instants[lane.at]
-        lane.at = lane.at + 1
+        due[count] = lane.instants and lane.instants[at]
+        at = at + 1
+        lane.at = at
       end
-      if next_in_lane(name, page) then
-        groups.more[count] = true
-        if together and name ~= '' then
-          groups.same = name
+      if at <= lane.sure or next_in_lane(lane, page) then
+        more[count] = true
+        if together and lane.name ~= '' then
+          groups.same = lane
         else
-          groups.again[#groups.again + 1] = name
+          again[#again + 1] = lane
         end
       else
-        groups.more[count] = wait_for_slot(name)
+        more[count] = wait_for_slot(lane)
       end
     else
-      groups.turns[name] = wait_for_slot(name)
-      empty[#empty + 1], groups.count = name, groups.count + 1
+      empty = empty or {}
+      groups.turns[lane.name] = wait_for_slot(lane)
+      empty[#empty + 1], groups.count = lane.name, groups.count + 1
     end
   end
-  groups.passed[count + 1] = empty
+  passed[count + 1] = empty
 end
 
 -- All due messages fit: adds them in the order of their due instants.
@@ -367,9 +380,13 @@ end
 -- For take_ready: sets the due instants of messages from lanes.
 --@inline
 local function look_when_due()
+  local read = struct.unpack
   for i, id in ipairs(ids) do
     if not due[i] then
-      due[i] = due_in_lane(id, records[i] or '', stored[i])
+      local record, entry = records[i] or '', stored[i]
+      -- Shortcuts due_in_lane.
+      local its_due = not entry and #record >= RECORD_BYTES + GROUP_BYTES and read(INSTANT, record, RECORD_DUE_FROM)
+      due[i] = its_due and its_due < MAX_TIMESTAMP and its_due or due_in_lane(id, record, entry)
     end
   end
 end
@@ -377,8 +394,11 @@ end
 -- State::end_turn, for lanes without a message in front of the one at this position.
 --@inline
 local function pass_over()
-  for _, name in ipairs(groups.passed[position] or {}) do
-    groups.over[name], changed = groups.turns[name], true
+  local passed = groups.passed[position]
+  if passed then
+    for _, name in ipairs(passed) do
+      groups.over[name], changed = groups.turns[name], true
+    end
   end
 end
 
@@ -389,8 +409,8 @@ local function look_at_rest()
     for _, name in ipairs(groups.passed[left] or {}) do
       groups.is_cut = groups.is_cut or name ~= ''
     end
-    local name = groups.turn_of[left] or ''
-    groups.is_cut = groups.is_cut or name ~= '' and not groups.lanes[name].ends
+    local lane = groups.turn_of[left]
+    groups.is_cut = groups.is_cut or lane and lane.name ~= '' and not lane.ends
   end
 end
 
@@ -399,14 +419,17 @@ end
 local function serve()
   local position = i
   pass_over()
-  local name = groups.turn_of[i]
-  if name then
+  local lane = groups.turn_of[i]
+  if lane then
     last_turn = last_turn + 1
-    groups.over[name] = groups.more[i] == true and last_turn or groups.more[i]
-    if name == '' then
+    groups.over[lane.name] = groups.more[i] == true and last_turn or groups.more[i]
+    if lane.name == '' then
       groups.from_normal = groups.from_normal + 1
     else
-      groups.taken[member], groups.left = true, groups.left - 1
+      groups.left = groups.left - 1
+      if lane.new[1] then
+        groups.taken[member] = true
+      end
     end
   end
 end
@@ -415,13 +438,20 @@ end
 -- messages go to their lanes.
 --@inline
 local function keep_turns()
+  -- If all lanes of the ring were served equally often, they stand in the right order.
+  local ring = groups.ring
+  local stays = is_exact and groups.is_read and groups.read == #ring and not groups.arrived[1] and not served[1]
+  for i = 1, stays and #ring or 0 do
+    stays = stays and groups.over[ring[i]] == last_turn - #ring + i
+  end
   for name, turn in pairs(groups.over) do
     if turn == NO_TURN or turn and groups.lanes[name].ends then
       push(stalled, NO_TURN, name)
-    elseif turn then
-      push(served, format('%d', turn), name)
-    else
+    elseif not turn then
       old_turns[#old_turns + 1] = name
+    elseif not stays then
+      local n = #served
+      served[n + 1], served[n + 2] = format('%d', turn), name
     end
   end
   groups.left = groups.left + #groups.due
@@ -443,7 +473,7 @@ local function free_buried()
     local its = groups.lanes[lane]
     if groups.over[lane] == NO_TURN and not (its.waits and not its.holders[its.given + 1]) then
       last_turn = last_turn + 1
-      groups.over[lane], groups.again[#groups.again + 1] = last_turn, lane
+      groups.over[lane], groups.again[#groups.again + 1] = last_turn, its
     end
   end
 end
@@ -464,11 +494,11 @@ local function look_at_lanes()
   groups.unsorted = by_turns and first_due <= now
   local waits
   if by_turns then
-    local name = next_lane(1)
-    while name == '' or name and groups.lanes[name].ends do
-      name = next_lane(1)
+    local lane = next_lane(1)
+    while lane and (lane.name == '' or lane.ends) do
+      lane = next_lane(1)
     end
-    waits = groups.left > 0 and (name or groups.is_cut)
+    waits = groups.left > 0 and (lane or groups.is_cut)
   elseif groups.has_looked then
     waits = delivered < max and find_lost_turns()
   else

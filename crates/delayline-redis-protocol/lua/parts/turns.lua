@@ -6,6 +6,8 @@
 local new_turns = {}
 -- The score of the last lane, or false if the ring is empty; nil as long as it is unknown.
 local last_turn
+-- Whether the scores are exact numbers; others are damage.
+local is_exact
 -- Whether a lane is in the ring, waits for a slot, or is held.
 local has_lanes
 local has_holds = control.uses >= USES_HOLDS
@@ -16,7 +18,8 @@ local function look_at_turns()
   if last_turn == nil then
     local last = redis.call('ZRANGE', key.turns, '-1', '-1', 'WITHSCORES')[2]
     has_lanes, last = last ~= nil, tonumber(last or '-1')
-    last_turn = last >= 0 and (last < MAX_EXACT and last or 0)
+    is_exact = last < MAX_EXACT
+    last_turn = last >= 0 and (is_exact and last or 0)
   end
 end
 

@@ -72,6 +72,8 @@ fn numbers() -> Vec<(String, String)> {
         // What stands behind the form of a record with a group, in front of the group's name.
         ("GROUP_BYTES", of_group),
         ("LOOK_AHEAD", MAX_LOOK_AHEAD as u64),
+        // The most members of a sorted set that Redis, by default, keeps in one listpack.
+        ("SHORT_RING", 128),
         ("OLDEST_LANES", MAX_OLDEST_LANES as u64),
         // Lua's numbers are not exact beyond it.
         ("MAX_EXACT", 1 << 53),

@@ -50,6 +50,13 @@ async fn groups_take_turns(queue: &Queue) {
     queue.enqueue(2, vec![of("c", "c2")]).await;
     assert_eq!(queue.claim_ids(3, claim(4, 10, 9_000)).await, ["d1", "a3", "c2", "a4"]);
     assert_eq!(queue.claim_ids(3, claim(5, 10, 9_000)).await, [""; 0]);
+    // Served equally often, groups keep their order. Otherwise, the group served last comes last.
+    queue.enqueue(4, grouped(&[("e", 6), ("f", 6), ("g", 6)])).await;
+    assert_eq!(queue.claim_ids(4, claim(6, 3, 9_000)).await, ["e1", "f1", "g1"]);
+    let twice = ["e2", "f2", "g2", "e3", "f3", "g3"];
+    assert_eq!(queue.claim_ids(4, claim(7, 6, 9_000)).await, twice);
+    assert_eq!(queue.claim_ids(4, claim(8, 4, 9_000)).await, ["e4", "f4", "g4", "e5"]);
+    assert_eq!(queue.claim_ids(4, claim(9, 2, 9_000)).await, ["f5", "g5"]);
 }
 
 async fn a_queue_that_keeps_up_delivers_in_due_order(queue: &Queue) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use delayline_core::{Finding, Group};
+use delayline_core::{Finding, Group, Priority};
 use delayline_redis_protocol::layout::control;
 
 use super::*;
@@ -146,6 +146,17 @@ pub(crate) async fn strangers_among_groups_harm_nobody<C: Connect>() {
         assert_eq!(seen, ["a1", "abcdefghij", "plain"], "{max}");
         assert_eq!(findings(&queue, 9).await, [], "{max}");
     }
+    // The id of a message begins with its lane, and an urgent entry lacks one of the two.
+    server.command(&["FLUSHALL"]);
+    let group = Group::new("a").unwrap();
+    let rest = [&group.lane().to_be_bytes()[2..], b"x"].concat();
+    let of_group = NewMessage::new(MessageId::new(rest.clone()).unwrap(), "").group(group);
+    let urgent = message("urgent").priority(Priority::Urgent);
+    apply(&queue, 0, Op::Enqueue(vec![of_group, urgent])).await;
+    let stray = [&(Position::OF_GROUPS + 1).to_be_bytes()[..], &rest].concat();
+    let place = score(Priority::Urgent.level(), now);
+    server.binary_command(&[b"ZADD", &index[..], place.as_bytes(), &stray]);
+    assert_eq!(take(&queue, 1, 1, 9).await.len(), 2);
 }
 
 /// A check finds what a repair mends, at once.
@@ -163,6 +174,14 @@ pub(crate) async fn damaged_turns_and_slots_are_mended<C: Connect>() {
     repaired(&queue, 1, 10).await;
     assert_eq!(findings(&queue, 1).await, []);
     assert_eq!(take(&queue, 2, 2, 9).await, ["b1", "a2"]);
+    // A score that is no longer exact: it goes with the next claim of all lanes.
+    server.command(&["FLUSHALL"]);
+    send(&queue, &["a1", "a2", "a3", "a4", "b1", "b2", "b3"]).await;
+    assert_eq!(take(&queue, 0, 1, 1).await, ["a1"]);
+    server.binary_command(&[b"ZADD", &turns[..], b"1e18", &name[2..]]);
+    assert_eq!(take(&queue, 1, 2, 4).await, ["b1", "a2", "b2", "a3"]);
+    send(&queue, &["c1"]).await;
+    assert_eq!(take(&queue, 2, 3, 2).await, ["b3", "a4"]);
     // A slot that no message holds.
     server.command(&["FLUSHALL"]);
     apply(&queue, 0, Op::SetLimits(SetLimits::new().each_group(1))).await;

@@ -7,8 +7,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use delayline::backend::Millis;
 use delayline::codec::Raw;
 use delayline::message::Priority;
-use delayline::{Bytes, MessageId, Queue, Timestamp};
-use delayline_core::{At, Backend as _, Claim, ClaimId, Op, Outcome, Reply, Schedule, Settlement};
+use delayline::{Bytes, Queue, Timestamp};
+use delayline_core::{
+    At, Backend as _, Claim, ClaimId, Claimed, Delivery, Op, Outcome, Reply, Schedule, Settlement,
+};
 use delayline_memory::MemoryBackend;
 
 /// Returns sample queues: a day of orders, of which some wait, are late, are leased or are dead
@@ -38,12 +40,11 @@ pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
             let later = if number % 3 == 2 { 3_600 * (3 + number * 5 % 21) } else { 0 };
             orders.send(&format!("order-{id}"), 20 + number * 7 + later).await?;
         }
-        for _ in 0..6 {
-            // No worker runs for a while in the afternoon.
-            if !(1_160..1_178).contains(&minute) {
-                orders.work(minute).await?;
-            }
-            orders.pass(10);
+        // No worker runs for a while in the afternoon.
+        if (1_160..1_178).contains(&minute) {
+            orders.pass(60);
+        } else {
+            orders.work(minute, 60).await?;
         }
     }
     orders.pass(45);
@@ -72,8 +73,7 @@ pub async fn samples() -> Result<Vec<Queue<Bytes, Raw>>> {
                 let id = format!("{name}-{}", minute * 20 + number);
                 sample.send(&id, delay + number * 60).await?;
             }
-            sample.pass(if minute == 1_440 { 25 } else { 60 });
-            sample.work(minute).await?;
+            sample.work(minute, if minute == 1_440 { 25 } else { 60 }).await?;
         }
         queues.push(sample.queue);
     }
@@ -108,7 +108,7 @@ impl Sample {
         Ok(())
     }
 
-    async fn claim(&self, max: usize) -> Result<Vec<(MessageId, delayline::backend::Lease)>> {
+    async fn claim(&self, max: usize) -> Result<Claimed> {
         let mut token = [0; ClaimId::BYTES];
         token[..8].copy_from_slice(&self.backend.now().as_ms().to_be_bytes());
         let claim = Claim::new(
@@ -118,19 +118,32 @@ impl Sample {
             Millis::try_from(Duration::from_secs(300))?,
         );
         match self.backend.apply(At::Server, &Op::Claim(claim)).await?.reply {
-            Reply::Claim(claimed) => Ok(claimed
-                .deliveries
-                .into_iter()
-                .map(|it| (it.message.info.id.clone(), it.lease))
-                .collect()),
+            Reply::Claim(claimed) => Ok(claimed),
             _ => bail!("not the reply to a claim"),
         }
     }
 
-    /// Handles due messages. A few fail, and some of these become dead letters.
-    async fn work(&self, minute: u64) -> Result<()> {
-        let claimed = self.claim(100).await?;
-        let settlements = claimed.into_iter().map(|(id, lease)| {
+    /// Lets the time pass with a worker, which is 1 ms late, or 3 ms for a few messages.
+    async fn work(&self, minute: u64, seconds: u64) -> Result<()> {
+        let end = self.backend.now().as_ms() + seconds * 1_000;
+        loop {
+            let claimed = self.claim(100).await?;
+            let now = self.backend.now().as_ms();
+            let next = if claimed.more { Some(now) } else { claimed.next.map(Timestamp::as_ms) };
+            self.settle(minute, claimed.deliveries).await?;
+            let late = |next: u64| next + if next / 1_000 % 40 == 7 { 3 } else { 1 };
+            let next = next.map_or(end, |next| late(next.max(now)).min(end));
+            self.backend.advance(Millis::try_from(Duration::from_millis(next - now))?);
+            if next == end {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Settles messages. A few have failed, and some of these become dead letters.
+    async fn settle(&self, minute: u64, deliveries: Vec<Delivery>) -> Result<()> {
+        let settlements = deliveries.into_iter().map(|it| {
+            let id = it.message.info.id.clone();
             let name = id.to_string();
             let number: u64 =
                 name.rsplit('-').next().and_then(|it| it.parse().ok()).unwrap_or_default();
@@ -142,7 +155,7 @@ impl Sample {
                 }
                 _ => Outcome::Ack,
             };
-            Settlement::new(id, lease, outcome)
+            Settlement::new(id, it.lease, outcome)
         });
         let settlements: Vec<_> = settlements.collect();
         if !settlements.is_empty() {

@@ -171,6 +171,7 @@ mod tests {
             (1, "0 1 2 3"),
             (4, "0 2 4"),
             (17, "0 10 20"),
+            (35, "0 20 40"),
             (1_234, "0 500 1000 1500"),
             (u64::MAX, "0 10000000T 20000000T"),
         ] {
@@ -182,8 +183,10 @@ mod tests {
     fn figures_stand_between_the_ends() {
         let even = Scale::even(0.0, 40.0, 4).between(100.0, 0.0);
         assert_eq!([0.0, 10.0, 40.0, 80.0].map(|it| even.place(it)), [100.0, 75.0, 0.0, -100.0]);
-        let tens = Scale::tens(1.0, 100.0).between(0.0, 10.0);
-        assert_eq!([1.0, 10.0, 100.0].map(|it| tens.place(it)), [0.0, 5.0, 10.0]);
+        let even = Scale::even(20.0, 60.0, 4).between(0.0, 100.0);
+        assert_eq!([20.0, 40.0, 60.0].map(|it| even.place(it)), [0.0, 50.0, 100.0]);
+        let tens = Scale::tens(10.0, 1_000.0).between(0.0, 10.0);
+        assert_eq!([10.0, 100.0, 1_000.0].map(|it| tens.place(it)), [0.0, 5.0, 10.0]);
         assert!(tens.is_logarithmic() && tens.place(0.0) < 0.0);
     }
 

@@ -194,8 +194,8 @@ async fn shards(connection: &Connection, name: &str, findings: &mut Findings) {
         Ok((Some(number), strays)) => (
             format!("{number} shards, and {strays} messages in none of them"),
             strays,
-            "a program opened the queue before it got its shards: let its workers handle these \
-             messages, then start it again",
+            "a program opened the queue before it got its shards: start it again, then `delayline \
+             import queue` from this queue to itself moves these messages into the shards",
         ),
         Err(error) => {
             let advice = hint(error.kind()).unwrap_or("every node is needed for this");

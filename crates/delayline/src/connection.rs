@@ -116,6 +116,7 @@ impl Connection {
             connection: self.clone(),
             name: name.to_owned(),
             shards: None,
+            strays: false,
             made,
             running: None,
         }
@@ -246,8 +247,8 @@ impl Connection {
 
     /// Counts the live messages that are stored under the queue `name`, and that users of the queue
     /// do not see. If it has shards, these are messages without a shard: a program sent them that
-    /// had opened the queue before it got its shards. Otherwise, these are messages in shards whose
-    /// number is lost. Changes nothing.
+    /// had opened the queue before it got its shards, and [`Opening::strays`] opens them.
+    /// Otherwise, these are messages in shards whose number is lost. Changes nothing.
     ///
     /// # Cancel safety
     ///
@@ -422,6 +423,7 @@ pub struct Opening<O> {
     connection: Connection,
     name: String,
     shards: Option<u32>,
+    strays: bool,
     made: fn(Connection, Opened) -> O,
     /// Once it was polled.
     running: Option<Running<O>>,
@@ -458,18 +460,48 @@ impl<O> Opening<O> {
         self.shards = Some(number);
         self
     }
+
+    /// Opens the messages that no shard of the queue has: those that
+    /// [`Connection::stray_messages`] counts. [`Queue::transfer_to`] moves them into the shards.
+    /// Send nothing to them. A queue without shards is opened as usual.
+    ///
+    /// ```
+    /// # use delayline::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), delayline::Error> {
+    /// let connection = delayline::connect("memory:").await?;
+    /// let opened_before: Queue<u64> = connection.queue("orders").await?;
+    /// let orders: Queue<u64> = connection.queue("orders").shards(4).await?;
+    /// opened_before.send(&1234).await?;
+    /// assert_eq!((orders.stats().await?.ready, connection.stray_messages("orders").await?), (0, 1));
+    ///
+    /// let strays: Queue<u64> = connection.queue("orders").strays().await?;
+    /// strays.transfer_to(&orders)?.pass().await?;
+    /// assert_eq!((orders.stats().await?.ready, connection.stray_messages("orders").await?), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn strays(mut self) -> Self {
+        self.strays = true;
+        self
+    }
 }
 
 impl<O: 'static> Future for Opening<O> {
     type Output = Result<O, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { connection, name, shards, made, running } = &mut *self;
+        let Self { connection, name, shards, strays, made, running } = &mut *self;
         let running = running.get_or_insert_with(|| {
             let (connection, name) = (connection.clone(), std::mem::take(name));
-            let (shards, made) = (*shards, *made);
+            let (shards, strays, made) = (*shards, *strays, *made);
             Box::pin(async move {
-                let opened = shards::open(&*connection.0, QueueName::new(name)?, shards).await?;
+                let (store, name) = (&*connection.0, QueueName::new(name)?);
+                let opened = if strays {
+                    Opened::plain(store.open(name).await?)
+                } else {
+                    shards::open(store, name, shards).await?
+                };
                 Ok(made(connection, opened))
             })
         });

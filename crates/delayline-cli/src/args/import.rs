@@ -21,7 +21,7 @@ pub(crate) struct Import {
 pub(crate) enum Origin {
     /// Another queue of Delayline: another name, number of shards, server or directory
     Queue {
-        /// Name of the queue
+        /// Name of the queue; if it is --queue itself: the messages that were sent past its shards
         name: String,
 
         #[command(flatten)]

@@ -99,7 +99,6 @@ fn options_that_no_verb_can_follow_are_named() {
         (&["doctor", "--schedules", "a b"], &["the queue name"]),
         (&["workers", "--queue", "a b"], &["the queue name"]),
         (&["import", "queue", "a b"], &["the queue name"]),
-        (&["import", "queue", "orders"], &["needs two queues"]),
         (&["forecast", "--within", "1h,1h"], &["--within", "longer than the one before"]),
         (&["forecast", "--within", "40000d"], &["--within", "3155760000000"]),
         (&["schedule", "put", "a@b", "--every", "1m"], &["no `@`"]),

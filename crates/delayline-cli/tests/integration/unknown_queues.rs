@@ -114,3 +114,22 @@ fn a_queue_keeps_its_number_of_shards() {
     let queues = run(on(&server, &["queues"])).code(0);
     assert!(!queues.stdout.contains('#'), "{}", queues.stdout);
 }
+
+#[tokio::test]
+async fn messages_that_were_sent_past_the_shards_are_moved_into_them() {
+    let server = Server::start();
+    let connection = delayline::connect(&server.url()).await.unwrap();
+    let opened_before: delayline::Queue<u64> = connection.queue("orders").await.unwrap();
+    let _sharded: delayline::Queue<u64> = connection.queue("orders").shards(4).await.unwrap();
+    opened_before.send(&1).await.unwrap();
+    let run = |args: &[&str]| run(on(&server, &[&["--queue", "orders"], args].concat()));
+    let found = run(&["doctor"]).stdout;
+    assert!(found.contains("4 shards, and 1 messages in none of them"), "{found}");
+    let import = ["import", "queue", "orders", "--yes", "--json"];
+    for more in [&["--dry-run"][..], &[]] {
+        let counts = run(&[&import[..], more].concat()).code(0).lines().remove(0);
+        assert_eq!((&counts["created"], &counts["left"]), (&1.into(), &0.into()));
+    }
+    assert_eq!(run(&["stats", "--json"]).code(0).lines()[0]["ready"], 1);
+    assert!(run(&["doctor"]).stdout.contains("4 shards, and 0 messages in none of them"));
+}

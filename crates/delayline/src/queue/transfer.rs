@@ -135,7 +135,8 @@ impl<T: ?Sized, C> Queue<T, C> {
     pub fn transfer_to<U: ?Sized, D>(&self, to: &Queue<U, D>) -> Result<Transfer, Error> {
         let (from, to) = (self.client().clone(), to.client().clone());
         let is_same = from.siblings().is(to.siblings()) && from.queue_name() == to.queue_name();
-        if is_same || from.is(&to) {
+        // Strays are moved into the shards of the same queue.
+        if is_same && from.shards() == to.shards() || from.is(&to) {
             return Err(same_queue(&to));
         }
         let stage = Stage::Prepare(Status::Ready, None);

@@ -71,7 +71,11 @@ async fn a_lost_or_strange_record_is_noticed() {
     let stray = || MessageId::try_from("sent-past-the-shards").unwrap();
     apply(Op::Enqueue(vec![NewMessage::new(stray(), "1")])).await;
     assert_eq!(known().await, (Some(4), 1));
-    apply(Op::Cancel(vec![stray(), record()])).await;
+    let strays: Queue<u64> = connection.queue("orders").strays().await.unwrap();
+    assert_eq!(strays.transfer_to(&orders).unwrap().pass().await.unwrap(), 1);
+    assert_eq!((known().await, orders.stats().await.unwrap().ready), ((Some(4), 0), 21));
+    apply(Op::Cancel(vec![record()])).await;
+    orders.cancel(&stray()).await.unwrap();
     assert_eq!(known().await, (None, 20));
     for other in [3, 8] {
         assert_eq!(refused(&connection, other).await, ErrorKind::Damaged, "{other}");

@@ -27,13 +27,11 @@ pub(super) async fn run(
     let interval = interval(live)?;
     name.parse::<QueueName>().map_err(Error::from)?;
     let is_near = how.from_url.as_ref().is_none_or(|from| *from == target.url);
-    if is_near && name == target.queue()? {
-        let sentence = format!("an import needs two queues, and {name} is the queue to move from");
-        return Err(Failure::usage(sentence).hint("--queue names the queue to move to"));
-    }
-    let (from, to) = open(target, name, how).await?;
+    let of_itself = is_near && name == target.queue()?;
+    let (from, to) = open(target, name, how, of_itself).await?;
     let stats = from.stats().await?;
-    let waiting = stats.scheduled + stats.ready;
+    // One is the number of shards.
+    let waiting = (stats.scheduled + stats.ready).saturating_sub(of_itself.into());
     let mut counts = Counts { live: live.live, ..Counts::default() };
     if how.dry_run {
         counts.created = waiting;
@@ -67,19 +65,30 @@ pub(super) async fn run(
 
 type Open = Queue<Bytes, Raw>;
 
-/// Opens both queues, over one connection if they are at one place.
-async fn open(target: &Target, name: &str, how: &How) -> Result<(Open, Open), Failure> {
+/// Opens both queues, over one connection if they are at one place. If they are one queue, the old
+/// one consists of the messages that none of its shards has.
+async fn open(
+    target: &Target,
+    name: &str,
+    how: &How,
+    of_itself: bool,
+) -> Result<(Open, Open), Failure> {
     let url = how.from_url.as_deref().unwrap_or(&target.url);
     let connect = target.connect_from(url)?;
     let old = |failure: Failure| failure.about("the old queue");
     target.refuse_new(&connect).map_err(old)?;
     let source = connect.connect().await.map_err(|error| old(target.not_opened(&error)))?;
-    let from = source.queue(name).await.map_err(|error| old(target.not_opened(&error)))?;
-    let from = from.codec(Raw);
+    let from = source.queue(name);
+    let from = if of_itself { from.strays() } else { from };
+    let from = from.await.map_err(|error| old(target.not_opened(&error)))?.codec(Raw);
     let applied = from.apply(&delayline::backend::Op::Stats).await?;
     if !delayline_admin::is_known(&source, name, &applied).await? {
         let sentence = format!("there is no queue {}", harmless_line(name));
         return Err(old(Failure::input(sentence)).hint("--from names its server or directory"));
+    }
+    if of_itself && source.shards_of(name).await?.is_none() {
+        let sentence = format!("an import needs two queues, and {name} is the queue to move from");
+        return Err(Failure::usage(sentence).hint("--queue names the queue to move to"));
     }
     // Opening would store the number of shards, or create a directory.
     let to = if how.dry_run {

@@ -189,6 +189,11 @@ pub async fn both_versions_of_the_protocol_agree<C: Connect>() {
         server.command(&["HSET", "k", "field", "value"]);
         replies.push(eval(&transport, script, &[]).await.unwrap());
         assert!(!transport.wait(&"b".into(), std::time::Duration::from_millis(10)).await.unwrap());
+        let Reply::BulkString(clients) = server.command(&["CLIENT", "LIST"]) else { panic!() };
+        let clients = String::from_utf8_lossy(&clients);
+        // Redis 6.2 does not list the versions.
+        let expected = resp == Resp::V3 && clients.contains(" resp=");
+        assert_eq!(clients.contains(" resp=3"), expected, "{clients}");
     }
     assert_eq!(replies[0], replies[1]);
 }
